@@ -1,0 +1,46 @@
+# Every verb does its own set-up: a machine needs Python 3.11, make and a package index.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := table indexes datasets harness reports run_bench.py tests
+
+export TZ := UTC
+
+.PHONY: help install lint types format test bench lock clean
+
+help: ## list the verbs
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP) ## build .venv from requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Keymark needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+lint: install ## style, types
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+
+format: install ## rewrite the sources in the house style
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+test: install ## the whole test suite
+	$(BIN)/python -m pytest
+
+bench: install ## the quickstart comparison, ending in a report
+	$(BIN)/python run_bench.py run quickstart
+
+lock: install ## write requirements.lock anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --all-extras --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+
+clean: ## remove what the verbs made
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache *.egg-info

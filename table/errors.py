@@ -1,0 +1,75 @@
+"""Every error that this package raises, in one tree.
+
+TableError                      root; carries the exit code of the command line
++-- NotATableError              the path holds no Hudi table
++-- UnsupportedTableError       a table, format or option value that Keymark refuses by name
++-- InvalidOptionError          an unknown or contradictory option
++-- InputError                  the rows or keys handed in are wrong (missing, null or empty key)
+|   +-- DuplicateKeyError       an insert of a key that exists
++-- CorruptFileError            bytes of the table are not what their format says
++-- StorageError                the storage refused or lost an operation (disk full, permission)
++-- LockHeldError               another writer holds the table
++-- CommitConflictError         another writer took the instant
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TableError(Exception):
+    """Root of all errors of this package; its text is one line that names the thing."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class NotATableError(TableError):
+    """The path does not hold a Hudi table."""
+
+
+class UnsupportedTableError(TableError):
+    """A table type, version, format feature or option value that Keymark does not support."""
+
+
+class InvalidOptionError(TableError):
+    """An option is unknown, malformed or contradicts a fact of the table."""
+
+
+class InputError(TableError):
+    """The rows or keys handed in cannot be written or looked up."""
+
+
+class DuplicateKeyError(InputError):
+    """An insert brought a key that exists already."""
+
+
+class CorruptFileError(TableError):
+    """Bytes on storage do not follow their format.
+
+    Args:
+        name: the file (path relative to the table where known).
+        offset: byte offset in the file at which the fault was found.
+        detail: what was expected and what was found.
+    """
+
+    def __init__(self, name: str, offset: int, detail: str) -> None:
+        super().__init__(f"{name} is damaged at byte {offset}: {detail}")
+        self.name = name
+        self.offset = offset
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[CorruptFileError], tuple[str, int, str]]:
+        """Survive the pickling between a worker and the driver."""
+        return type(self), (self.name, self.offset, self.detail)
+
+
+class StorageError(TableError):
+    """The storage refused an operation or lost something it had."""
+
+
+class LockHeldError(TableError):
+    """Another writer holds the lock of the table."""
+
+
+class CommitConflictError(TableError):
+    """The instant to be completed exists already: another writer won."""

@@ -1,0 +1,238 @@
+"""The one door to files: a small protocol, and the local file system behind it.
+
+Paths are relative to the storage's root, `/` separated, without a leading slash. Every write of a
+table goes through `put`, so that a test can replace the storage and see, fail or stop each one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from table.errors import LockHeldError, StorageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatus:
+    """A file found by a listing: path relative to the root, size in bytes."""
+
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self.path.rpartition("/")[2]
+
+
+class RangeReader(Protocol):
+    """Random access to the bytes of one file; what the format readers ask for."""
+
+    @property
+    def name(self) -> str:
+        """The file's path, for errors."""
+
+    @property
+    def size(self) -> int:
+        """Length of the file in bytes."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly `length` bytes from `offset`, or fewer at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BytesReader:
+    """A RangeReader over bytes in memory."""
+
+    name: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return len(self.data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes of the range, cut at the end."""
+        return self.data[offset : offset + length]
+
+
+class Storage(Protocol):
+    """What a table needs of a file system or object store."""
+
+    @property
+    def root(self) -> str:
+        """The absolute path or URL of the root, as Spark takes it."""
+
+    def open(self, path: str) -> RangeReader:
+        """Open a file for ranged reads; FileNotFoundError if absent."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file; FileNotFoundError if absent."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create the file, whole or not at all; FileExistsError if the path exists."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write the file, whole or not at all, over what was there."""
+
+    def delete(self, path: str) -> bool:
+        """Delete a file; False if it was absent."""
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a folder with all that is in it; nothing if absent."""
+
+    def list(self, path: str) -> list[FileStatus]:
+        """The files directly in a folder, sorted by name; empty if absent."""
+
+    def walk(self, path: str) -> Iterator[FileStatus]:
+        """All files below a folder."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder of that path is there."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the table exclusively; LockHeldError if another writer does."""
+
+
+@dataclass(slots=True)
+class _LocalReader:
+    """Ranged reads of one local file by pread; the descriptor is closed with the object."""
+
+    name: str
+    size: int
+    _fd: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._fd, length, offset)
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """The local file system. Writes are fsynced where `durable` is set.
+
+    A put writes a hidden temporary beside the target and links it to its name: the name appears
+    with its whole content or not at all, and never over an existing file.
+    """
+
+    root: str
+    durable: bool = False
+
+    def _path(self, path: str) -> str:
+        full = os.path.normpath(f"{self.root}/{path}")
+        if full != self.root and not full.startswith(self.root.rstrip("/") + "/"):
+            raise StorageError(f"path {path!r} leaves the table")
+        return full
+
+    def open(self, path: str) -> RangeReader:
+        """Open a file for ranged reads."""
+        fd = os.open(self._path(path), os.O_RDONLY)
+        return _LocalReader(path, os.fstat(fd).st_size, fd)
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+        return Path(self._path(path)).read_bytes()
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create a file by write-aside and link."""
+        with self._written_aside(path, data) as temporary:
+            os.link(temporary, self._path(path))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a file by write-aside and rename; drops Hadoop's checksum side-car."""
+        full = Path(self._path(path))
+        with self._written_aside(path, data) as temporary:
+            # A stale side-car makes the new content unreadable to Hadoop's local file system.
+            (full.parent / f".{full.name}.crc").unlink(missing_ok=True)
+            Path(temporary).replace(full)
+
+    @contextlib.contextmanager
+    def _written_aside(self, path: str, data: bytes) -> Iterator[str]:
+        full = self._path(path)
+        folder = os.path.dirname(full)  # noqa: PTH120
+        temporary = f"{folder}/.{secrets.token_hex(8)}.tmp"
+        try:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            with open(temporary, "xb") as file:  # noqa: PTH123
+                file.write(data)
+                if self.durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            yield temporary
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+
+    def delete(self, path: str) -> bool:
+        """Delete a file and its Hadoop checksum side-car."""
+        full = Path(self._path(path))
+        try:
+            full.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StorageError(f"cannot delete {path}: {error.strerror}") from error
+        (full.parent / f".{full.name}.crc").unlink(missing_ok=True)
+        return True
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a folder with all that is in it."""
+        shutil.rmtree(self._path(path), ignore_errors=True)
+
+    def list(self, path: str) -> list[FileStatus]:
+        """The files directly in a folder, sorted by name."""
+        try:
+            with os.scandir(self._path(path)) as entries:
+                found = [
+                    FileStatus(path=f"{path}/{e.name}" if path else e.name, size=e.stat().st_size)
+                    for e in entries
+                    if e.is_file()
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(found, key=lambda status: status.path)
+
+    def walk(self, path: str) -> Iterator[FileStatus]:
+        """All files below a folder; symbolic links to folders are not followed."""
+        for folder, folders, names in os.walk(self._path(path)):
+            folders.sort()
+            relative = os.path.relpath(folder, self.root)
+            for name in sorted(names):
+                size = os.lstat(f"{folder}/{name}").st_size
+                yield FileStatus(path=name if relative == "." else f"{relative}/{name}", size=size)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder of that path is there."""
+        return Path(self._path(path)).exists()
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the table by an flock on its `.hoodie` folder: it ends with the process."""
+        fd = os.open(self._path(".hoodie"), os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise LockHeldError(f"another writer holds {self.root}") from error
+            raise
+        try:
+            yield
+        finally:
+            os.close(fd)
