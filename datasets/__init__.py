@@ -1,0 +1,1 @@
+"""Rows as a pure function of (seed, row number), and the truth about them."""

@@ -1,0 +1,1 @@
+"""Scenarios into measured, verified results in a run folder."""

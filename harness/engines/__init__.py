@@ -1,0 +1,1 @@
+"""What a scenario can measure: one module per engine."""

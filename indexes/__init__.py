@@ -1,0 +1,1 @@
+"""Implementations of `table.write.index.Index`."""

@@ -1,0 +1,1 @@
+"""Run folders into statistics, tables, charts and pages."""

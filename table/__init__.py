@@ -1,0 +1,1 @@
+"""Apache Hudi tables: formats, timeline, metadata table, transaction, reader, writer."""

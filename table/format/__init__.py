@@ -1,0 +1,1 @@
+"""Bytes <-> values; knows no file system and no Spark."""

@@ -1,0 +1,1 @@
+"""HFile version 3, as the metadata table holds it."""

@@ -1,0 +1,1 @@
+"""Log files of the metadata table: blocks with headers."""

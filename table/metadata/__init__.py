@@ -1,0 +1,1 @@
+"""The metadata table: records, partitions, reader, writer."""

@@ -1,0 +1,1 @@
+"""Services on a table: check, rollback."""

@@ -1,0 +1,1 @@
+"""Instants: names, commit metadata, state transitions."""

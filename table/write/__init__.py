@@ -1,0 +1,1 @@
+"""The write path: keys, assignment, file groups, commit."""
