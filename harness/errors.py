@@ -1,0 +1,44 @@
+"""The errors of a run, in one tree.
+
+HarnessError            root; carries the exit code of the command line
++-- ScenarioError       a scenario that cannot be run; its text lists every mistake
++-- RunFolderError      a run folder that is not one, is damaged or belongs to another scenario
++-- CellError           a cell could not be measured; fails the cell, not the run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class HarnessError(Exception):
+    """Root of the errors of this package; the first line of its text names the thing."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ScenarioError(HarnessError):
+    """A scenario that cannot be run.
+
+    Args:
+        source: the file or built-in name that was read.
+        mistakes: one line each, `key: what is wrong`.
+    """
+
+    def __init__(self, source: str, mistakes: Sequence[str]) -> None:
+        self.source = source
+        self.mistakes = tuple(mistakes)
+        if len(self.mistakes) == 1:
+            super().__init__(f"{source}: {self.mistakes[0]}")
+        else:
+            lines = "".join(f"\n  {mistake}" for mistake in self.mistakes)
+            super().__init__(f"{source}: {len(self.mistakes)} mistakes{lines}")
+
+
+class RunFolderError(HarnessError):
+    """The folder is no run folder, is damaged, or belongs to another scenario."""
+
+
+class CellError(HarnessError):
+    """A cell could not be measured, with the reason."""

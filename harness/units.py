@@ -1,0 +1,110 @@
+"""What a metric is: its unit, which direction is better, whether it repeats exactly.
+
+Values are always stored in the base unit (seconds, bytes, counts); `human` is for readers.
+A direction is a fact of the metric, not of a report: more keys per batch is neither better nor
+worse, more shuffled bytes is worse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Unit(StrEnum):
+    """Base units; no other unit is ever stored."""
+
+    SECONDS = "s"
+    BYTES = "B"
+    COUNT = "1"
+
+
+class Better(StrEnum):
+    """The direction in which a metric improves."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A metric's facts.
+
+    Attributes:
+        name: as written in samples and summaries.
+        unit: the base unit of its values.
+        better: the direction of improvement.
+        counter: repeats within `tolerance` on the same data and code; False for times.
+        tolerance: relative difference that unchanged code may show (random file ids and instants
+            alter compressed sizes by up to 0.1 %); 0 means exact.
+        title: what a chart's axis says.
+    """
+
+    name: str
+    unit: Unit
+    better: Better
+    counter: bool
+    tolerance: float
+    title: str
+
+
+def _time(name: str, title: str) -> Metric:
+    return Metric(
+        name=name,
+        unit=Unit.SECONDS,
+        better=Better.LOWER,
+        counter=False,
+        tolerance=0.0,
+        title=title,
+    )
+
+
+def _bytes(name: str, title: str) -> Metric:
+    return Metric(
+        name=name,
+        unit=Unit.BYTES,
+        better=Better.LOWER,
+        counter=True,
+        tolerance=0.001,
+        title=title,
+    )
+
+
+def _count(name: str, title: str, better: Better = Better.LOWER) -> Metric:
+    return Metric(
+        name=name, unit=Unit.COUNT, better=better, counter=True, tolerance=0.0, title=title
+    )
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _time("wall_s", "wall time"),
+        _bytes("shuffle_write_bytes", "shuffle bytes written"),
+        _bytes("shuffle_read_bytes", "shuffle bytes read"),
+        _count("shuffle_write_records", "shuffle records written"),
+        _count("shuffle_read_records", "shuffle records read"),
+        _bytes("input_bytes", "bytes read by Spark"),
+        _count("tasks", "Spark tasks"),
+        _count("files_read", "base files read"),
+        _count("files_written", "base files written"),
+        _bytes("bytes_written", "bytes written"),
+        _bytes("index_bytes", "index bytes on storage"),
+        _count("keys", "keys in the step", Better.NEITHER),
+    )
+}
+
+_BYTE_SCALES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def human(value: float, unit: str) -> str:
+    """Print a base-unit value for a reader, with three significant digits: `1.23 s`, `4.5 MiB`."""
+    if unit == Unit.SECONDS:
+        return f"{value * 1000:.3g} ms" if 0 < abs(value) < 1 else f"{value:.3g} s"
+    if unit == Unit.BYTES:
+        for scale, suffix in _BYTE_SCALES:
+            if abs(value) >= scale:
+                return f"{value / scale:.3g} {suffix}"
+        return f"{value:.0f} B"
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}"
