@@ -1,0 +1,349 @@
+"""TOML to a frozen, fully resolved Scenario; every mistake is found at once, before Spark starts.
+
+A scenario is a built-in name (`quickstart`, `ci`) or a TOML file. `--set key=value` overrides use
+dotted keys (`dataset.rows=1000`); under `table.options`, `table.index_options.<index>` and
+`spark.conf` the rest of the key, dots and all, is the option's own name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from harness.engines import ENGINES, engine_mistake
+from harness.errors import ScenarioError
+
+INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
+"""Index names of the command line."""
+
+SUPPORTED_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
+
+Scalar = str | int | float | bool
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class DatasetSection(_Section):
+    """What rows the table holds and how they change.
+
+    Attributes:
+        name: built-in dataset.
+        rows: rows that the table is loaded with.
+        seed: of every row, key and choice.
+        partitions: partition paths of the table.
+        batch_rows: rows of each change batch.
+        update_share: share of a batch that changes existing keys; the rest are new keys.
+        delete_rows: keys that the delete step removes.
+    """
+
+    name: str = "trips"
+    rows: Positive = 200_000
+    seed: int = 1
+    partitions: Positive = 20
+    batch_rows: Positive = 10_000
+    update_share: Share = 0.5
+    delete_rows: Natural = 2_000
+
+
+class TableSection(_Section):
+    """The table under test.
+
+    Attributes:
+        source: a table to start from instead of generated rows; it is copied, never touched.
+        options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
+        index_options: options of single indexes, by index name.
+    """
+
+    source: str | None = None
+    options: dict[str, str] = Field(default_factory=dict)
+    index_options: dict[str, dict[str, str]] = Field(default_factory=dict)
+
+    @field_validator("options", "index_options", mode="before")
+    @classmethod
+    def _texts(cls, value: object) -> object:
+        return _as_texts(value)
+
+    @field_validator("index_options")
+    @classmethod
+    def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        _refuse(name_mistake("index", name, INDEXES) for name in value)
+        return value
+
+
+class WorkloadSection(_Section):
+    """What each repetition does to its table.
+
+    Attributes:
+        rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
+        delete: whether the step `delete` follows them.
+        lookup_present: keys of the lookup step that are in the table.
+        lookup_absent: keys of the lookup step that never were.
+        lookup_deleted: keys of the lookup step that the delete step removed.
+        point_query: whether a single key is read at the end.
+    """
+
+    rounds: Natural = 2
+    delete: bool = True
+    lookup_present: Natural = 8_000
+    lookup_absent: Natural = 1_000
+    lookup_deleted: Natural = 1_000
+    point_query: bool = True
+
+
+class ScheduleSection(_Section):
+    """How often and in what order.
+
+    Attributes:
+        repetitions: measured repetitions of every cell.
+        warmups: repetitions before them that no statistic uses.
+    """
+
+    repetitions: Positive = 3
+    warmups: Natural = 1
+
+
+class SparkSection(_Section):
+    """Where the run takes place.
+
+    Attributes:
+        master: Spark master URL.
+        conf: Spark options laid over the harness's own.
+    """
+
+    master: str = "local[2]"
+    conf: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _texts(cls, value: object) -> object:
+        return _as_texts(value)
+
+
+class Scenario(_Section):
+    """A resolved scenario: all defaults filled in, nothing left to look up.
+
+    Attributes:
+        name: how the run is called.
+        description: one sentence for `scenarios`.
+        engines: engines under test.
+        indexes: indexes under test; cells are engines x indexes in this order.
+    """
+
+    name: str
+    description: str = ""
+    engines: tuple[str, ...] = ("native",)
+    indexes: tuple[str, ...] = SUPPORTED_INDEXES
+    dataset: DatasetSection = Field(default_factory=DatasetSection)
+    table: TableSection = Field(default_factory=TableSection)
+    workload: WorkloadSection = Field(default_factory=WorkloadSection)
+    schedule: ScheduleSection = Field(default_factory=ScheduleSection)
+    spark: SparkSection = Field(default_factory=SparkSection)
+
+    @field_validator("engines", "indexes", mode="before")
+    @classmethod
+    def _tuple(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("engines")
+    @classmethod
+    def _engines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _refuse([*_list_mistakes(value), *(engine_mistake(name) for name in value)])
+        return value
+
+    @field_validator("indexes")
+    @classmethod
+    def _indexes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _refuse([*_list_mistakes(value), *(_index_mistake(name) for name in value)])
+        return value
+
+
+def builtin_names() -> tuple[str, ...]:
+    """The built-in scenarios, sorted."""
+    found = (entry.name for entry in files("harness").joinpath("scenarios").iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+
+
+def load(
+    name: str,
+    *,
+    sets: Sequence[str] = (),
+    overrides: Mapping[str, object] | None = None,
+) -> Scenario:
+    """Read a built-in scenario or a TOML file and resolve it.
+
+    Args:
+        name: built-in name, or path of a TOML file.
+        sets: `key=value` with dotted keys, laid over the file; values are TOML, or else text.
+        overrides: dotted keys with values that came from other options; strongest.
+
+    Raises:
+        ScenarioError: with every mistake found.
+    """
+    document, mistakes = _read(name), []
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            mistakes.append(f"--set {text}: expected key=value")
+            continue
+        mistakes += _put(document, key, _toml_value(value))
+    for key, given in (overrides or {}).items():
+        mistakes += _put(document, key, given)
+    try:
+        scenario = Scenario.model_validate(document)
+    except ValidationError as error:
+        raise ScenarioError(name, [*mistakes, *_mistakes(error)]) from None
+    mistakes += _source_mistakes(scenario)
+    if mistakes:
+        raise ScenarioError(name, mistakes)
+    return scenario
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` with the nearest known name, or the known names where none is near."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"
+
+
+def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
+    """What is wrong with a name, None if it is known."""
+    names = tuple(known)
+    return None if name in names else f"unknown {kind} {name!r}{nearest(name, names)}"
+
+
+def _index_mistake(name: str) -> str | None:
+    if name in INDEXES and name not in SUPPORTED_INDEXES:
+        return f"index {name!r} is not supported yet; there are {', '.join(SUPPORTED_INDEXES)}"
+    return name_mistake("index", name, INDEXES)
+
+
+def _list_mistakes(values: Sequence[str]) -> list[str]:
+    empty = [] if values else ["must name at least one"]
+    return empty + [
+        f"{name!r} is named twice" for name in {v for v in values if values.count(v) > 1}
+    ]
+
+
+def _refuse(mistakes: Iterable[str | None]) -> None:
+    found = [mistake for mistake in mistakes if mistake]
+    if found:
+        raise ValueError("; ".join(found))
+
+
+def _as_texts(value: object) -> object:
+    """Hudi and Spark options are texts; numbers and booleans are written as those write them."""
+    if isinstance(value, dict):
+        return {key: _as_texts(inner) for key, inner in value.items()}
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _read(name: str) -> dict[str, Any]:
+    if name in builtin_names():
+        text = files("harness").joinpath("scenarios", f"{name}.toml").read_text(encoding="utf-8")
+        return tomllib.loads(text)
+    path = Path(name)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        known = nearest(name, builtin_names())
+        raise ScenarioError(name, [f"no scenario file: {error.strerror}{known}"]) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ScenarioError(name, [f"not TOML: {error}"]) from error
+    document.setdefault("name", path.stem)
+    table = document.get("table")
+    if isinstance(table, dict) and isinstance(table.get("source"), str):
+        table["source"] = str(path.parent / table["source"])
+    return document
+
+
+def _toml_value(text: str) -> object:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+_OPEN_SECTIONS = ("table.options.", "spark.conf.")
+
+
+def _path(key: str) -> list[str]:
+    for prefix in _OPEN_SECTIONS:
+        if key.startswith(prefix):
+            return [*prefix[:-1].split("."), key[len(prefix) :]]
+    if key.startswith("table.index_options."):
+        return key.split(".", 3)
+    return key.split(".")
+
+
+def _put(document: dict[str, Any], key: str, value: object) -> list[str]:
+    """Set a dotted key; the mistakes if the key leads through something that is no section."""
+    *sections, last = _path(key)
+    at = document
+    for section in sections:
+        at = at.setdefault(section, {})
+        if not isinstance(at, dict):
+            return [f"{key}: {section} is not a section"]
+    at[last] = value
+    return []
+
+
+def _mistakes(error: ValidationError) -> list[str]:
+    return [
+        f"{'.'.join(str(part) for part in detail['loc'])}: {_explain(detail)}"
+        for detail in error.errors()
+    ]
+
+
+def _explain(detail: Any) -> str:
+    """One sentence about a pydantic error (an `ErrorDetails` mapping)."""
+    if detail["type"] == "extra_forbidden":
+        *sections, last = detail["loc"]
+        return f"unknown key{nearest(str(last), _keys(sections))}"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    if detail["type"] in ("value_error", "missing"):
+        return message[0].lower() + message[1:]
+    return f"{message[0].lower()}{message[1:]}, not {detail['input']!r}"
+
+
+def _keys(sections: Sequence[object]) -> list[str]:
+    model: Any = Scenario
+    for section in sections:
+        model = model.model_fields[section].annotation
+    return list(model.model_fields)
+
+
+def _source_mistakes(scenario: Scenario) -> list[str]:
+    source = scenario.table.source
+    if source is None or (Path(source) / ".hoodie" / "hoodie.properties").is_file():
+        return []
+    return [f"table.source: {source} is not a Hudi table (it has no .hoodie/hoodie.properties)"]
+
+
+__all__ = [
+    "ENGINES",
+    "INDEXES",
+    "SUPPORTED_INDEXES",
+    "DatasetSection",
+    "Scenario",
+    "ScheduleSection",
+    "SparkSection",
+    "TableSection",
+    "WorkloadSection",
+    "builtin_names",
+    "load",
+    "name_mistake",
+    "nearest",
+]
