@@ -1,0 +1,330 @@
+"""Base files: Parquet whose footer carries Hudi's bloom filter and key range.
+
+    org.apache.hudi.bloomfilter       text form of the bloom filter over the record keys
+    hoodie_bloom_filter_type_code     DYNAMIC_V0; absent for SIMPLE
+    hoodie_min_record_key, hoodie_max_record_key     in the order of their UTF-8 bytes
+    parquet.avro.schema, writer.model.name           the schema that Hudi's Avro readers take
+
+(HoodieBloomFilterWriteSupport, HoodieAvroWriteSupport.)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from table.errors import CorruptFileError, InvalidOptionError
+from table.format.bloom import DYNAMIC, SIMPLE, BloomFilter
+from table.storage import RangeReader
+
+_BLOOM = b"org.apache.hudi.bloomfilter"
+_OLD_BLOOM = b"com.uber.hoodie.bloomfilter"
+_BLOOM_TYPE = b"hoodie_bloom_filter_type_code"
+_MIN_KEY = b"hoodie_min_record_key"
+_MAX_KEY = b"hoodie_max_record_key"
+
+_RECORD_KEY = "_hoodie_record_key"
+_MAGIC = b"PAR1"
+# Hudi's gzip level is Java's default; level 1 of Arrow's zlib comes within 2 % of its size.
+_CODECS: dict[str, tuple[str, int | None]] = {
+    "gzip": ("gzip", 1),
+    "snappy": ("snappy", None),
+    "zstd": ("zstd", 1),
+    "uncompressed": ("none", None),
+}
+# Rows looked at when a column's encoding is chosen.
+_SAMPLE = 16384
+# Files up to this size are read whole: one request instead of one per column.
+_WHOLE_READ = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterOptions:
+    """The bloom filter of new base files; the defaults are Hudi's.
+
+    `bloom_entries` and `bloom_max_entries` count keys, `bloom_fpp` is the false-positive rate of
+    a full filter. Without bloom filter a footer has no key range either, as with virtual keys.
+    """
+
+    bloom_enabled: bool = True
+    bloom_type: str = DYNAMIC
+    bloom_entries: int = 60000
+    bloom_fpp: float = 1e-9
+    bloom_max_entries: int = 100000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFileOptions:
+    """How base files are written.
+
+    `codec` is hoodie.parquet.compression.codec, `block_size` hoodie.parquet.block.size: bytes of
+    a row group in memory. `avro_schema` is the Avro JSON of all columns, for the footer.
+    """
+
+    codec: str = "gzip"
+    block_size: int = 125829120
+    avro_schema: str | None = None
+    footer: FooterOptions = field(default_factory=FooterOptions)
+
+    def __post_init__(self) -> None:
+        if self.codec.lower() not in _CODECS:
+            raise InvalidOptionError(
+                f"hoodie.parquet.compression.codec is {self.codec!r}, not one of {sorted(_CODECS)}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFileFooter:
+    """What the footer of a base file says; `metadata` is its pq.FileMetaData."""
+
+    bloom_text: bytes | None
+    bloom_type: str
+    min_key: str | None
+    max_key: str | None
+    num_rows: int
+    metadata: Any
+
+
+def write_base_file(
+    table: Any,
+    *,
+    options: BaseFileOptions,
+    previous: BaseFileFooter | None = None,
+    inserted: Any = None,
+) -> Any:
+    """Write a base file into memory.
+
+    Args:
+        table: pa.Table, the five meta columns first.
+        options: codec, row groups and footer.
+        previous: footer of the file that this one replaces, if no key of that file is gone: its
+            bloom filter is taken over instead of being built anew.
+        inserted: pa.Array of the keys that the file has and the previous one had not; all others
+            are in the previous file.
+
+    Returns:
+        A pa.Buffer with the file.
+    """
+    # Metadata of the schema would be repeated beside the footer's own keys.
+    table = table.replace_schema_metadata(None)
+    codec, level = _CODECS[options.codec.lower()]
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression=codec,
+        compression_level=level,
+        use_dictionary=_dictionary_columns(table),
+        store_schema=False,
+        coerce_timestamps="us",
+        version="2.6",
+    ) as writer:
+        rows = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
+        writer.write_table(table, row_group_size=rows)
+        writer.add_key_value_metadata(_footer_entries(table, options, previous, inserted))
+    return sink.getvalue()
+
+
+def _footer_entries(
+    table: Any, options: BaseFileOptions, previous: BaseFileFooter | None, inserted: Any
+) -> dict[bytes, bytes]:
+    entries = {}
+    if options.footer.bloom_enabled and table.num_rows:
+        keys = table.column(_RECORD_KEY)
+        type_code, text = _bloom_text(keys, options.footer, previous, inserted)
+        entries[_BLOOM] = text
+        if type_code != SIMPLE:
+            entries[_BLOOM_TYPE] = type_code.encode()
+        ends = pc.min_max(keys)
+        entries[_MIN_KEY] = ends["min"].as_py().encode()
+        entries[_MAX_KEY] = ends["max"].as_py().encode()
+    if options.avro_schema is not None:
+        entries[b"parquet.avro.schema"] = options.avro_schema.encode()
+        entries[b"writer.model.name"] = b"avro"
+    return entries
+
+
+def _bloom_text(
+    keys: Any, options: FooterOptions, previous: BaseFileFooter | None, inserted: Any
+) -> tuple[str, bytes]:
+    """Type code and text of the bloom filter."""
+    if previous is not None and previous.bloom_text is not None:
+        if inserted is None or len(inserted) == 0:
+            return previous.bloom_type, previous.bloom_text
+        bloom = BloomFilter.parse(
+            previous.bloom_text,
+            previous.bloom_type,
+            "the base file",
+            max_entries=options.bloom_max_entries,
+        )
+        bloom.add(inserted)
+        return bloom.type_code, bloom.serialize()
+    bloom = BloomFilter.create(
+        type_code=options.bloom_type,
+        entries=options.bloom_entries,
+        fpp=options.bloom_fpp,
+        max_entries=options.bloom_max_entries,
+    )
+    bloom.add(keys)
+    return bloom.type_code, bloom.serialize()
+
+
+def _dictionary_columns(table: Any) -> list[str] | bool:
+    """Paths of the leaf columns that a dictionary makes smaller.
+
+    A dictionary of unique values costs space instead, and Arrow's writer, unlike Java's, keeps
+    one until it is a megabyte large.
+    """
+    step = max(1, table.num_rows // _SAMPLE)
+    sample = table if step == 1 else table.take(pa.array(range(0, table.num_rows, step)))
+    chosen = [
+        path
+        for item, column in zip(table.schema, sample.columns, strict=True)
+        for path, values in _leaves(item.name, column.combine_chunks())
+        if _repeats(values)
+    ]
+    # An empty list would mean all columns.
+    return chosen or False
+
+
+def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
+    """The leaf columns that Parquet makes of an array, with their values."""
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for i, member in enumerate(kind):
+            yield from _leaves(f"{path}.{member.name}", array.field(i))
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", array.keys)
+        yield from _leaves(f"{path}.key_value.value", array.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(f"{path}.list.element", array.flatten())
+    else:
+        yield path, array
+
+
+def _repeats(values: Any) -> bool:
+    """Whether dictionary and indices take at most half of the plain values."""
+    count = len(values) - values.null_count
+    if count == 0 or pa.types.is_boolean(values.type):
+        return False
+    distinct = pc.count_distinct(values).as_py()
+    width = max(1.0, values.nbytes / count)
+    return bool(distinct * width + count * distinct.bit_length() / 8 < count * width / 2)
+
+
+def read_footer(source: RangeReader) -> BaseFileFooter:
+    """Read what the footer of a base file says.
+
+    Raises:
+        CorruptFileError: no Parquet file, or a damaged footer.
+    """
+    end = source.size - 8
+    tail = source.read(max(0, end), 8)
+    if end < 4 or len(tail) != 8 or tail[4:] != _MAGIC:
+        raise CorruptFileError(source.name, max(0, end), "no Parquet magic at the end")
+    (length,) = struct.unpack_from("<I", tail)
+    if length > end - 4:
+        raise CorruptFileError(source.name, end, f"footer of {length} bytes in a smaller file")
+    start = end - length
+    thrift = source.read(start, length)
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + thrift + tail))
+        entries = metadata.metadata or {}
+        return BaseFileFooter(
+            bloom_text=entries.get(_BLOOM, entries.get(_OLD_BLOOM)),
+            bloom_type=entries.get(_BLOOM_TYPE, SIMPLE.encode()).decode(),
+            min_key=_text(entries.get(_MIN_KEY)),
+            max_key=_text(entries.get(_MAX_KEY)),
+            num_rows=metadata.num_rows,
+            metadata=metadata,
+        )
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise CorruptFileError(source.name, start, f"damaged footer: {error}") from error
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def read_base_file(
+    source: RangeReader,
+    columns: Sequence[str] | None = None,
+    *,
+    footer: BaseFileFooter | None = None,
+) -> Any:
+    """Read a base file.
+
+    Args:
+        source: the file.
+        columns: names of the columns to read, in this order; those that the file does not have
+            are left out. None for all.
+        footer: the file's footer, if it was read before.
+
+    Returns:
+        The pa.Table with the types that the file stores, without metadata.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+    """
+    if footer is None:
+        footer = read_footer(source)
+    whole = columns is None or source.size <= _WHOLE_READ
+    try:
+        data = pa.BufferReader(source.read(0, source.size)) if whole else _RangeFile(source)
+        file = pq.ParquetFile(
+            data, metadata=footer.metadata, coerce_int96_timestamp_unit="us", pre_buffer=False
+        )
+        if columns is not None:
+            columns = [name for name in columns if name in file.schema_arrow.names]
+        table = file.read(columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFileError(source.name, 0, f"damaged Parquet: {error}") from error
+    if columns is not None:
+        table = table.select(columns)
+    return table.cast(pa.schema([item.remove_metadata() for item in table.schema]))
+
+
+class _RangeFile:
+    """A file object for Arrow over ranged reads."""
+
+    def __init__(self, source: RangeReader) -> None:
+        self._source = source
+        self._at = 0
+        self.closed = False
+
+    def read(self, length: int = -1) -> bytes:
+        if length < 0:
+            length = self._source.size - self._at
+        data = self._source.read(self._at, length)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._source.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is ever written."""
+
+    def close(self) -> None:
+        self.closed = True
