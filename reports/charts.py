@@ -1,0 +1,251 @@
+"""Tables into figures: one bar per cell with its interval, value and unit. No statistics here.
+
+Every index has one colour on every chart (Okabe and Ito's palette, told apart with any colour
+vision); phases are told apart by shade and hatching instead, so that no hue means two things.
+Bars start at zero.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from harness.units import Unit, human
+from reports.projection import CellView
+from reports.stats import CONFIDENCE, Summary
+from reports.tables import Column, Table
+
+INK = "#1b1f24"
+"""Text, frames and whiskers; `svg.inline` turns it into the page's own text colour."""
+GRID = "#d5dae0"
+"""Grid lines; `svg.inline` turns it into the page's own."""
+
+INDEX_COLORS = {
+    "record": "#0072b2",
+    "global_simple": "#d55e00",
+    "simple": "#e69f00",
+    "global_bloom": "#009e73",
+    "bloom": "#56b4e9",
+    "bucket": "#cc79a7",
+    "hbase": "#f0e442",
+}
+UNKNOWN_COLOR = "#8a9099"
+ENGINE_HATCHES = ("", "///", "...", "xxx", "\\\\\\")
+
+# What finding a record costs is violet, what writing it costs is grey.
+PHASE_LOOKS = {
+    "tag": ("#6f3fa0", "", "#ffffff"),
+    "index": ("#b79bd3", "////", "#111111"),
+    "write": ("#c3cad2", "", "#111111"),
+    "commit": ("#7d8794", "", "#ffffff"),
+    "rest": ("#ffffff", "....", "#111111"),
+}
+
+_WIDTH = 4.9
+_STYLE = {
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+    "font.size": 10,
+    "hatch.linewidth": 0.6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "keymark",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+_BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One chart in all its forms.
+
+    Attributes:
+        svg: stand-alone SVG, text kept as text.
+        png: the same at 200 dots per inch.
+        bare_svg: without title and background, for a page that has its own.
+    """
+
+    svg: str
+    png: bytes
+    bare_svg: str
+
+
+def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
+    """Draw one measure as horizontal bars with intervals; cells without a value get no bar."""
+    shown = [
+        (cell, summary)
+        for cell, summary in zip(cells, column.summaries, strict=True)
+        if summary is not None
+    ]
+    scale, unit = axis_scale(column.unit, max(summary.high for _, summary in shown))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        engines = list(dict.fromkeys(cell.engine for cell in cells))
+        for row, (cell, summary) in enumerate(shown):
+            _bar(axes, row, summary, scale)
+            axes.patches[-1].set_facecolor(INDEX_COLORS.get(cell.index, UNKNOWN_COLOR))
+            axes.patches[-1].set_hatch(_hatch(engines.index(cell.engine)))
+            _value_label(axes, row, summary.high / scale, human(summary.median, column.unit))
+        top = max(summary.high for _, summary in shown) / scale
+        _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
+        axes.set_xlabel(f"{unit}, lower is better\n{interval_words([s for _, s in shown])}")
+
+    return _render(draw, rows=len(shown), title=title)
+
+
+def stack(whole: Table, title: str) -> Drawing:
+    """Draw the phases of a table, whose last column is the total, as stacked horizontal bars.
+
+    What the total holds beyond its phases is drawn as `rest`.
+    """
+    parts, totals = stacked_medians(whole)
+    scale, unit = axis_scale(Unit.SECONDS.value, max(totals))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        left = [0.0] * len(totals)
+        for phase, lengths in parts.items():
+            color, hatch, ink = PHASE_LOOKS.get(phase, (UNKNOWN_COLOR, "", "#111111"))
+            drawn = [length / scale for length in lengths]
+            axes.barh(
+                range(len(totals)),
+                drawn,
+                left=left,
+                height=0.62,
+                color=color,
+                hatch=hatch,
+                edgecolor=INK,
+                linewidth=0.6,
+                label=phase,
+            )
+            for row, length in enumerate(drawn):
+                if length * scale >= 0.13 * max(totals) and not hatch:
+                    text = human(lengths[row], Unit.SECONDS.value)
+                    axes.text(
+                        left[row] + length / 2, row, text, ha="center", va="center", color=ink,
+                        fontsize=8.5,
+                    )  # fmt: skip
+                left[row] += length
+        for row, end in enumerate(left):
+            _value_label(axes, row, end, human(totals[row], Unit.SECONDS.value))
+        _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
+        axes.set_xlabel(f"{unit}, medians; the number behind a bar is the median of the whole")
+        figure.legend(loc="outside upper left", ncols=5, frameon=False, handlelength=1.2,
+                      columnspacing=1.1, fontsize=9)  # fmt: skip
+
+    return _render(draw, rows=len(totals) + 1, title=title)
+
+
+def stacked_medians(whole: Table) -> tuple[dict[str, list[float]], list[float]]:
+    """Split a phases table into lengths per phase and the totals, in seconds.
+
+    A phase without a value has length 0; `rest` appears when it is above 1 % of a total.
+    """
+    totals = [summary.median if summary else 0.0 for summary in whole.columns[-1].summaries]
+    parts = {
+        column.measure.phase: [s.median if s else 0.0 for s in column.summaries]
+        for column in whole.columns[:-1]
+    }
+    rest = [
+        max(total - sum(lengths[row] for lengths in parts.values()), 0.0)
+        for row, total in enumerate(totals)
+    ]
+    if any(left > 0.01 * total for left, total in zip(rest, totals, strict=True)):
+        parts["rest"] = rest
+    return parts, totals
+
+
+def interval_words(summaries: Sequence[Summary]) -> str:
+    """Say what a bar and its whisker are: ``median of 3, whisker = range``."""
+    counts = sorted({summary.n for summary in summaries})
+    n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    if all(summary.coverage >= CONFIDENCE for summary in summaries):
+        return f"median of n = {n}, whisker: 95 % interval"
+    return f"median of n = {n}, whisker: range"
+
+
+def axis_scale(unit: str, largest: float) -> tuple[float, str]:
+    """Choose what one tick unit is: (base units in it, its name), for the largest value shown."""
+    if unit == Unit.SECONDS:
+        return (1.0, "seconds") if largest >= 1 else (0.001, "milliseconds")
+    if unit == Unit.BYTES:
+        for step, name in _BYTE_STEPS:
+            if largest >= step:
+                return float(step), name
+        return 1.0, "bytes"
+    return 1.0, "count"
+
+
+def _bar(axes: Any, row: int, summary: Summary, scale: float) -> None:
+    median = summary.median / scale
+    around = [[median - summary.low / scale], [summary.high / scale - median]]
+    axes.barh(row, median, height=0.62, edgecolor=INK, linewidth=0.6)
+    axes.errorbar(median, row, xerr=around, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+
+
+def _value_label(axes: Any, row: int, end: float, text: str) -> None:
+    axes.annotate(text, (end, row), (5, 0), textcoords="offset points", va="center")
+
+
+def _finish(axes: Any, labels: Sequence[str], right: float) -> None:
+    axes.set_yticks(range(len(labels)), [textwrap.fill(_two_lines(t), 26) for t in labels])
+    axes.set_xlim(0, right if right > 0 else 1)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5))
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    axes.xaxis.label.set_fontsize(9)
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _two_lines(label: str) -> str:
+    return label.replace(" · ", "\n", 1)
+
+
+def _hatch(engine: int) -> str:
+    return ENGINE_HATCHES[engine % len(ENGINE_HATCHES)]
+
+
+def _render(draw: Any, *, rows: int, title: str) -> Drawing:
+    with _quiet_style():
+        size = (_WIDTH, 0.95 + 0.44 * rows)
+        bare = Figure(figsize=size, layout="constrained")
+        draw(bare)
+        full = Figure(figsize=(size[0], size[1] + 0.35), layout="constrained")
+        draw(full)
+        full.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
+        return Drawing(
+            svg=_saved(full, "svg").decode(),
+            png=_saved(full, "png"),
+            bare_svg=_saved(bare, "svg", transparent=True).decode(),
+        )
+
+
+def _saved(figure: Figure, form: str, *, transparent: bool = False) -> bytes:
+    target = io.BytesIO()
+    metadata = {"Date": None} if form == "svg" else {"Software": None}
+    figure.savefig(target, format=form, dpi=200, metadata=metadata, transparent=transparent)
+    return target.getvalue()
+
+
+@contextmanager
+def _quiet_style() -> Iterator[None]:
+    """House style; a letter that the font lacks is drawn as a box, without a word on stderr."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

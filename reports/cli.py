@@ -1,0 +1,63 @@
+"""The command `report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reports.page import Report
+from reports.publish import Published, publish
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
+    out: Annotated[Path | None, typer.Option(help="folder to write to")] = None,
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print summary.json instead of the comparison")
+    ] = False,
+) -> None:
+    """Make a page, charts, tables and files out of run folders."""
+    show(publish(runs, out), as_json=as_json)
+
+
+def show(published: Published, *, as_json: bool) -> None:
+    """Print the comparison and the page's path, or the summary as one JSON document."""
+    if as_json:
+        print(json.dumps(published.summary, indent=2, allow_nan=False))
+        return
+    console = Console(highlight=False, soft_wrap=not Console().is_terminal)
+    _comparison(console, published.report)
+    console.print(Text(f"report: {published.index}"))
+
+
+def _comparison(console: Console, found: Report) -> None:
+    if found.answer.rows:
+        console.print(_table(found))
+    for sentence in found.answers:
+        console.print(Text(f"- {sentence}"))
+    if found.verified:
+        console.print(f"verified: all {found.checked} cells")
+    for label, reasons in found.failed:
+        console.print(Text(f"FAILED {label}: {'; '.join(reasons)}"))
+
+
+def _table(found: Report) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="* best or sharing the lead")
+    shown.add_column("index")
+    for head in found.answer.heads:
+        shown.add_column(head, justify="right")
+    for row in found.answer.rows:
+        values = [Text(entry.value + ("*" if entry.mark else "")) for entry in row.entries]
+        shown.add_row(Text(row.label), *values)
+    return shown

@@ -1,0 +1,88 @@
+"""Runs into files for programs: summary.json and samples.csv, in base units."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from harness.results import SCHEMA_VERSION, Sample
+from reports.facts import missing_cells
+from reports.projection import CellView, Run, step_order
+from reports.stats import summarize
+from reports.text import clean, spreadsheet
+
+
+def verified(runs: Sequence[Run]) -> bool:
+    """Tell whether every planned cell is there and every answer was right."""
+    return all(
+        run.cells and all(cell.verified for cell in run.cells) and not missing_cells(run)
+        for run in runs
+    )
+
+
+def summary(runs: Sequence[Run]) -> dict[str, Any]:
+    """Build the content of summary.json; cells that are not verified have no metrics.
+
+    Over several runs, `run_id` joins their ids with `+`; every cell names its own run.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": "+".join(clean(run.run_id) for run in runs),
+        "verified": verified(runs),
+        "cells": [_cell(cell) for run in runs for cell in run.cells],
+        "missing": [name for run in runs for name in missing_cells(run)],
+        "warnings": [notice for run in runs for notice in run.notices],
+    }
+
+
+def samples_csv(runs: Sequence[Run]) -> str:
+    """Print all samples, warm-ups and invalid ones included, one a line under a header."""
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    names = [field.name for field in fields(Sample)]
+    writer.writerow(names)
+    for run in runs:
+        for sample in run.samples:
+            writer.writerow([_csv_value(getattr(sample, name)) for name in names])
+    return target.getvalue()
+
+
+def _cell(cell: CellView) -> dict[str, Any]:
+    return {
+        "run_id": clean(cell.run_id),
+        "cell": clean(cell.cell),
+        "engine": clean(cell.engine),
+        "index": clean(cell.index),
+        "verified": cell.verified,
+        "reasons": list(cell.reasons),
+        "metrics": _metrics(cell) if cell.verified else [],
+    }
+
+
+def _metrics(cell: CellView) -> list[dict[str, Any]]:
+    metrics = []
+    for series in sorted(cell.series.values(), key=lambda s: step_order(s.step)):
+        found = summarize(list(series.values.values()))
+        metrics.append(
+            {
+                "step": clean(series.step),
+                "phase": clean(series.phase),
+                "metric": clean(series.metric),
+                "unit": clean(series.unit),
+                "median": found.median,
+                "low": found.low,
+                "high": found.high,
+                "n": found.n,
+                "caveats": [caveat.kind.value for caveat in found.caveats],
+            }
+        )
+    return metrics
+
+
+def _csv_value(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return spreadsheet(clean(value, 2000)) if isinstance(value, str) else value

@@ -1,0 +1,166 @@
+"""What a run.json tells: the scenario, the machine, the notes, how to do it again.
+
+A run.json may come from anyone and from another version, so nothing is taken for granted: what is
+not there is not said. Values of options that look like secrets are never shown.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reports.projection import Run
+from reports.text import NOTHING, clean, listed
+
+Fact = tuple[str, str]
+"""(dotted name, value), both safe to show."""
+
+LONGEST_LIST = 400
+"""Facts of one section that a page shows."""
+
+_APART = {"schema_version", "run_id", "scenario", "notes", "cells", "command"}
+_SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|private", re.IGNORECASE)
+
+
+def compared(runs: Iterable[Run]) -> list[str]:
+    """One sentence per run: which indexes, on what data, doing what, how often."""
+    return [_sentence(run) for run in runs]
+
+
+def environment(run: Run) -> list[Fact]:
+    """Machine, versions and Spark options."""
+    return _flat({key: value for key, value in run.info.items() if key not in _APART})
+
+
+def scenario(run: Run) -> list[Fact]:
+    """The resolved scenario."""
+    return _flat(_section(run, "scenario"))
+
+
+def notes(run: Run) -> list[str]:
+    """What the harness wants readers to know."""
+    found = run.info.get("notes")
+    if isinstance(found, Mapping):
+        return [f"{clean(key)}: {clean(value)}" for key, value in found.items()][:LONGEST_LIST]
+    if isinstance(found, list):
+        return [clean(note) for note in found][:LONGEST_LIST]
+    return [clean(found)] if found else []
+
+
+def missing_cells(run: Run) -> list[str]:
+    """Cells of the scenario that left no sample at all, as `engine/index`."""
+    plan = _section(run, "scenario")
+    seen = {(cell.engine, cell.index) for cell in run.cells}
+    return [
+        clean(f"{engine}/{index}")
+        for engine in _names(plan.get("engines"))
+        for index in _names(plan.get("indexes"))
+        if (engine, index) not in seen
+    ]
+
+
+def command(run: Run) -> str:
+    """One command that measures the same again, from the project's root."""
+    given = run.info.get("command")
+    if isinstance(given, list) and given and all(isinstance(word, str) for word in given):
+        return clean(shlex.join(given), 2000)
+    if isinstance(given, str) and given:
+        return clean(given, 2000)
+    plan = _section(run, "scenario")
+    words = [".venv/bin/python", "run_bench.py", "run", str(plan.get("name", "quickstart"))]
+    for option, key in (("--engine", "engines"), ("--index", "indexes")):
+        words += [word for name in _names(plan.get(key)) for word in (option, name)]
+    for section in ("dataset", "table", "workload", "schedule"):
+        for key, value in _leaves(_mapping(plan.get(section)), section):
+            if value is not None:
+                shown = str(value).lower() if isinstance(value, bool) else str(value)
+                words += ["--set", f"{key}={shown}"]
+    return clean(shlex.join(words), 2000)
+
+
+def _sentence(run: Run) -> str:
+    plan = _section(run, "scenario")
+    data, work = _mapping(plan.get("dataset")), _mapping(plan.get("workload"))
+    indexes = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in run.cells)))
+    engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
+    parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
+    source = _mapping(plan.get("table")).get("source")
+    if source:
+        parts.append(f"on a copy of the table {clean(source)}")
+    elif _count(data, "rows"):
+        parts.append(
+            f"on a table of {_count(data, 'rows')} {clean(data.get('name', ''), 40)} rows"
+            + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
+        )
+    doing = _doing(data, work)
+    if doing:
+        parts.append(f"through {listed(doing)}")
+    schedule = _mapping(plan.get("schedule"))
+    if _count(schedule, "repetitions"):
+        parts.append(
+            f"measured {_count(schedule, 'repetitions')} times, interleaved, "
+            f"after {_count(schedule, 'warmups') or 'no'} warm-up"
+        )
+    return f"{', '.join(parts)}."
+
+
+def _doing(data: Mapping[str, Any], work: Mapping[str, Any]) -> list[str]:
+    doing = []
+    if _count(work, "rounds"):
+        share = data.get("update_share")
+        updates = f", {share:.0%} of them updates" if isinstance(share, float) else ""
+        rows = _count(data, "batch_rows")
+        doing.append(f"{_count(work, 'rounds')} upserts of {rows} rows{updates}")
+    if work.get("delete"):
+        doing.append(f"a delete of {_count(data, 'delete_rows')} keys")
+    kinds = ("lookup_present", "lookup_absent", "lookup_deleted")
+    looked = sum(work[kind] for kind in kinds if isinstance(work.get(kind), int))
+    if looked:
+        doing.append(f"a lookup of {looked:,} keys")
+    if work.get("point_query"):
+        doing.append("a point query")
+    return doing
+
+
+def _count(section: Mapping[str, Any], key: str) -> str:
+    value = section.get(key)
+    return f"{value:,}" if isinstance(value, int) and value else ""
+
+
+def _section(run: Run, key: str) -> Mapping[str, Any]:
+    return _mapping(run.info.get(key))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _flat(section: Mapping[str, Any]) -> list[Fact]:
+    facts = []
+    for key, value in _leaves(section):
+        shown = "(left out)" if _SECRET.search(key) else clean(_plain(value))
+        facts.append((clean(key, 120), shown))
+    return facts[:LONGEST_LIST]
+
+
+def _leaves(section: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in section.items():
+        name = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            yield from _leaves(value, name)
+        else:
+            yield name, value
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(_plain(item) for item in value)
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: NOTHING}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)

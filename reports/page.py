@@ -1,0 +1,211 @@
+"""Runs into one self-contained page: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from reports import charts, export, facts, prose, svg, tables
+from reports.grids import Grid, grid
+from reports.projection import CellView, Run
+from reports.stats import CaveatKind
+from reports.text import clean, listed
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+CHART_TITLES = {
+    "write_latency": "Write latency: one upsert batch",
+    "lookup": "Lookup: finding the files of given keys",
+    "shuffle": "Shuffle of one upsert batch",
+    "point_query": "Point query: reading one record",
+    "storage": "Index on disk",
+}
+PHASES_TITLE = "Where the time of an upsert goes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One chart with its table.
+
+    Attributes:
+        key: name of its files and anchor.
+        title: heading.
+        label: what it shows, for those who do not see it.
+        drawing: the picture in all forms.
+        grid: the numbers behind it.
+        inline: the picture as it stands in the page.
+    """
+
+    key: str
+    title: str
+    label: str
+    drawing: charts.Drawing
+    grid: Grid
+    inline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What a page says about one run beside its numbers."""
+
+    label: str
+    scenario: list[facts.Fact]
+    environment: list[facts.Fact]
+    notes: list[str]
+    notices: tuple[str, ...]
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that a page shows, in words and pictures.
+
+    Attributes:
+        title: heading of the page.
+        compared: one sentence per run.
+        verified: every planned cell is there and right.
+        checked: number of cells that are verified.
+        failed: cells that are not, as (label, reasons).
+        answer: the headline table.
+        answers: the headline in sentences.
+        charts: pictures with their tables.
+        details: further tables.
+        cautions: what holds for the statistics of the whole page.
+        runs: facts per run.
+    """
+
+    title: str
+    compared: list[str]
+    verified: bool
+    checked: int
+    failed: list[tuple[str, tuple[str, ...]]]
+    answer: Grid
+    answers: list[str]
+    charts: list[Chart]
+    details: list[Grid]
+    cautions: list[str]
+    runs: list[RunFacts]
+
+
+def build(runs: Sequence[Run]) -> Report:
+    """Make the whole report in memory."""
+    every = [cell for run in runs for cell in run.cells]
+    right = [cell for cell in every if cell.verified]
+    headline = tables.headline(right)
+    return Report(
+        title=_title(runs, every),
+        compared=facts.compared(runs),
+        verified=export.verified(runs),
+        checked=len(right),
+        failed=_failed(runs),
+        answer=grid(headline, "The answer: medians, lower is better"),
+        answers=prose.answers(headline),
+        charts=_charts(headline, right),
+        details=_details(right),
+        cautions=_cautions(headline, runs),
+        runs=[_facts(run) for run in runs],
+    )
+
+
+def html(report: Report) -> str:
+    """Render the page; everything foreign in it is escaped."""
+    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
+    return _template().render(
+        report=report,
+        css=Markup(css),  # noqa: S704 - our own file
+        picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
+        color=lambda index: charts.INDEX_COLORS.get(index, charts.UNKNOWN_COLOR),
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("page.html.j2")
+
+
+def _title(runs: Sequence[Run], cells: Sequence[CellView]) -> str:
+    names = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in cells)))
+    where = f" in {len(runs)} runs" if len(runs) > 1 else ""
+    return f"{names} compared{where}" if names else "Nothing was measured"
+
+
+def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
+    failed = [(c.label, c.reasons) for run in runs for c in run.cells if not c.verified]
+    for run in runs:
+        name = f" · {run.label}" if len(runs) > 1 else ""
+        failed += [
+            (f"{cell}{name}", ("planned, but left no sample",)) for cell in facts.missing_cells(run)
+        ]
+    return failed
+
+
+def _charts(headline: tables.Table, cells: Sequence[CellView]) -> list[Chart]:
+    made = []
+    for column in headline.columns:
+        title = CHART_TITLES.get(column.measure.key)
+        if title and column.standing is not tables.Standing.EMPTY:
+            single = tables.Table(cells=headline.cells, columns=(column,))
+            drawing = charts.bars(column, cells, title)
+            label = prose.chart_label(column, cells)
+            made.append(_chart(column.measure.key, title, label, drawing, grid(single, title)))
+    phases = tables.phases(cells)
+    if len(phases.columns) > 1:
+        words = grid(phases, PHASES_TITLE, judged=False)
+        drawing = charts.stack(phases, PHASES_TITLE)
+        made.append(_chart("phases", PHASES_TITLE, prose.stack_label(words), drawing, words))
+    return made
+
+
+def _chart(key: str, title: str, label: str, drawing: charts.Drawing, numbers: Grid) -> Chart:
+    inline = svg.inline(drawing.bare_svg, prefix=key, label=label)
+    return Chart(key=key, title=title, label=label, drawing=drawing, grid=numbers, inline=inline)
+
+
+def _details(cells: Sequence[CellView]) -> list[Grid]:
+    found = [
+        grid(tables.steps(cells), "Wall time of every step", judged=False),
+        grid(tables.work(cells), "Work done by one upsert batch", judged=False),
+    ]
+    return [each for each in found if each.heads]
+
+
+def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
+    few = {
+        caveat.detail
+        for column in headline.columns
+        for summary in column.summaries
+        if summary is not None
+        for caveat in summary.caveats
+        if caveat.kind is CaveatKind.FEW_SAMPLES
+    }
+    cautions = [f"{text[0].upper()}{text[1:]}." for text in sorted(few)]
+    if len(runs) > 1:
+        cautions.append(
+            "Times of different runs were not measured side by side: the machine may have been "
+            "faster during one of them. Counters (bytes, files, tasks) compare across runs."
+        )
+    return cautions
+
+
+def _facts(run: Run) -> RunFacts:
+    return RunFacts(
+        label=run.label,
+        scenario=facts.scenario(run),
+        environment=facts.environment(run),
+        notes=facts.notes(run),
+        notices=run.notices,
+        command=facts.command(run),
+    )

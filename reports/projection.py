@@ -1,0 +1,260 @@
+"""Run folders into cells and their samples, ready to be summarized.
+
+A sample counts when it is valid and no warm-up. A cell counts when every one of its samples,
+warm-ups included, was verified: one wrong answer casts doubt on the other answers, so it takes
+the whole cell off tables and charts. What is left out is never silent: it becomes a reason or a
+notice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from harness.errors import RunFolderError
+from harness.results import Sample
+from harness.store import RunFolder
+from reports.errors import ReportError
+from reports.text import clean
+
+INDEX_ORDER = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
+STEP_ORDER = ("bulk_insert", "upsert", "insert", "delete", "lookup", "point_query")
+UPSERT = "upsert"
+"""Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""
+
+Trial = tuple[int, int]
+"""(repetition, round): what is measured side by side in all cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The values of one metric of one phase of one step, by trial, in its base unit."""
+
+    step: str
+    phase: str
+    metric: str
+    unit: str
+    values: Mapping[Trial, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellView:
+    """One cell as reports see it.
+
+    Attributes:
+        run_id: the run that it was measured in.
+        cell: the cell's id in that run.
+        engine: engine name.
+        index: index name.
+        label: short name, unique on the page.
+        verified: every answer was checked and right.
+        reasons: why not, one line each.
+        series: everything measured, by (step, phase, metric).
+    """
+
+    run_id: str
+    cell: str
+    engine: str
+    index: str
+    label: str
+    verified: bool
+    reasons: tuple[str, ...] = ()
+    series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
+
+    def steps(self) -> list[str]:
+        """Steps of this cell in the order in which a run takes them."""
+        return sorted({step for step, _, _ in self.series}, key=step_order)
+
+    def values(self, step: str, phase: str, metric: str) -> Mapping[Trial, float]:
+        """Values by trial, empty when not measured; ``UPSERT`` pools the upsert rounds.
+
+        Pooled values are the mean over the rounds of one repetition, so that a repetition stays
+        one independent value; a repetition that misses a round is left out.
+        """
+        if step != UPSERT:
+            series = self.series.get((step, phase, metric))
+            return series.values if series else {}
+        rounds = [
+            _by_repetition(self.series[key].values)
+            for key in self.series
+            if key[0].startswith(f"{UPSERT}_") and key[1:] == (phase, metric)
+        ]
+        complete = set.intersection(*map(set, rounds)) if rounds else set()
+        return {(rep, 0): fmean(each[rep] for each in rounds) for rep in sorted(complete)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run folder, read.
+
+    Attributes:
+        run_id: as run.json says.
+        label: the run id, or with the folder's name where two runs share their id.
+        folder: where it was read from.
+        info: run.json as it is.
+        samples: all lines of samples.jsonl.
+        cells: views in the order of tables and charts.
+        notices: what was left out or odd while reading, one line each.
+    """
+
+    run_id: str
+    label: str
+    folder: Path
+    info: Mapping[str, Any]
+    samples: tuple[Sample, ...]
+    cells: tuple[CellView, ...]
+    notices: tuple[str, ...]
+
+
+def load(paths: Sequence[Path]) -> tuple[Run, ...]:
+    """Read run folders for one report.
+
+    Args:
+        paths: at least one run folder.
+
+    Raises:
+        ReportError: a path is no run folder, or a finished line of it is damaged.
+    """
+    runs = [_load_one(path) for path in paths]
+    runs = [replace(run, label=label) for run, label in zip(runs, _run_labels(runs), strict=True)]
+    return _with_cell_labels(runs)
+
+
+def step_order(step: str) -> tuple[int, int, str]:
+    """Sort key of a step: as a run takes them, unknown ones last, by name."""
+    stem, _, number = step.rpartition("_")
+    if stem and number.isdecimal():
+        return _place(stem, STEP_ORDER), int(number), step
+    return _place(step, STEP_ORDER), 0, step
+
+
+def _load_one(path: Path) -> Run:
+    try:
+        folder = RunFolder.open(path)
+        info = folder.read_info()
+        samples = tuple(folder.samples())
+    except RunFolderError as error:
+        raise ReportError(clean(error)) from error
+    run_id = str(info.get("run_id") or path.resolve().name)
+    notices = list(_torn_line(folder))
+    strangers = {sample.run_id for sample in samples} - {run_id}
+    if strangers:
+        raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
+    cells = tuple(_cells(run_id, samples, notices))
+    return Run(
+        run_id=run_id,
+        label=run_id,
+        folder=path,
+        info=info,
+        samples=samples,
+        cells=cells,
+        notices=tuple(notices),
+    )
+
+
+def _torn_line(folder: RunFolder) -> Iterable[str]:
+    content = folder.samples_file.read_bytes()
+    if content and not content.endswith(b"\n"):
+        number = content.count(b"\n") + 1
+        yield f"line {number} of samples.jsonl is unfinished (the run was cut off) and left out"
+
+
+def _cells(run_id: str, samples: Iterable[Sample], notices: list[str]) -> list[CellView]:
+    grouped: dict[str, list[Sample]] = {}
+    for sample in samples:
+        grouped.setdefault(sample.cell, []).append(sample)
+    views = [_cell(run_id, cell, lines, notices) for cell, lines in grouped.items()]
+    return sorted(views, key=lambda v: (v.engine, _place(v.index, INDEX_ORDER), v.index, v.cell))
+
+
+def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> CellView:
+    reasons = Counter(
+        f"{clean(s.step)}: {clean(s.reason) or 'the answer was not verified'}"
+        for s in samples
+        if not s.verified
+    )
+    dropped = Counter(
+        f"{clean(s.step)}: {clean(s.reason) or 'no reason given'}"
+        for s in samples
+        if s.verified and not s.valid and not s.warmup
+    )
+    notices += [
+        f"{clean(cell)}, {what} ({count} values marked invalid are left out)"
+        for what, count in dropped.items()
+    ]
+    series = _series(samples, notices)
+    first = samples[0]
+    return CellView(
+        run_id=run_id,
+        cell=cell,
+        engine=first.engine,
+        index=first.index,
+        label=clean(first.index, 40),
+        verified=not reasons and bool(series),
+        reasons=tuple(reasons) or (() if series else ("nothing valid was measured",)),
+        series=series,
+    )
+
+
+def _series(samples: Iterable[Sample], notices: list[str]) -> dict[tuple[str, str, str], Series]:
+    values: dict[tuple[str, str, str], dict[Trial, float]] = {}
+    units: dict[tuple[str, str, str], str] = {}
+    for sample in samples:
+        if sample.warmup or not (sample.valid and sample.verified):
+            continue
+        key = (sample.step, sample.phase, sample.metric)
+        trials = values.setdefault(key, {})
+        trial = (sample.repetition, sample.round)
+        if trial in trials:
+            notices.append(
+                f"{clean(sample.cell)}, {clean(sample.step)}: {clean(sample.metric)} of "
+                f"repetition {sample.repetition} is there twice; the later value counts"
+            )
+        trials[trial] = sample.value
+        units[key] = sample.unit
+    return {
+        key: Series(step=key[0], phase=key[1], metric=key[2], unit=units[key], values=trials)
+        for key, trials in values.items()
+    }
+
+
+def _run_labels(runs: Sequence[Run]) -> list[str]:
+    ids = Counter(run.run_id for run in runs)
+    labels = [
+        clean(run.run_id if ids[run.run_id] == 1 else f"{run.run_id} in {run.folder}", 60)
+        for run in runs
+    ]
+    again = Counter(labels)
+    return [
+        label if again[label] == 1 else f"{label} #{number}"
+        for number, label in enumerate(labels, start=1)
+    ]
+
+
+def _with_cell_labels(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Name cells by index, adding engine, run and cell id only where they tell cells apart."""
+    engines = {cell.engine for run in runs for cell in run.cells}
+    labelled = []
+    for run in runs:
+        twins = Counter((cell.engine, cell.index) for cell in run.cells)
+        cells = []
+        for cell in run.cells:
+            parts = [cell.label]
+            parts += [clean(cell.engine, 40)] * (len(engines) > 1)
+            parts += [clean(cell.cell, 40)] * (twins[cell.engine, cell.index] > 1)
+            parts += [run.label] * (len(runs) > 1)
+            cells.append(replace(cell, label=" · ".join(parts)))
+        labelled.append(replace(run, cells=tuple(cells)))
+    return tuple(labelled)
+
+
+def _by_repetition(values: Mapping[Trial, float]) -> dict[int, float]:
+    return {repetition: value for (repetition, _), value in values.items()}
+
+
+def _place(word: str, order: Sequence[str]) -> int:
+    return order.index(word) if word in order else len(order)

@@ -1,0 +1,77 @@
+"""Run folders in, report files out. The only module of this package that writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reports import export, page, projection
+from reports.errors import ReportError
+from reports.page import Report
+from reports.summary_page import summary_markdown
+from reports.text import clean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A report on disk.
+
+    Attributes:
+        index: path of the page.
+        report: what is on it.
+        summary: content of summary.json.
+    """
+
+    index: Path
+    report: Report
+    summary: Mapping[str, Any]
+
+
+def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
+    """Report on run folders.
+
+    Writes `report/index.html`, `report/charts/*.svg` and `*.png`, `summary.md`, `summary.json` and
+    `samples.csv`. All are derived: writing them again replaces them, and nothing reads them back.
+
+    Args:
+        paths: run folders, at least one.
+        out: where to write; by default into the run folder itself, or for several runs into the
+            folder `comparison` of the first.
+
+    Raises:
+        ReportError: a path is no run folder or is damaged, or the report cannot be written.
+    """
+    runs = projection.load(paths)
+    report = page.build(runs)
+    summary = export.summary(runs)
+    target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
+    try:
+        index = _write(target, report)
+        _text(target / "summary.md", summary_markdown(report))
+        _text(target / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        _text(target / "samples.csv", export.samples_csv(runs))
+    except OSError as error:
+        where = clean(error.filename or target)
+        raise ReportError(f"{where} cannot be written: {error.strerror}") from error
+    return Published(index=index, report=report, summary=summary)
+
+
+def _write(target: Path, report: Report) -> Path:
+    charts = target / "report" / "charts"
+    charts.mkdir(parents=True, exist_ok=True)
+    for key in (*page.CHART_TITLES, "phases"):
+        for ending in ("svg", "png"):
+            (charts / f"{key}.{ending}").unlink(missing_ok=True)
+    for chart in report.charts:
+        _text(charts / f"{chart.key}.svg", chart.drawing.svg)
+        (charts / f"{chart.key}.png").write_bytes(chart.drawing.png)
+    index = target / "report" / "index.html"
+    _text(index, page.html(report))
+    return index
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

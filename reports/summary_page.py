@@ -1,0 +1,71 @@
+"""The report as Markdown: what fits into a pull request or a terminal pager."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports.grids import Entry, Grid
+from reports.page import Report
+from reports.text import markdown
+
+
+def summary_markdown(report: Report) -> str:
+    """Print the answer, the details and the warnings; everything foreign is escaped."""
+    lines = [f"# {markdown(report.title)}", ""]
+    lines += [markdown(sentence) for sentence in report.compared] + [""]
+    lines += _verdict(report)
+    if report.answer.rows:
+        lines += ["## The answer", "", *_table(report.answer), ""]
+        lines += [f"- {markdown(sentence)}" for sentence in report.answers] + [""]
+    for chart in report.charts:
+        if chart.key == "phases":
+            lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
+    for details in report.details:
+        lines += [f"## {markdown(details.caption)}", "", *_table(details), ""]
+    lines += _notes(report)
+    lines += ["## Reproduce", ""]
+    for run in report.runs:
+        lines += [f"    make install && {run.command}", ""]
+    return "\n".join(lines)
+
+
+def _verdict(report: Report) -> list[str]:
+    if report.verified:
+        return [f"Verified: all {report.checked} cells gave the right answer in every step.", ""]
+    of = len(report.failed) + report.checked
+    lines = [f"**Not verified**: {len(report.failed)} of {of} cells failed and are left out.", ""]
+    lines += [
+        f"- {markdown(label)}: {markdown('; '.join(reasons))}" for label, reasons in report.failed
+    ]
+    return [*lines, ""]
+
+
+def _table(grid: Grid) -> list[str]:
+    lines = [
+        _line(["index", *grid.heads]),
+        _line(["---", *["---:"] * len(grid.heads)], raw=True),
+    ]
+    lines += [_line([row.label, *map(_words, row.entries)]) for row in grid.rows]
+    if grid.findings:
+        lines.append(_line(["shown by the data", *grid.findings]))
+    return lines
+
+
+def _line(texts: Sequence[str], *, raw: bool = False) -> str:
+    return f"| {' | '.join(text if raw else markdown(text) for text in texts)} |"
+
+
+def _words(entry: Entry) -> str:
+    spread = f" ({entry.spread})" if entry.spread else ""
+    return entry.value + spread + (f" {entry.mark}" if entry.mark else "")
+
+
+def _notes(report: Report) -> list[str]:
+    several = len(report.runs) > 1
+    notes = list(report.cautions)
+    for run in report.runs:
+        before = f"{run.label}: " if several else ""
+        notes += [f"{before}{words}" for words in (*run.notes, *run.notices)]
+    if not notes:
+        return []
+    return ["## Warnings and notes", "", *[f"- {markdown(note)}" for note in notes], ""]
