@@ -107,10 +107,12 @@ class ScheduleSection(_Section):
     Attributes:
         repetitions: measured repetitions of every cell.
         warmups: repetitions before them that no statistic uses.
+        loads: measured bulk loads of every cell; all repetitions start from the first one's table.
     """
 
     repetitions: Positive = 3
     warmups: Natural = 1
+    loads: Positive = 1
 
 
 class SparkSection(_Section):

@@ -1,0 +1,67 @@
+"""What the harness needs of an engine: tables that it can make, open and measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the rows under test are keyed, laid out and ordered; column names."""
+
+    name: str
+    record_key: tuple[str, ...]
+    partition_path: tuple[str, ...]
+    ordering: str | None
+
+
+class WriteOutcome(Protocol):
+    """What a write reports; `table.CommitResult` is one."""
+
+    @property
+    def files_written(self) -> int:
+        """Base files of the commit."""
+
+    @property
+    def phases(self) -> Mapping[str, float]:
+        """Seconds of `tag`, `write`, `index`, `commit`, `total`."""
+
+
+class MeasuredTable(Protocol):
+    """A table under test; `table.Table` is one. Data frames are the engine's own kind."""
+
+    def bulk_insert(self, df: Any, /) -> WriteOutcome:
+        """Load rows into an empty table."""
+
+    def upsert(self, df: Any, /) -> WriteOutcome:
+        """Insert or update by key."""
+
+    def delete(self, df: Any, /) -> WriteOutcome:
+        """Delete by key."""
+
+    def read(self, keys: Any = None) -> Any:
+        """The live rows as a data frame, or those of `keys` (list of encoded record keys)."""
+
+    def lookup(self, keys: Any, /) -> Any:
+        """Record key, partition path and file id (`pa.Table`) per key, in order; null if absent."""
+
+    def info(self) -> Mapping[str, Any]:
+        """Facts of the table; `index` names the index that it uses."""
+
+    def check(self) -> Mapping[str, Any]:
+        """Compare record index and data; `ok` says whether they agree."""
+
+
+class Engine(Protocol):
+    """Makes tables with a given index."""
+
+    def create(
+        self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
+    ) -> MeasuredTable:
+        """A new, empty table."""
+
+    def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+        """An existing table, to be used with this index."""

@@ -1,0 +1,148 @@
+"""Spark event logs to counters of (slot, step, phase).
+
+An event log is one JSON object a line, compressed as a zstd stream (the one codec that Spark
+writes and pyarrow reads as a standard stream). `SparkListenerStageSubmitted` carries the local
+properties under which a stage was submitted: the harness put the slot and step there, the table
+its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd` carries the metrics.
+
+The log of a killed process ends anywhere: what is complete is used, the rest is ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from harness.results import PHASES
+
+STEP_PROPERTY = "keymark.step"
+"""Local property that names the slot and the step: `<slot label>|<step>`."""
+
+PHASE_PREFIX = "keymark/"
+
+_PHASE_PROPERTIES = ("spark.jobGroup.id", "spark.job.description")
+
+
+@dataclass(slots=True)
+class Counters:
+    """Sums over the tasks of a step or phase; bytes and records as Spark counts them."""
+
+    tasks: int = 0
+    failed_tasks: int = 0
+    input_bytes: int = 0
+    shuffle_write_bytes: int = 0
+    shuffle_write_records: int = 0
+    shuffle_read_bytes: int = 0
+    shuffle_read_records: int = 0
+
+    def add(self, other: Counters) -> None:
+        """Add another sum to this one."""
+        for item in fields(self):
+            name = item.name
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounters:
+    """Counters of one step: `phases["total"]` is over all its tasks, labelled or not."""
+
+    phases: dict[str, Counters] = field(default_factory=dict)
+
+    def add(self, phase: str | None, counters: Counters) -> None:
+        """Count a task in its phase and in the total."""
+        for name in {"total", phase or "total"}:
+            self.phases.setdefault(name, Counters()).add(counters)
+
+
+def read_all(folder: Path) -> dict[str, StepCounters]:
+    """Counters by step label over all logs of a run.
+
+    A step found in several logs was cut off by a kill and taken again: the latest log counts.
+    """
+    found: dict[str, StepCounters] = {}
+    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        found.update(read(path))
+    return found
+
+
+def read(path: Path) -> dict[str, StepCounters]:
+    """Counters by step label of one event log; tasks outside of any step are left out."""
+    stages: dict[tuple[int, int], tuple[str, str | None]] = {}
+    found: dict[str, StepCounters] = {}
+    for event in _events(path):
+        if event.get("Event") == "SparkListenerStageSubmitted":
+            info = event["Stage Info"]
+            attribution = _attribution(event.get("Properties") or {})
+            if attribution is not None:
+                stages[info["Stage ID"], info["Stage Attempt ID"]] = attribution
+        elif event.get("Event") == "SparkListenerTaskEnd":
+            stage = stages.get((event["Stage ID"], event["Stage Attempt ID"]))
+            if stage is not None:
+                label, phase = stage
+                found.setdefault(label, StepCounters()).add(phase, _counters(event))
+    return found
+
+
+def _attribution(properties: Mapping[str, str]) -> tuple[str, str | None] | None:
+    label = properties.get(STEP_PROPERTY)
+    if not label:
+        return None
+    for name in _PHASE_PROPERTIES:
+        value = properties.get(name) or ""
+        phase = value.removeprefix(PHASE_PREFIX)
+        if phase != value and phase in PHASES:
+            return label, phase
+    return label, None
+
+
+def _counters(event: Mapping[str, Any]) -> Counters:
+    metrics = event.get("Task Metrics") or {}
+    read = metrics.get("Shuffle Read Metrics") or {}
+    written = metrics.get("Shuffle Write Metrics") or {}
+    reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
+    return Counters(
+        tasks=1,
+        failed_tasks=int(reason != "Success"),
+        input_bytes=(metrics.get("Input Metrics") or {}).get("Bytes Read", 0),
+        shuffle_write_bytes=written.get("Shuffle Bytes Written", 0),
+        shuffle_write_records=written.get("Shuffle Records Written", 0),
+        shuffle_read_bytes=read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0),
+        shuffle_read_records=read.get("Total Records Read", 0),
+    )
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    for line in _lines(path):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # cut off by a kill
+        if isinstance(event, dict):
+            yield event
+
+
+_CHUNK = 1 << 20
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a log, decompressed as far as the stream goes."""
+    compressed = ".zstd" in path.suffixes
+    rest = b""
+    with pa.OSFile(str(path)) as file:
+        stream: Any = pa.CompressedInputStream(file, "zstd") if compressed else file
+        while chunk := _chunk(stream):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+    yield rest
+
+
+def _chunk(stream: Any) -> bytes:
+    try:
+        return bytes(stream.read(_CHUNK))
+    except (OSError, pa.ArrowInvalid):
+        return b""  # the stream of a killed process has no end

@@ -1,0 +1,173 @@
+"""Another way to read a table: list storage, open Parquet files; nothing of `table` is used.
+
+What a run is verified against must not come from the code under test. The rules are Hudi's file
+system view for copy-on-write tables of version 5 and 6: a base file is
+`<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than
+the active timeline, hence archived); the latest per file id is the slice; file groups named by
+`partitionToReplaceFileIds` of a completed replacecommit are gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.errors import HarnessError
+
+KEY = "_hoodie_record_key"
+PARTITION = "_hoodie_partition_path"
+META_COLUMNS = ("_hoodie_commit_time", "_hoodie_commit_seqno", KEY, PARTITION, "_hoodie_file_name")
+
+_COMPLETED = (".commit", ".replacecommit", ".deltacommit")
+_PARTITION_MARKER = ".hoodie_partition_metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The latest base file of a file group."""
+
+    partition_path: str
+    file_id: str
+    instant: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What `hoodie.properties` says about rows: how they are keyed, laid out and ordered."""
+
+    name: str
+    record_key: tuple[str, ...]
+    partition_path: tuple[str, ...]
+    ordering: str | None
+    partitions_of_metadata: tuple[str, ...]
+
+
+def facts(table: Path) -> Facts:
+    """Read the facts of a table; HarnessError for tables that cannot be read by listing."""
+    values = _properties(table / ".hoodie" / "hoodie.properties")
+    if values.get("hoodie.table.type", "COPY_ON_WRITE") != "COPY_ON_WRITE":
+        raise HarnessError(f"{table} is {values['hoodie.table.type']}; only COPY_ON_WRITE is read")
+    if values.get("hoodie.table.version") not in ("5", "6"):
+        raise HarnessError(f"{table} has table version {values.get('hoodie.table.version')}, not 6")
+    if values.get("hoodie.populate.meta.fields", "true") != "true":
+        raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
+    return Facts(
+        name=values.get("hoodie.table.name", table.name),
+        record_key=_names(values.get("hoodie.table.recordkey.fields")),
+        partition_path=_names(values.get("hoodie.table.partition.fields")),
+        ordering=values.get("hoodie.table.precombine.field") or None,
+        partitions_of_metadata=_names(values.get("hoodie.table.metadata.partitions")),
+    )
+
+
+def slices(table: Path) -> tuple[Slice, ...]:
+    """The latest base file of every live file group, by partition path and file id."""
+    first, completed, replaced = _timeline(table / ".hoodie")
+    latest: dict[tuple[str, str], Slice] = {}
+    for found in _base_files(table):
+        group = (found.partition_path, found.file_id)
+        if found.instant not in completed and found.instant >= first:
+            continue
+        if group in replaced and found.instant <= replaced[group]:
+            continue
+        if group not in latest or latest[group].instant < found.instant:
+            latest[group] = found
+    return tuple(latest[group] for group in sorted(latest))
+
+
+def rows(table: Path) -> pa.Table:
+    """All live rows with their meta columns, as stored."""
+    parts = [pq.ParquetFile(found.path).read() for found in slices(table)]
+    if not parts:
+        raise HarnessError(f"{table} holds no rows")
+    return pa.concat_tables(parts, promote_options="default")
+
+
+def locations(table: Path) -> pa.Table:
+    """Where every live key is: `record_key`, `partition_path`, `file_id`, one line per row.
+
+    The file id is that of the file in which the row was found, whatever the row says of itself.
+    """
+    return pa.concat_tables([_SCHEMA.empty_table(), *(_located(found) for found in slices(table))])
+
+
+def find(table: Path, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of one record key, wherever they are, cut to some columns."""
+    found: list[dict[str, Any]] = []
+    for part in slices(table):
+        file = pq.ParquetFile(part.path)
+        held = file.read([KEY]).column(KEY)
+        if pc.any(pc.equal(held, key)).as_py():
+            rows_of_key = file.read(list(columns)).filter(pc.equal(held, key))
+            found += rows_of_key.to_pylist()
+    return found
+
+
+_SCHEMA = pa.schema([("record_key", pa.string()), ("partition_path", pa.string())]).append(
+    pa.field("file_id", pa.string())
+)
+
+
+def _located(found: Slice) -> pa.Table:
+    keys: Any = pq.ParquetFile(found.path).read([KEY]).column(KEY).cast(pa.string())
+    count = len(keys)
+    return pa.table(
+        [keys, pa.repeat(found.partition_path, count), pa.repeat(found.file_id, count)],
+        schema=_SCHEMA,
+    )
+
+
+def _base_files(table: Path) -> Iterator[Slice]:
+    for marker in sorted(table.rglob(_PARTITION_MARKER)):
+        folder = marker.parent
+        if ".hoodie" in folder.relative_to(table).parts:
+            continue
+        partition = "" if folder == table else folder.relative_to(table).as_posix()
+        for path in sorted(folder.glob("*.parquet")):
+            parts = path.stem.split("_")
+            if len(parts) == 3:
+                yield Slice(partition_path=partition, file_id=parts[0], instant=parts[2], path=path)
+
+
+def _timeline(folder: Path) -> tuple[str, set[str], dict[tuple[str, str], str]]:
+    """First active instant, completed ones, and what replaced each replaced file group."""
+    active: set[str] = set()
+    completed: set[str] = set()
+    replaced: dict[tuple[str, str], str] = {}
+    for entry in sorted(folder.iterdir()):
+        instant = entry.name.partition(".")[0]
+        if not instant.isdigit():
+            continue
+        active.add(instant)
+        if entry.suffix in _COMPLETED:
+            completed.add(instant)
+        if entry.suffix == ".replacecommit":
+            for group in _replaced_groups(entry):
+                replaced[group] = instant
+    return min(active, default=""), completed, replaced
+
+
+def _replaced_groups(path: Path) -> Iterator[tuple[str, str]]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for partition, file_ids in (content.get("partitionToReplaceFileIds") or {}).items():
+        for file_id in file_ids:
+            yield partition, file_id
+
+
+def _properties(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {key.strip(): value.replace("\\:", ":").strip() for key, _, value in pairs}
+
+
+def _names(value: str | None) -> tuple[str, ...]:
+    names: Sequence[str] = (value or "").split(",")
+    return tuple(name.strip() for name in names if name.strip())

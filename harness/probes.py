@@ -1,0 +1,80 @@
+"""What a step left on storage, by comparing listings from before and after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+RECORD_INDEX = ".hoodie/metadata/record_index/"
+META_FOLDER = ".hoodie/"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Sizes of all files of a table in bytes, by path relative to it.
+
+    Hadoop's checksum side-cars (`.<name>.crc`) are left out: they are the file system's, and
+    whether there are any depends on who wrote the file.
+    """
+
+    sizes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, table: Path) -> Listing:
+        """List a table on local storage."""
+        sizes = {}
+        for folder, _, names in os.walk(table):
+            for name in names:
+                if not (name.startswith(".") and name.endswith(".crc")):
+                    path = Path(folder, name)
+                    sizes[path.relative_to(table).as_posix()] = path.lstat().st_size
+        return cls(sizes)
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the record_index partition of the metadata table."""
+        return sum(size for path, size in self.sizes.items() if path.startswith(RECORD_INDEX))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Bytes and files that a step added, by the phase that they belong to.
+
+    Attributes:
+        data_files: new base files.
+        data_bytes: their bytes (phase `write`).
+        index_bytes: new bytes in the record_index partition (phase `index`).
+        total_bytes: new bytes in all, the timeline and other metadata included.
+    """
+
+    data_files: int
+    data_bytes: int
+    index_bytes: int
+    total_bytes: int
+
+    @property
+    def commit_bytes(self) -> int:
+        """Timeline and metadata other than the record index (phase `commit`)."""
+        return self.total_bytes - self.data_bytes - self.index_bytes
+
+
+def written(before: Listing, after: Listing) -> Written:
+    """What is there after a step that was not there before; growth of a file counts."""
+    grown = {
+        path: size - before.sizes.get(path, 0)
+        for path, size in after.sizes.items()
+        if size > before.sizes.get(path, 0)
+    }
+    data = {
+        path: size
+        for path, size in grown.items()
+        if path.endswith(".parquet") and not path.startswith(META_FOLDER)
+    }
+    return Written(
+        data_files=len(data),
+        data_bytes=sum(data.values()),
+        index_bytes=sum(size for path, size in grown.items() if path.startswith(RECORD_INDEX)),
+        total_bytes=sum(grown.values()),
+    )

@@ -1,0 +1,184 @@
+"""Take every repetition of every cell, interleaved, and keep each one as soon as it is verified.
+
+Decision: all cells of a run share one Spark session and Python process. A process for each
+(cell, repetition) would start every sample equally cold, but costs 10 s of JVM and worker start
+against 10 s of measured work, most of the time that a quickstart has, and would measure class
+loading more than indexes. What sharing costs is met thus: cells are interleaved with alternating
+direction, so that a JVM that grows warmer favours none; warm-up repetitions are taken of every
+cell and kept apart; every repetition starts from a copy of the same loaded table, so nothing
+that one leaves behind on storage reaches the next. Engines that bring their own jars will need
+processes of their own.
+
+A repetition is appended as one block after its verification, so a killed run resumes with the
+first repetition that is not complete and no sample is doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness import cell as cells
+from harness import workload
+from harness.errors import CellError
+from harness.kit import Kit
+from harness.matrix import Cell, Slot, schedule
+from harness.results import Sample
+from harness.scenario import Scenario
+from harness.store import RunFolder
+from harness.workload import BULK_INSERT, StepResult
+
+MAX_REPETITIONS = 200
+"""Even a generous budget ends here: intervals no longer narrow noticeably."""
+
+
+class Progress(Protocol):
+    """Told what the run does; the command line shows it on standard error."""
+
+    def plan(self, slots: int) -> None:
+        """How many slots are to be taken in all; told again when a budget changes it."""
+
+    def begin(self, what: str) -> None:
+        """What is being done now."""
+
+    def end(self) -> None:
+        """A slot was taken or left out."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run: reasons of failed cells by cell id, notes for the report."""
+
+    failed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    repetitions: int = 0
+
+
+class Runner:
+    """Takes the slots of one run.
+
+    Args:
+        scenario: what to run.
+        kit: what to run it with.
+        folder: where the samples go; slots that are already there are not taken again.
+        run_id: written into every sample.
+        progress: who is told.
+    """
+
+    def __init__(
+        self, scenario: Scenario, kit: Kit, folder: RunFolder, *, run_id: str, progress: Progress
+    ) -> None:
+        self._scenario = scenario
+        self._kit = kit
+        self._folder = folder
+        self._run_id = run_id
+        self._progress = progress
+        self._steps = workload.steps(scenario.workload)
+        self._taken = {slot_key(sample) for sample in folder.samples()}
+        self._outcome = Outcome()
+
+    def run(self, matrix: Sequence[Cell], *, budget_s: float | None = None) -> Outcome:
+        """Load every cell, then take its repetitions; cells that fail are left out from there.
+
+        Args:
+            matrix: the cells.
+            budget_s: time for the run from now; the first measured repetition decides how many
+                more fit, at least none. None: the scenario's number.
+        """
+        times = self._scenario.schedule
+        start = self._kit.clock()
+        loads = 1 if self._kit.source else times.loads
+        ahead = loads + times.warmups
+        self._progress.plan(len(matrix) * (ahead + times.repetitions))
+        self._load_all(matrix, loads)
+        turns = schedule(matrix, warmups=times.warmups, repetitions=1)
+        cut = len(matrix) * times.warmups
+        self._take(turns[:cut])
+        first = self._kit.clock()
+        self._take(turns[cut:])
+        repetitions = times.repetitions
+        if budget_s is not None:
+            now = self._kit.clock()
+            repetitions = 1 + affordable(budget_s - (now - start), each=now - first)
+            self._progress.plan(len(matrix) * (ahead + repetitions))
+        later = schedule(matrix, warmups=times.warmups, repetitions=repetitions)
+        self._take(later[len(turns) :])
+        self._outcome.repetitions = repetitions
+        return self._outcome
+
+    def _load_all(self, matrix: Sequence[Cell], loads: int) -> None:
+        if self._kit.source is None and self._scenario.schedule.warmups > 0:
+            for cell in matrix:
+                self._progress.begin(f"{cell.cell_id}: first load, to warm up")
+                self._warm_load(cell)
+        for slot in schedule(matrix, warmups=0, repetitions=loads):
+            if slot.cell.cell_id not in self._outcome.failed:
+                self._progress.begin(f"{slot.cell.cell_id}: load")
+                self._load(slot)
+            self._progress.end()
+
+    def _warm_load(self, cell: Cell) -> None:
+        try:
+            cells.warm_load(self._kit, cell)
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
+            self._fail(cell, f"bulk_insert failed: {workload.first_line(error)}")
+
+    def _load(self, slot: Slot) -> None:
+        """Load the cell's table, even if it was measured before: the snapshot is needed."""
+        try:
+            if self._kit.source is not None:
+                note = cells.adopt(self._kit, slot.cell, self._kit.source)
+                self._outcome.notes += [note] if note else []
+                return
+            taken = (slot.cell.cell_id, False, slot.repetition, True) in self._taken
+            if taken and slot.repetition > 0:
+                return
+            result = cells.load(self._kit, slot)
+            self._keep(slot, [result], append=not taken)
+        except CellError as error:
+            self._fail(slot.cell, str(error))
+
+    def _take(self, slots: Iterable[Slot]) -> None:
+        for slot in slots:
+            cell_id = slot.cell.cell_id
+            taken = (cell_id, slot.warmup, slot.repetition, False) in self._taken
+            if cell_id not in self._outcome.failed and not taken:
+                kind = "warm-up" if slot.warmup else "repetition"
+                self._progress.begin(f"{cell_id}: {kind} {slot.repetition + 1}")
+                self._keep(slot, cells.repeat(self._kit, slot, self._steps), append=True)
+            self._progress.end()
+
+    def _keep(self, slot: Slot, results: Sequence[StepResult], *, append: bool) -> None:
+        if append:
+            self._folder.append(cells.samples(self._run_id, slot, results))
+        mistakes = [result.mistake for result in results if result.mistake is not None]
+        if mistakes:
+            self._fail(slot.cell, mistakes[0])
+
+    def _fail(self, cell: Cell, reason: str) -> None:
+        self._outcome.failed.setdefault(cell.cell_id, reason)
+
+
+def affordable(left_s: float, *, each: float) -> int:
+    """How many more repetitions of `each` seconds fit into what is left of a budget."""
+    if left_s <= 0:
+        return 0
+    return min(int(left_s / max(each, 1e-3)), MAX_REPETITIONS)
+
+
+def slot_key(sample: Sample) -> tuple[str, bool, int, bool]:
+    """Cell, warm-up, repetition, and whether it is a bulk load: what is taken or resumed."""
+    return sample.cell, sample.warmup, sample.repetition, sample.step == BULK_INSERT
+
+
+def complete_slots(
+    samples: Iterable[Sample], step_names: Iterable[str]
+) -> set[tuple[str, bool, int, bool]]:
+    """The slots that have a right wall time for each of their steps; others are taken again."""
+    timed: dict[tuple[str, bool, int, bool], set[str]] = {}
+    for sample in samples:
+        if sample.metric == "wall_s" and sample.phase == "total" and sample.verified:
+            timed.setdefault(slot_key(sample), set()).add(sample.step)
+    names = set(step_names)
+    return {slot for slot, found in timed.items() if slot[3] or found >= names}

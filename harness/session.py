@@ -1,0 +1,95 @@
+"""The only place that builds the Spark session of a run, and labels what runs in it.
+
+The settings keep counters exact and times quiet: a fixed number of small shuffle partitions, no
+adaptive re-planning, no speculation (a task that runs twice is counted twice), no waiting for
+locality, and the event log that the counters are taken from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from harness.event_log import STEP_PROPERTY
+from harness.scenario import SparkSection
+from table import spark as table_spark
+
+_CORES = re.compile(r"local\[(\d+)")
+_SECRET = re.compile(
+    r"secret|password|passwd|token|credential|access[._-]?key|account[._-]?key", re.IGNORECASE
+)
+_USERINFO = re.compile(r"(://)[^/@\s]+@")
+
+REDACTED = "*(redacted)*"
+
+
+def measuring_conf(section: SparkSection, events: Path) -> dict[str, str]:
+    """The Spark options of a run: the harness's, and the scenario's laid over them."""
+    cores = _cores(section.master)
+    return {
+        "spark.app.name": "keymark-run",
+        "spark.default.parallelism": str(cores),
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+        "spark.locality.wait": "0",
+        "spark.speculation": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.resolve().as_uri(),
+        "spark.eventLog.compress": "true",
+        "spark.eventLog.compression.codec": "zstd",
+        "spark.eventLog.rolling.enabled": "false",
+        **section.conf,
+    }
+
+
+def _cores(master: str) -> int:
+    match = _CORES.match(master)
+    if match:
+        return int(match.group(1))
+    return 1 if master == "local" else os.cpu_count() or 1
+
+
+def redact(values: Mapping[str, str]) -> dict[str, str]:
+    """Options fit for a file: values of secret-looking names and user parts of URLs left out."""
+    return {
+        key: REDACTED if _SECRET.search(key) else _USERINFO.sub(r"\1", value)
+        for key, value in sorted(values.items())
+    }
+
+
+class SparkRuntime:
+    """A running Spark with its event log; closing it completes the log."""
+
+    def __init__(self, section: SparkSection, events: Path) -> None:
+        os.environ["TZ"] = "UTC"
+        time.tzset()
+        self.spark: SparkSession = table_spark.session(
+            section.master, measuring_conf(section, events)
+        )
+
+    @contextmanager
+    def step(self, label: str) -> Iterator[None]:
+        """Attribute every job of the block to a step; the label is the slot's and the step's."""
+        context = self.spark.sparkContext
+        context.setLocalProperty(STEP_PROPERTY, label)
+        context.setLocalProperty("spark.job.description", label)
+        try:
+            yield
+        finally:
+            for name in (STEP_PROPERTY, "spark.job.description", "spark.jobGroup.id"):
+                context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+    def conf(self) -> dict[str, str]:
+        """The options that Spark really runs with, secrets left out."""
+        return redact(dict(self.spark.sparkContext.getConf().getAll()))
+
+    def close(self) -> None:
+        """Stop Spark; its event log is complete after that."""
+        self.spark.stop()
