@@ -1,0 +1,325 @@
+"""The loops over cells and index entries, compiled. See `table/spec/hfile.md`.
+
+Bytes come as read-only uint8 arrays. Kernels that walk bytes of a file return, as their first
+result, the position of the first fault, or -1; they never read behind the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+CELL_OVERHEAD = 21
+"""Bytes of a cell beside row and value: lengths 4+4+2, the rest of the key 1+8+1, MVCC 1."""
+
+ROW_BYTES_MAX = 32767
+NO_FAULT = -1
+
+_KEY_OVERHEAD = 12
+_ROW_OFFSET = 10
+_PUT = 4
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _int32(data: Any, at: int) -> Any:
+    """An unsigned big-endian 32-bit integer, widened."""
+    return (
+        (np.int64(data[at]) << 24)
+        | (np.int64(data[at + 1]) << 16)
+        | (np.int64(data[at + 2]) << 8)
+        | np.int64(data[at + 3])
+    )
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _int16(data: Any, at: int) -> Any:
+    return (np.int64(data[at]) << 8) | np.int64(data[at + 1])
+
+
+@njit(cache=True, nogil=True)
+def _compare(  # noqa: PLR0913, PLR0917 - an array slice per cell would cost more than the loop
+    left: Any, left_at: int, left_length: int, right: Any, right_at: int, right_length: int
+) -> Any:
+    """Unsigned byte order of two pieces: negative, 0 or positive."""
+    for index in range(min(left_length, right_length)):
+        difference = np.int64(left[left_at + index]) - np.int64(right[right_at + index])
+        if difference != 0:
+            return difference
+    return left_length - right_length
+
+
+@njit(cache=True, nogil=True)
+def check_keys(keys: Any) -> int:
+    """Index of the first key that is empty, too long or not above its predecessor; -1 if none."""
+    data, offsets = keys
+    previous = 0
+    for index in range(offsets.size - 1):
+        start = offsets[index]
+        length = offsets[index + 1] - start
+        if length < 1 or length > ROW_BYTES_MAX:
+            return index
+        if index and _compare(data, previous, start - previous, data, start, length) >= 0:
+            return index
+        previous = start
+    return NO_FAULT
+
+
+@njit(cache=True, nogil=True)
+def put_cells(keys: Any, values: Any, out: Any) -> None:
+    """Write one cell per key and value into `out`, which they fill exactly."""
+    key_data, key_offsets = keys
+    value_data, value_offsets = values
+    at = 0
+    for index in range(key_offsets.size - 1):
+        row = key_offsets[index]
+        row_length = key_offsets[index + 1] - row
+        value = value_offsets[index]
+        value_length = value_offsets[index + 1] - value
+        key_length = row_length + _KEY_OVERHEAD
+        for byte in range(4):
+            out[at + byte] = (key_length >> (24 - 8 * byte)) & 0xFF
+            out[at + 4 + byte] = (value_length >> (24 - 8 * byte)) & 0xFF
+        out[at + 8] = row_length >> 8
+        out[at + 9] = row_length & 0xFF
+        at += _ROW_OFFSET
+        for byte in range(row_length):
+            out[at + byte] = key_data[row + byte]
+        at += row_length
+        out[at] = 0
+        out[at + 1] = 0x7F
+        for byte in range(2, 9):
+            out[at + byte] = 0xFF
+        out[at + 9] = _PUT
+        at += 10
+        for byte in range(value_length):
+            out[at + byte] = value_data[value + byte]
+        at += value_length
+        out[at] = 0
+        at += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cell(block: Any, at: int, mvcc: int) -> Any:
+    """Row length, value length and end of the cell at `at`; the end is -1 if it is no cell."""
+    if at + 8 + _KEY_OVERHEAD > block.size:
+        return 0, 0, -1
+    key_length = _int32(block, at)
+    value_length = _int32(block, at + 4)
+    end = at + 8 + key_length + value_length + mvcc
+    row_length = _int16(block, at + 8)
+    if end > block.size or row_length > ROW_BYTES_MAX or row_length + _KEY_OVERHEAD != key_length:
+        return 0, 0, -1
+    if block[at + _ROW_OFFSET + row_length] != 0 or block[at + 7 + key_length] != _PUT:
+        return 0, 0, -1
+    if mvcc and block[end - 1] != 0:
+        return 0, 0, -1
+    return row_length, value_length, end
+
+
+@njit(cache=True, nogil=True)
+def split_cells(block: Any, mvcc: int, cells: Any) -> Any:
+    """Where row and value of each cell lie; also checks that rows ascend.
+
+    Args:
+        block: uint8, the payload of a data block.
+        mvcc: 1 if each cell ends with an MVCC byte, else 0.
+        cells: int64 out, 4 x as many cells as there could be: row start, row length, value start,
+            value length.
+
+    Returns:
+        Position of the first fault or -1, and the number of cells before it.
+    """
+    at = 0
+    count = 0
+    row = 0
+    row_length = -1
+    while at < block.size:
+        length, value_length, end = _cell(block, at, mvcc)
+        start = at + _ROW_OFFSET
+        if end < 0 or (count and _compare(block, row, row_length, block, start, length) >= 0):
+            return at, count
+        row = start
+        row_length = length
+        cells[0, count] = row
+        cells[1, count] = row_length
+        cells[2, count] = end - mvcc - value_length
+        cells[3, count] = value_length
+        count += 1
+        at = end
+    return NO_FAULT, count
+
+
+@njit(cache=True, nogil=True)
+def join_cells(block: Any, mvcc: int, keys: Any, hits: Any) -> Any:
+    """Merge-join the cells of a block with sorted keys; also checks that rows ascend.
+
+    Args:
+        block: uint8, the payload of a data block.
+        mvcc: 1 if each cell ends with an MVCC byte, else 0.
+        keys: the sorted keys.
+        hits: int64 out, 3 x number of keys: index of a key found, start and length of its value.
+
+    Returns:
+        Position of the first fault or -1; the number of keys found; start and length of the last
+        row.
+    """
+    data, offsets = keys
+    at = 0
+    found = 0
+    key = 0
+    row = 0
+    row_length = -1
+    while at < block.size:
+        length, value_length, end = _cell(block, at, mvcc)
+        start = at + _ROW_OFFSET
+        if end < 0 or (at and _compare(block, row, row_length, block, start, length) >= 0):
+            return at, found, row, row_length
+        row = start
+        row_length = length
+        while key < offsets.size - 1:
+            wanted = offsets[key]
+            order = _compare(data, wanted, offsets[key + 1] - wanted, block, row, row_length)
+            if order > 0:
+                break
+            if order == 0:
+                hits[0, found] = key
+                hits[1, found] = end - mvcc - value_length
+                hits[2, found] = value_length
+                found += 1
+            key += 1
+        at = end
+    return NO_FAULT, found, row, row_length
+
+
+@njit(cache=True, nogil=True)
+def gather(data: Any, starts: Any, lengths: Any, out: Any, offsets: Any) -> None:
+    """Copy pieces of `data` one behind the other; `offsets` (int32) gets 0 and each piece's end."""
+    at = 0
+    offsets[0] = 0
+    for index in range(starts.size):
+        start = starts[index]
+        for byte in range(lengths[index]):
+            out[at + byte] = data[start + byte]
+        at += lengths[index]
+        offsets[index + 1] = at
+
+
+@njit(cache=True, nogil=True)
+def split_root_index(payload: Any, entries: Any) -> Any:
+    """Parse the entries of a root index block, as many as `entries` has room for.
+
+    Args:
+        payload: uint8.
+        entries: int64 out, 4 x number of entries: block offset, block size, key start, key length.
+
+    Returns:
+        The position behind the last entry, or -1 if the payload ends within one.
+    """
+    at = 0
+    for index in range(entries.shape[1]):
+        if at + 13 > payload.size:
+            return -1
+        entries[0, index] = (_int32(payload, at) << 32) | _int32(payload, at + 4)
+        entries[1, index] = _int32(payload, at + 8)
+        length = np.int64(payload[at + 12])
+        at += 13
+        if length > 127:
+            # Hadoop's VInt: first byte -112 - n, then n bytes. No key is as long as 4 GiB.
+            width = 144 - length
+            if width < 1 or width > 4 or at + width > payload.size:
+                return -1
+            length = 0
+            for _ in range(width):
+                length = (length << 8) | np.int64(payload[at])
+                at += 1
+        entries[2, index] = at
+        entries[3, index] = length
+        at += length
+        if at > payload.size:
+            return -1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def split_leaf_index(payload: Any, entries: Any) -> Any:
+    """As `split_root_index`, for leaf and intermediate blocks.
+
+    They hold a count, relative offsets of the entries and of their end, entries.
+    """
+    count = entries.shape[1]
+    base = 4 + 4 * (count + 1)
+    if base > payload.size:
+        return -1
+    at = base
+    for index in range(count):
+        start = base + _int32(payload, 4 + 4 * index)
+        end = base + _int32(payload, 8 + 4 * index)
+        if start != at or end < at + 12 or end > payload.size:
+            return -1
+        entries[0, index] = (_int32(payload, at) << 32) | _int32(payload, at + 4)
+        entries[1, index] = _int32(payload, at + 8)
+        entries[2, index] = at + 12
+        entries[3, index] = end - at - 12
+        at = end
+    return at
+
+
+@njit(cache=True, nogil=True)
+def narrow_to_rows(payload: Any, entries: Any) -> int:
+    """Turn index keys into rows: skip the row length, drop what follows the row.
+
+    Hudi 1.x's own writer leaves out what follows (family length, timestamp, type).
+
+    Returns:
+        Index of the first entry that is malformed or not above its predecessor; -1 if none.
+    """
+    for index in range(entries.shape[1]):
+        if entries[3, index] < 2:
+            return index
+        row_length = _int16(payload, entries[2, index])
+        rest = entries[3, index] - 2 - row_length
+        if row_length > ROW_BYTES_MAX or (rest != 0 and rest != _KEY_OVERHEAD - 2):
+            return index
+        entries[2, index] += 2
+        entries[3, index] = row_length
+        if index:
+            previous = entries[2, index - 1]
+            previous_length = entries[3, index - 1]
+            row = entries[2, index]
+            if _compare(payload, previous, previous_length, payload, row, row_length) >= 0:
+                return index
+    return NO_FAULT
+
+
+@njit(cache=True, nogil=True)
+def spread_keys(keys: Any, payload: Any, entries: Any, bounds: Any) -> None:
+    """Floor search of sorted keys in an index: which keys belong to which entry.
+
+    An index row need not be a key (HBase stores a short separator), so an entry owns the keys from
+    its row up to the next entry's row.
+
+    Args:
+        keys: the sorted keys.
+        payload: uint8, where the rows of the entries lie.
+        entries: int64, as `narrow_to_rows` left them.
+        bounds: int64 out, one longer than there are entries: entry `i` owns keys `bounds[i]` to
+            `bounds[i + 1]`, exclusive. Keys before `bounds[0]` belong to none.
+    """
+    data, offsets = keys
+    count = entries.shape[1]
+    low = 0
+    bounds[count] = offsets.size - 1
+    for entry in range(count):
+        row = entries[2, entry]
+        row_length = entries[3, entry]
+        high = offsets.size - 1
+        while low < high:
+            middle = (low + high) // 2
+            start = offsets[middle]
+            if _compare(data, start, offsets[middle + 1] - start, payload, row, row_length) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        bounds[entry] = low

@@ -1,0 +1,126 @@
+"""HFile bytes -> values of many keys at once, or all entries. See `table/spec/hfile.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from table.errors import CorruptFileError
+from table.format.coding import encode_int32
+from table.format.hfile import kernels
+from table.format.hfile.block import BlockKind, BlockReader
+from table.format.hfile.file_info import decode_file_info
+from table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
+from table.format.hfile.strings import from_arrow, to_arrow
+from table.format.hfile.trailer import read_trailer
+from table.storage import RangeReader
+
+_KEY_VALUE_VERSION_WITH_MVCC = encode_int32(1)
+_CELL_BYTES_MIN = 20
+_ROW_LENGTH_AT = 8
+_ROW_AT = 10
+
+
+class HFileReader:
+    """One HFile, read by ranges: the trailer on construction, everything else when it is needed.
+
+    Args:
+        source: the file; a log file if the HFile is the content of a log block.
+        offset: where the HFile starts in it.
+        length: its length; by default up to the end of the file.
+
+    Attributes:
+        entry_count: how many keys there are.
+        blocks_decoded: how many data blocks were read and decompressed so far.
+
+    Raises:
+        CorruptFileError: bytes are not as the format wants them; from every method.
+        UnsupportedTableError: compressed by a codec that is not read.
+    """
+
+    def __init__(self, source: RangeReader, *, offset: int = 0, length: int | None = None) -> None:
+        self._blocks = BlockReader(source, offset, length)
+        self._trailer = read_trailer(self._blocks)
+        self._blocks.codec = self._trailer.codec
+        self.entry_count = self._trailer.entry_count
+        self.blocks_decoded = 0
+
+    @cached_property
+    def file_info(self) -> Mapping[str, bytes]:
+        """What the file says about itself: `schema`, `minRecordKey`, `hfile.LASTKEY`, ..."""
+        at = self._trailer.file_info_offset
+        payload = self._blocks.read(at, BlockKind.FILE_INFO)
+        return decode_file_info(payload, self._blocks.name, self._blocks.place(at))
+
+    @cached_property
+    def _mvcc(self) -> int:
+        """Bytes at the end of each cell: HBase expects one only if the file announces it."""
+        return int(self.file_info.get("KEY_VALUE_VERSION") == _KEY_VALUE_VERSION_WITH_MVCC)
+
+    @cached_property
+    def _root(self) -> IndexNode:
+        return read_root(self._blocks, self._trailer)
+
+    def lookup(self, keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
+        """Find many keys; only blocks that can hold one are read, each once.
+
+        Args:
+            keys: pa.string() or pa.binary() or their large variants, sorted by UTF-8 bytes,
+                unique, without nulls.
+
+        Returns:
+            Which keys were found, as int64 positions in `keys`, and their values as a pa.binary()
+            array in the same order.
+        """
+        wanted = from_arrow(keys, "key")
+        found: list[Any] = [np.empty(0, np.int64)]
+        values: list[Any] = [pa.array([], pa.binary())]
+        for ref in data_blocks(self._blocks, self._root, wanted):
+            block = self._data_block(ref)
+            hits = np.empty((3, ref.last - ref.first), np.int64)
+            part = wanted.part(ref.first, ref.last)
+            fault, count, row, row_length = kernels.join_cells(block, self._mvcc, part, hits)
+            self._check_rows(ref, block, fault, slice(row, row + row_length))
+            found.append(hits[0, :count] + ref.first)
+            values.append(to_arrow(block, hits[1, :count], hits[2, :count]))
+        return np.concatenate(found), pa.concat_arrays(values)
+
+    def scan(self) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """All entries in key order: per data block its keys and values, both pa.binary()."""
+        total = 0
+        for ref in data_blocks(self._blocks, self._root, None):
+            block = self._data_block(ref)
+            cells = np.empty((4, block.size // _CELL_BYTES_MIN), np.int64)
+            fault, count = kernels.split_cells(block, self._mvcc, cells)
+            row, row_length = cells[:2, count - 1] if count else (0, 0)
+            self._check_rows(ref, block, fault, slice(row, row + row_length))
+            total += count
+            keys = to_arrow(block, cells[0, :count], cells[1, :count])
+            yield keys, to_arrow(block, cells[2, :count], cells[3, :count])
+        if total != self.entry_count:
+            detail = f"{total} entries, the trailer says {self.entry_count}"
+            self._fail(self._trailer.load_on_open_offset, detail)
+
+    def _data_block(self, ref: DataBlockRef) -> Any:
+        """The payload of a data block, a read-only uint8 array."""
+        self.blocks_decoded += 1
+        payload = self._blocks.read(ref.at, BlockKind.DATA, ref.size)
+        if len(payload) < _CELL_BYTES_MIN:
+            self._fail(ref.at, f"a data block of {len(payload)} bytes holds no cell")
+        return np.frombuffer(payload, np.uint8)
+
+    def _check_rows(self, ref: DataBlockRef, block: Any, fault: int, last: slice) -> None:
+        """Refuse a block whose cells do not parse, do not ascend, or belong elsewhere."""
+        if fault != kernels.NO_FAULT:
+            self._fail(ref.at, f"the cell at byte {fault} is malformed or out of order")
+        length = int(block[_ROW_LENGTH_AT]) << 8 | int(block[_ROW_LENGTH_AT + 1])
+        first_row = block[_ROW_AT : _ROW_AT + length].tobytes()
+        if first_row < ref.row or (ref.upper is not None and block[last].tobytes() >= ref.upper):
+            self._fail(ref.at, "rows of the block leave the range that the index gives it")
+
+    def _fail(self, at: int, detail: str) -> NoReturn:
+        raise CorruptFileError(self._blocks.name, self._blocks.place(at), detail)

@@ -1,0 +1,42 @@
+"""Log blocks -> bytes. See `table/spec/log_file.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from table.format.coding import encode_int32, encode_int64
+from table.format.log.block import FORMAT_VERSION, MAGIC, ROLLBACK_COMMAND, BlockType, HeaderKey
+from table.format.log.deletes import encode_deletes
+
+
+def encode_block(block_type: BlockType, headers: Mapping[HeaderKey, str], content: bytes) -> bytes:
+    """One whole block; a log file is such blocks one behind the other."""
+    body = encode_int32(FORMAT_VERSION) + encode_int32(block_type)
+    body += _encode_map(headers) + encode_int64(len(content)) + content + _encode_map({})
+    # The size counts what follows it, the trailing length is counted from the magic.
+    size = encode_int64(len(body) + 8)
+    return MAGIC + size + body + encode_int64(len(MAGIC) + len(size) + len(body))
+
+
+def _encode_map(entries: Mapping[HeaderKey, str]) -> bytes:
+    parts = [encode_int32(len(entries))]
+    for key, text in entries.items():
+        value = text.encode()
+        parts += (encode_int32(key), encode_int32(len(value)), value)
+    return b"".join(parts)
+
+
+def rollback_block(instant: str, target: str) -> bytes:
+    """A command that removes the blocks of instant `target`; written by the rollback `instant`."""
+    headers = {
+        HeaderKey.TARGET_INSTANT_TIME: target,
+        HeaderKey.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
+        HeaderKey.INSTANT_TIME: instant,
+    }
+    return encode_block(BlockType.COMMAND, headers, b"")
+
+
+def empty_delete_block(instant: str) -> bytes:
+    """The whole content of the log file that opens a file group of the metadata table."""
+    content = encode_deletes([], "")
+    return encode_block(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant}, content)
