@@ -18,7 +18,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from harness.units import Unit, human
+from harness.units import Unit
+from reports.amounts import amount, axis_scale
 from reports.projection import CellView
 from reports.stats import CONFIDENCE, Summary
 from reports.tables import Column, Table
@@ -38,7 +39,8 @@ INDEX_COLORS = {
     "hbase": "#f0e442",
 }
 UNKNOWN_COLOR = "#8a9099"
-ENGINE_HATCHES = ("", "///", "...", "xxx", "\\\\\\")
+HATCHES = ("", "///", "xxx", "\\\\\\", "|||")
+"""Tell runs and engines apart where one index has several bars."""
 
 # What finding a record costs is violet, what writing it costs is grey.
 PHASE_LOOKS = {
@@ -46,7 +48,7 @@ PHASE_LOOKS = {
     "index": ("#b79bd3", "////", "#111111"),
     "write": ("#c3cad2", "", "#111111"),
     "commit": ("#7d8794", "", "#ffffff"),
-    "rest": ("#ffffff", "....", "#111111"),
+    "rest": ("#eef1f4", "", "#111111"),
 }
 
 _WIDTH = 4.9
@@ -64,7 +66,6 @@ _STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
-_BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +94,12 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        engines = list(dict.fromkeys(cell.engine for cell in cells))
+        kinds = list(dict.fromkeys((cell.run_label, cell.engine) for cell in cells))
         for row, (cell, summary) in enumerate(shown):
             _bar(axes, row, summary, scale)
             axes.patches[-1].set_facecolor(INDEX_COLORS.get(cell.index, UNKNOWN_COLOR))
-            axes.patches[-1].set_hatch(_hatch(engines.index(cell.engine)))
-            _value_label(axes, row, summary.high / scale, human(summary.median, column.unit))
+            axes.patches[-1].set_hatch(_hatch(kinds.index((cell.run_label, cell.engine))))
+            _value_label(axes, row, summary.high / scale, amount(summary.median, column.unit))
         top = max(summary.high for _, summary in shown) / scale
         _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
         axes.set_xlabel(f"{unit}, lower is better\n{interval_words([s for _, s in shown])}")
@@ -133,17 +134,17 @@ def stack(whole: Table, title: str) -> Drawing:
             )
             for row, length in enumerate(drawn):
                 if length * scale >= 0.13 * max(totals) and not hatch:
-                    text = human(lengths[row], Unit.SECONDS.value)
+                    text = amount(lengths[row], Unit.SECONDS.value)
                     axes.text(
                         left[row] + length / 2, row, text, ha="center", va="center", color=ink,
                         fontsize=8.5,
                     )  # fmt: skip
                 left[row] += length
         for row, end in enumerate(left):
-            _value_label(axes, row, end, human(totals[row], Unit.SECONDS.value))
+            _value_label(axes, row, end, amount(totals[row], Unit.SECONDS.value))
         _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
-        axes.set_xlabel(f"{unit}, medians; the number behind a bar is the median of the whole")
-        figure.legend(loc="outside upper left", ncols=5, frameon=False, handlelength=1.2,
+        axes.set_xlabel(f"{unit}, medians; behind each bar that of the whole")
+        figure.legend(loc="outside lower left", ncols=5, frameon=False, handlelength=1.2,
                       columnspacing=1.1, fontsize=9)  # fmt: skip
 
     return _render(draw, rows=len(totals) + 1, title=title)
@@ -177,18 +178,6 @@ def interval_words(summaries: Sequence[Summary]) -> str:
     return f"median of n = {n}, whisker: range"
 
 
-def axis_scale(unit: str, largest: float) -> tuple[float, str]:
-    """Choose what one tick unit is: (base units in it, its name), for the largest value shown."""
-    if unit == Unit.SECONDS:
-        return (1.0, "seconds") if largest >= 1 else (0.001, "milliseconds")
-    if unit == Unit.BYTES:
-        for step, name in _BYTE_STEPS:
-            if largest >= step:
-                return float(step), name
-        return 1.0, "bytes"
-    return 1.0, "count"
-
-
 def _bar(axes: Any, row: int, summary: Summary, scale: float) -> None:
     median = summary.median / scale
     around = [[median - summary.low / scale], [summary.high / scale - median]]
@@ -217,8 +206,8 @@ def _two_lines(label: str) -> str:
     return label.replace(" · ", "\n", 1)
 
 
-def _hatch(engine: int) -> str:
-    return ENGINE_HATCHES[engine % len(ENGINE_HATCHES)]
+def _hatch(kind: int) -> str:
+    return HATCHES[kind % len(HATCHES)]
 
 
 def _render(draw: Any, *, rows: int, title: str) -> Drawing:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reports.grids import Grid
 from reports.page import Report
 from reports.publish import Published, publish
 
@@ -42,22 +43,25 @@ def show(published: Published, *, as_json: bool) -> None:
 
 
 def _comparison(console: Console, found: Report) -> None:
-    if found.answer.rows:
-        console.print(_table(found))
-    for sentence in found.answers:
-        console.print(Text(f"- {sentence}"))
+    for run in found.runs:
+        if run.label:
+            console.print(Text(run.name))
+        if run.answer.rows:
+            console.print(_table(run.answer))
+        for each in run.answers:
+            console.print(Text(f"- {each.topic}: {each.words}"))
     if found.verified:
         console.print(f"verified: all {found.checked} cells")
     for label, reasons in found.failed:
         console.print(Text(f"FAILED {label}: {'; '.join(reasons)}"))
 
 
-def _table(found: Report) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="* best or sharing the lead")
-    shown.add_column("index")
-    for head in found.answer.heads:
+def _table(answer: Grid) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="* best or joint best")
+    shown.add_column("index", no_wrap=True)
+    for head in answer.heads:
         shown.add_column(head, justify="right")
-    for row in found.answer.rows:
+    for row in answer.rows:
         values = [Text(entry.value + ("*" if entry.mark else "")) for entry in row.entries]
         shown.add_row(Text(row.label), *values)
     return shown

@@ -24,9 +24,31 @@ _APART = {"schema_version", "run_id", "scenario", "notes", "cells", "command"}
 _SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|private", re.IGNORECASE)
 
 
-def compared(runs: Iterable[Run]) -> list[str]:
-    """One sentence per run: which indexes, on what data, doing what, how often."""
-    return [_sentence(run) for run in runs]
+def compared(run: Run) -> str:
+    """Say in one sentence which indexes were compared, on what data, doing what, how often."""
+    plan = _section(run, "scenario")
+    data, work = _mapping(plan.get("dataset")), _mapping(plan.get("workload"))
+    indexes = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in run.cells)))
+    engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
+    parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
+    source = _mapping(plan.get("table")).get("source")
+    if source:
+        parts.append(f"on a copy of the table {clean(source)}")
+    elif _count(data, "rows"):
+        parts.append(
+            f"on a table of {_count(data, 'rows')} {clean(data.get('name', ''), 40)} rows"
+            + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
+        )
+    doing = _doing(data, work)
+    if doing:
+        parts.append(f"through {listed(doing)}")
+    schedule = _mapping(plan.get("schedule"))
+    if _count(schedule, "repetitions"):
+        parts.append(
+            f"measured {_count(schedule, 'repetitions')} times, interleaved, "
+            f"after {_count(schedule, 'warmups') or 'no'} warm-up"
+        )
+    return f"{', '.join(parts)}."
 
 
 def environment(run: Run) -> list[Fact]:
@@ -78,32 +100,6 @@ def command(run: Run) -> str:
                 shown = str(value).lower() if isinstance(value, bool) else str(value)
                 words += ["--set", f"{key}={shown}"]
     return clean(shlex.join(words), 2000)
-
-
-def _sentence(run: Run) -> str:
-    plan = _section(run, "scenario")
-    data, work = _mapping(plan.get("dataset")), _mapping(plan.get("workload"))
-    indexes = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in run.cells)))
-    engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
-    parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
-    source = _mapping(plan.get("table")).get("source")
-    if source:
-        parts.append(f"on a copy of the table {clean(source)}")
-    elif _count(data, "rows"):
-        parts.append(
-            f"on a table of {_count(data, 'rows')} {clean(data.get('name', ''), 40)} rows"
-            + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
-        )
-    doing = _doing(data, work)
-    if doing:
-        parts.append(f"through {listed(doing)}")
-    schedule = _mapping(plan.get("schedule"))
-    if _count(schedule, "repetitions"):
-        parts.append(
-            f"measured {_count(schedule, 'repetitions')} times, interleaved, "
-            f"after {_count(schedule, 'warmups') or 'no'} warm-up"
-        )
-    return f"{', '.join(parts)}."
 
 
 def _doing(data: Mapping[str, Any], work: Mapping[str, Any]) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.units import human
+from reports.amounts import amount, interval, times
 from reports.projection import CellView
 from reports.stats import Summary
 from reports.tables import Column, Standing, Table
-from reports.text import NOTHING, listed
+from reports.text import NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +19,9 @@ class Entry:
         value: the median with its unit; a dash when not measured.
         spread: the interval with its unit; empty when all values are equal or there is none.
         n: ``n = 3``; empty when not measured.
-        mark: ``best``, ``shared lead`` or empty.
-        ratio: how many times the best, with interval; empty where nothing leads.
+        mark: ``best``, ``joint best`` or empty.
+        ratio: how many times the best; empty where nothing leads.
+        ratio_spread: the same with its interval.
     """
 
     value: str
@@ -28,6 +29,7 @@ class Entry:
     n: str = ""
     mark: str = ""
     ratio: str = ""
+    ratio_spread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +75,11 @@ def grid(whole: Table, caption: str, *, judged: bool = True) -> Grid:
 
 def finding(column: Column, cells: tuple[CellView, ...]) -> str:
     """Say what a column shows, in a few words."""
-    leaders = listed([cells[row].label for row in sorted(column.leaders)])
     match column.standing:
         case Standing.BEST:
-            return f"{leaders} is best"
+            return f"{cells[min(column.leaders)].label} is best"
         case Standing.TIED:
-            return f"{leaders} lead; no difference shown between them"
+            return f"{len(column.leaders)} are joint best"
         case Standing.NO_DIFFERENCE:
             return "no difference shown"
         case Standing.ALONE:
@@ -88,20 +89,12 @@ def finding(column: Column, cells: tuple[CellView, ...]) -> str:
 
 
 def spread(summary: Summary, unit: str) -> str:
-    """Print an interval, ``1.10 s to 1.30 s``; nothing when it has no width."""
-    if summary.low == summary.high:
-        return ""
-    low, high = human(summary.low, unit), human(summary.high, unit)
-    return f"{low} to {high}" if low != high else ""
-
-
-def times(ratio: float) -> str:
-    """Print a ratio with three significant digits: ``1.25x``."""
-    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x"
+    """Print the interval of a summary; empty when it has no width to show."""
+    return interval(summary.low, summary.high, unit)
 
 
 def ratio_words(ratio: Summary) -> str:
-    """Print a ratio with its interval: ``2.4x (2.1x to 2.7x)``."""
+    """Print a ratio with its interval: ``2.40x (2.10x to 2.70x)``."""
     low, high = times(ratio.low), times(ratio.high)
     return times(ratio.median) + (f" ({low} to {high})" if low != high else "")
 
@@ -111,12 +104,15 @@ def _entry(column: Column, row: int, *, judged: bool) -> Entry:
     if summary is None:
         return Entry(value=NOTHING)
     mark, ratio = "", column.ratios[row]
-    if judged and row in column.leaders:
-        mark = "best" if column.standing is Standing.BEST else "shared lead"
+    if not judged:
+        ratio = None
+    elif row in column.leaders:
+        mark, ratio = ("best" if column.standing is Standing.BEST else "joint best"), None
     return Entry(
-        value=human(summary.median, column.unit),
+        value=amount(summary.median, column.unit),
         spread=spread(summary, column.unit),
         n=f"n = {summary.n}",
         mark=mark,
-        ratio=ratio_words(ratio) if judged and ratio and row not in column.leaders else "",
+        ratio=times(ratio.median) if ratio else "",
+        ratio_spread=ratio_words(ratio) if ratio else "",
     )

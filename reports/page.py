@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from reports import charts, export, facts, prose, svg, tables
 from reports.grids import Grid, grid
-from reports.projection import CellView, Run
+from reports.projection import CellView, Run, cell_order
 from reports.stats import CaveatKind
 from reports.text import clean, listed
 
@@ -50,10 +50,29 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
-    """What a page says about one run beside its numbers."""
+class RunPart:
+    """What a page says about one run.
 
+    Attributes:
+        run_id: the run's own id.
+        label: its letter, empty when it is the only one.
+        name: letter and id, or the id alone.
+        compared: what was compared, in one sentence.
+        answer: the headline table.
+        answers: the headline in sentences.
+        scenario: facts.
+        environment: facts.
+        notes: what the harness wants readers to know.
+        notices: what was left out or odd.
+        command: how to measure the same again.
+    """
+
+    run_id: str
     label: str
+    name: str
+    compared: str
+    answer: Grid
+    answers: list[prose.Answer]
     scenario: list[facts.Fact]
     environment: list[facts.Fact]
     notes: list[str]
@@ -67,48 +86,46 @@ class Report:
 
     Attributes:
         title: heading of the page.
-        compared: one sentence per run.
         verified: every planned cell is there and right.
         checked: number of cells that are verified.
         failed: cells that are not, as (label, reasons).
-        answer: the headline table.
-        answers: the headline in sentences.
+        beside: the headline of all runs side by side; None for a single run.
         charts: pictures with their tables.
         details: further tables.
         cautions: what holds for the statistics of the whole page.
-        runs: facts per run.
+        runs: what belongs to one run, answers included.
     """
 
     title: str
-    compared: list[str]
     verified: bool
     checked: int
     failed: list[tuple[str, tuple[str, ...]]]
-    answer: Grid
-    answers: list[str]
+    beside: Grid | None
     charts: list[Chart]
     details: list[Grid]
     cautions: list[str]
-    runs: list[RunFacts]
+    runs: list[RunPart]
 
 
 def build(runs: Sequence[Run]) -> Report:
-    """Make the whole report in memory."""
-    every = [cell for run in runs for cell in run.cells]
+    """Make the whole report in memory.
+
+    Leaders and ratios are found within a run only, where cells were measured side by side.
+    """
+    every = sorted((cell for run in runs for cell in run.cells), key=cell_order)
     right = [cell for cell in every if cell.verified]
     headline = tables.headline(right)
+    several = len(runs) > 1
     return Report(
         title=_title(runs, every),
-        compared=facts.compared(runs),
         verified=export.verified(runs),
         checked=len(right),
         failed=_failed(runs),
-        answer=grid(headline, "The answer: medians, lower is better"),
-        answers=prose.answers(headline),
-        charts=_charts(headline, right),
+        beside=grid(headline, "The runs side by side", judged=False) if several else None,
+        charts=_charts(headline, judged=not several),
         details=_details(right),
         cautions=_cautions(headline, runs),
-        runs=[_facts(run) for run in runs],
+        runs=[_part(run) for run in runs],
     )
 
 
@@ -152,15 +169,17 @@ def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
     return failed
 
 
-def _charts(headline: tables.Table, cells: Sequence[CellView]) -> list[Chart]:
+def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
     made = []
+    cells = headline.cells
     for column in headline.columns:
         title = CHART_TITLES.get(column.measure.key)
         if title and column.standing is not tables.Standing.EMPTY:
             single = tables.Table(cells=headline.cells, columns=(column,))
             drawing = charts.bars(column, cells, title)
             label = prose.chart_label(column, cells)
-            made.append(_chart(column.measure.key, title, label, drawing, grid(single, title)))
+            numbers = grid(single, title, judged=judged)
+            made.append(_chart(column.measure.key, title, label, drawing, numbers))
     phases = tables.phases(cells)
     if len(phases.columns) > 1:
         words = grid(phases, PHASES_TITLE, judged=False)
@@ -200,9 +219,16 @@ def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
     return cautions
 
 
-def _facts(run: Run) -> RunFacts:
-    return RunFacts(
+def _part(run: Run) -> RunPart:
+    headline = tables.headline([cell for cell in run.cells if cell.verified])
+    run_id = clean(run.run_id)
+    return RunPart(
+        run_id=run_id,
         label=run.label,
+        name=f"Run {run.label}: {run_id}" if run.label else run_id,
+        compared=facts.compared(run),
+        answer=grid(headline, "The answer: medians, lower is better"),
+        answers=prose.answers(headline),
         scenario=facts.scenario(run),
         environment=facts.environment(run),
         notes=facts.notes(run),

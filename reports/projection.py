@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
+from string import ascii_uppercase
 from typing import Any
 
 from harness.errors import RunFolderError
@@ -51,6 +52,7 @@ class CellView:
         engine: engine name.
         index: index name.
         label: short name, unique on the page.
+        run_label: the run's letter, empty when the report is on one run.
         verified: every answer was checked and right.
         reasons: why not, one line each.
         series: everything measured, by (step, phase, metric).
@@ -61,6 +63,7 @@ class CellView:
     engine: str
     index: str
     label: str
+    run_label: str = ""
     verified: bool
     reasons: tuple[str, ...] = ()
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
@@ -93,7 +96,7 @@ class Run:
 
     Attributes:
         run_id: as run.json says.
-        label: the run id, or with the folder's name where two runs share their id.
+        label: letter that tells it from the other runs of a report; empty when it is the only one.
         folder: where it was read from.
         info: run.json as it is.
         samples: all lines of samples.jsonl.
@@ -120,8 +123,15 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
         ReportError: a path is no run folder, or a finished line of it is damaged.
     """
     runs = [_load_one(path) for path in paths]
-    runs = [replace(run, label=label) for run, label in zip(runs, _run_labels(runs), strict=True)]
-    return _with_cell_labels(runs)
+    engines = {cell.engine for run in runs for cell in run.cells}
+    if len(runs) == 1:
+        return (_labelled(runs[0], "", engines),)
+    return tuple(_labelled(run, _letter(place), engines) for place, run in enumerate(runs))
+
+
+def cell_order(cell: CellView) -> tuple[int, str, str, str]:
+    """Sort key of a cell: by index, then engine; cells alike keep the order of their runs."""
+    return _place(cell.index, INDEX_ORDER), cell.index, cell.engine, cell.cell
 
 
 def step_order(step: str) -> tuple[int, int, str]:
@@ -147,7 +157,7 @@ def _load_one(path: Path) -> Run:
     cells = tuple(_cells(run_id, samples, notices))
     return Run(
         run_id=run_id,
-        label=run_id,
+        label="",
         folder=path,
         info=info,
         samples=samples,
@@ -168,7 +178,7 @@ def _cells(run_id: str, samples: Iterable[Sample], notices: list[str]) -> list[C
     for sample in samples:
         grouped.setdefault(sample.cell, []).append(sample)
     views = [_cell(run_id, cell, lines, notices) for cell, lines in grouped.items()]
-    return sorted(views, key=lambda v: (v.engine, _place(v.index, INDEX_ORDER), v.index, v.cell))
+    return sorted(views, key=cell_order)
 
 
 def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> CellView:
@@ -222,34 +232,21 @@ def _series(samples: Iterable[Sample], notices: list[str]) -> dict[tuple[str, st
     }
 
 
-def _run_labels(runs: Sequence[Run]) -> list[str]:
-    ids = Counter(run.run_id for run in runs)
-    labels = [
-        clean(run.run_id if ids[run.run_id] == 1 else f"{run.run_id} in {run.folder}", 60)
-        for run in runs
-    ]
-    again = Counter(labels)
-    return [
-        label if again[label] == 1 else f"{label} #{number}"
-        for number, label in enumerate(labels, start=1)
-    ]
+def _letter(place: int) -> str:
+    return ascii_uppercase[place] if place < len(ascii_uppercase) else f"R{place + 1}"
 
 
-def _with_cell_labels(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Name cells by index, adding engine, run and cell id only where they tell cells apart."""
-    engines = {cell.engine for run in runs for cell in run.cells}
-    labelled = []
-    for run in runs:
-        twins = Counter((cell.engine, cell.index) for cell in run.cells)
-        cells = []
-        for cell in run.cells:
-            parts = [cell.label]
-            parts += [clean(cell.engine, 40)] * (len(engines) > 1)
-            parts += [clean(cell.cell, 40)] * (twins[cell.engine, cell.index] > 1)
-            parts += [run.label] * (len(runs) > 1)
-            cells.append(replace(cell, label=" · ".join(parts)))
-        labelled.append(replace(run, cells=tuple(cells)))
-    return tuple(labelled)
+def _labelled(run: Run, label: str, engines: set[str]) -> Run:
+    """Name cells by index, adding engine, cell id and run only where they tell cells apart."""
+    twins = Counter((cell.engine, cell.index) for cell in run.cells)
+    cells = []
+    for cell in run.cells:
+        parts = [cell.label]
+        parts += [clean(cell.engine, 40)] * (len(engines) > 1)
+        parts += [clean(cell.cell, 40)] * (twins[cell.engine, cell.index] > 1)
+        parts += [label] * bool(label)
+        cells.append(replace(cell, label=" · ".join(parts), run_label=label))
+    return replace(run, label=label, cells=tuple(cells))
 
 
 def _by_repetition(values: Mapping[Trial, float]) -> dict[int, float]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from harness.units import human
+from reports.amounts import amount
 from reports.grids import Grid, ratio_words, spread
 from reports.projection import CellView
 from reports.stats import Summary
@@ -12,10 +13,23 @@ from reports.tables import Column, Standing, Table
 from reports.text import NOTHING, listed
 
 
-def answers(whole: Table) -> list[str]:
-    """One sentence per measured column: who leads, by how much, or that nothing is shown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One finding.
+
+    Attributes:
+        topic: the quantity it is about.
+        words: what is shown, to be read after the topic and a colon.
+    """
+
+    topic: str
+    words: str
+
+
+def answers(whole: Table) -> list[Answer]:
+    """One finding per measured column: who leads, by how much, or that nothing is shown."""
     return [
-        _answer(column, whole.cells)
+        Answer(topic=column.measure.what, words=_words(column, whole.cells))
         for column in whole.columns
         if column.standing not in (Standing.EMPTY, Standing.ALONE)
     ]
@@ -41,36 +55,42 @@ def stack_label(phases: Grid) -> str:
     return f"Stacked bar chart of the phases of an upsert batch, medians. {'; '.join(parts)}."
 
 
-def _answer(column: Column, cells: tuple[CellView, ...]) -> str:
-    what = column.measure.what[0].upper() + column.measure.what[1:]
+def _words(column: Column, cells: tuple[CellView, ...]) -> str:
     if column.standing is Standing.NO_DIFFERENCE:
-        return f"{what}: no difference shown; {_range(column)}."
-    leaders = sorted(column.leaders)
-    lead = [
-        f"{cells[row].label} ({_measured(column.summaries[row], column.unit)})" for row in leaders
+        return f"no difference shown; {_range(column)}."
+    leaders = [
+        f"{cells[row].label} ({_measured(column.summaries[row], column.unit)})"
+        for row in sorted(column.leaders)
     ]
     if column.standing is Standing.BEST:
-        opening = f"{what}: {lead[0]} is best"
+        opening = f"{leaders[0]} is best"
     else:
-        opening = f"{what}: {listed(lead)} lead, no difference shown between them"
-    behind = sorted(
-        (ratio.median, cells[row].label, ratio_words(ratio))
-        for row, ratio in enumerate(column.ratios)
-        if ratio is not None and row not in column.leaders
-    )
-    if not behind:
-        return f"{opening}."
-    return f"{opening}; {listed([f'{label} needs {words}' for _, label, words in behind])} of it."
+        opening = f"{listed(leaders)} are joint best, no difference shown between them"
+    return f"{opening}; {_behind(column, cells)}."
+
+
+def _behind(column: Column, cells: tuple[CellView, ...]) -> str:
+    """Name the cells outside the lead, nearest first, by ratio or else by value."""
+    rows = [
+        (summary.median, cells[row].label, amount(summary.median, column.unit), column.ratios[row])
+        for row, summary in enumerate(column.summaries)
+        if summary is not None and row not in column.leaders
+    ]
+    rows.sort(key=lambda row: row[:2])
+    ratios = [f"{label} {ratio_words(ratio)}" for _, label, _, ratio in rows if ratio is not None]
+    if len(ratios) == len(rows):
+        return f"as a multiple of the lowest: {listed(ratios)}"
+    return f"the others: {listed([f'{label} {value}' for _, label, value, _ in rows])}"
 
 
 def _measured(summary: Summary | None, unit: str) -> str:
     if summary is None:
         return NOTHING
     interval = spread(summary, unit)
-    return human(summary.median, unit) + (f", {interval}" if interval else "")
+    return amount(summary.median, unit) + (f", {interval}" if interval else "")
 
 
 def _range(column: Column) -> str:
     medians = [summary.median for summary in column.summaries if summary is not None]
-    low, high = human(min(medians), column.unit), human(max(medians), column.unit)
+    low, high = amount(min(medians), column.unit), amount(max(medians), column.unit)
     return f"all are at {low}" if low == high else f"medians are {low} to {high}"

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.grids import Entry, Grid
-from reports.page import Report
+from reports.page import Report, RunPart
 from reports.text import markdown
 
 
 def summary_markdown(report: Report) -> str:
     """Print the answer, the details and the warnings; everything foreign is escaped."""
     lines = [f"# {markdown(report.title)}", ""]
-    lines += [markdown(sentence) for sentence in report.compared] + [""]
+    for run in report.runs:
+        lines += [markdown(f"{run.name}: {run.compared}" if run.label else run.compared), ""]
     lines += _verdict(report)
-    if report.answer.rows:
-        lines += ["## The answer", "", *_table(report.answer), ""]
-        lines += [f"- {markdown(sentence)}" for sentence in report.answers] + [""]
+    for run in report.runs:
+        lines += _answer(run)
+    if report.beside:
+        lines += ["## Side by side", "", *_table(report.beside), ""]
     for chart in report.charts:
         if chart.key == "phases":
             lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
@@ -27,6 +29,14 @@ def summary_markdown(report: Report) -> str:
     for run in report.runs:
         lines += [f"    make install && {run.command}", ""]
     return "\n".join(lines)
+
+
+def _answer(run: RunPart) -> list[str]:
+    if not run.answer.rows:
+        return []
+    heading = f"## The answer of run {run.label}" if run.label else "## The answer"
+    sentences = [f"- {markdown(each.topic)}: {markdown(each.words)}" for each in run.answers]
+    return [heading, "", *_table(run.answer), "", *sentences, ""]
 
 
 def _verdict(report: Report) -> list[str]:
@@ -61,10 +71,9 @@ def _words(entry: Entry) -> str:
 
 
 def _notes(report: Report) -> list[str]:
-    several = len(report.runs) > 1
     notes = list(report.cautions)
     for run in report.runs:
-        before = f"{run.label}: " if several else ""
+        before = f"{run.label}: " if run.label else ""
         notes += [f"{before}{words}" for words in (*run.notes, *run.notices)]
     if not notes:
         return []

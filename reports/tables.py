@@ -28,7 +28,7 @@ class Measure:
     Attributes:
         key: short name, for files and anchors.
         title: heading.
-        what: the quantity in a sentence, with its article.
+        what: the quantity, to stand before a colon.
         step: a step's name, ``UPSERT`` or ``LAST``.
         phase: a phase.
         metric: a name of ``harness.units.METRICS``.
@@ -61,7 +61,7 @@ HEADLINE = (
     Measure(
         key="write_latency",
         title="Upsert",
-        what="an upsert batch",
+        what="Upsert batch",
         step=UPSERT,
         phase="total",
         metric="wall_s",
@@ -69,7 +69,7 @@ HEADLINE = (
     Measure(
         key="tag",
         title="of it, tagging",
-        what="tagging an upsert batch",
+        what="Tagging of an upsert batch",
         step=UPSERT,
         phase="tag",
         metric="wall_s",
@@ -77,7 +77,7 @@ HEADLINE = (
     Measure(
         key="lookup",
         title="Lookup",
-        what="a lookup",
+        what="Lookup",
         step="lookup",
         phase="total",
         metric="wall_s",
@@ -85,7 +85,7 @@ HEADLINE = (
     Measure(
         key="point_query",
         title="Point query",
-        what="a point query",
+        what="Point query",
         step="point_query",
         phase="total",
         metric="wall_s",
@@ -93,7 +93,7 @@ HEADLINE = (
     Measure(
         key="shuffle",
         title="Shuffle per upsert",
-        what="the shuffle of an upsert batch",
+        what="Shuffle of an upsert batch",
         step=UPSERT,
         phase="total",
         metric="shuffle_write_bytes",
@@ -101,7 +101,7 @@ HEADLINE = (
     Measure(
         key="storage",
         title="Index on disk",
-        what="the index on disk",
+        what="Index on disk",
         step=LAST,
         phase="total",
         metric="index_bytes",
@@ -181,7 +181,7 @@ def phases(cells: Sequence[CellView]) -> Table:
         Measure(
             key=phase,
             title=phase,
-            what=f"phase {phase} of an upsert batch",
+            what=f"Phase {phase} of an upsert batch",
             step=UPSERT,
             phase=phase,
             metric="wall_s",
