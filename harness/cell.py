@@ -95,7 +95,7 @@ def _rewrite_note(cell: Cell, source: Path) -> str | None:
 
 
 def repeat(kit: Kit, slot: Slot, steps: Iterable[Step]) -> list[StepResult]:
-    """One repetition on a fresh copy of the loaded table; it ends with the first failed step."""
+    """One repetition on a fresh copy of the loaded table; it ends with the first wrong step."""
     cell = slot.cell
     path = _table_path(kit, cell)
     results: list[StepResult] = []
@@ -104,7 +104,7 @@ def repeat(kit: Kit, slot: Slot, steps: Iterable[Step]) -> list[StepResult]:
         table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
             results.append(workload.take(kit, slot, step, path=path, table=table))
-            if results[-1].failed:
+            if results[-1].mistake is not None:
                 break
     finally:
         snapshot.remove(path)

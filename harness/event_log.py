@@ -126,7 +126,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             yield event
 
 
-_CHUNK = 1 << 20
+_CHUNK = 4096  # small: what a cut-off stream yields last is lost by the chunk
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ first repetition that is not complete and no sample is doubled.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,7 +28,7 @@ from harness.matrix import Cell, Slot, schedule
 from harness.results import Sample
 from harness.scenario import Scenario
 from harness.store import RunFolder
-from harness.workload import BULK_INSERT, StepResult
+from harness.workload import BULK_INSERT, LOAD, StepResult
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""
@@ -119,13 +120,12 @@ class Runner:
             self._progress.end()
 
     def _warm_load(self, cell: Cell) -> None:
-        try:
+        with suppress(Exception):  # what goes wrong here goes wrong again in the measured load
             cells.warm_load(self._kit, cell)
-        except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
-            self._fail(cell, f"bulk_insert failed: {workload.first_line(error)}")
 
     def _load(self, slot: Slot) -> None:
         """Load the cell's table, even if it was measured before: the snapshot is needed."""
+        start = self._kit.clock()
         try:
             if self._kit.source is not None:
                 note = cells.adopt(self._kit, slot.cell, self._kit.source)
@@ -137,7 +137,9 @@ class Runner:
             result = cells.load(self._kit, slot)
             self._keep(slot, [result], append=not taken)
         except CellError as error:
-            self._fail(slot.cell, str(error))
+            spent = {("total", "wall_s"): self._kit.clock() - start}
+            failed = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
+            self._keep(slot, [failed], append=True)
 
     def _take(self, slots: Iterable[Slot]) -> None:
         for slot in slots:

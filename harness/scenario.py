@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from harness.engines import ENGINES, engine_mistake
 from harness.errors import ScenarioError
+from table.errors import TableError
+from table.options import check_options
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 """Index names of the command line."""
@@ -205,7 +207,7 @@ def load(
         scenario = Scenario.model_validate(document)
     except ValidationError as error:
         raise ScenarioError(name, [*mistakes, *_mistakes(error)]) from None
-    mistakes += _source_mistakes(scenario)
+    mistakes += [*_option_mistakes(scenario.table), *_source_mistakes(scenario)]
     if mistakes:
         raise ScenarioError(name, mistakes)
     return scenario
@@ -325,6 +327,20 @@ def _keys(sections: Sequence[object]) -> list[str]:
     for section in sections:
         model = model.model_fields[section].annotation
     return list(model.model_fields)
+
+
+def _option_mistakes(table: TableSection) -> list[str]:
+    sections = {"options": table.options} | {
+        f"index_options.{index}": options for index, options in table.index_options.items()
+    }
+    found = []
+    for section, options in sections.items():
+        for name, value in options.items():
+            try:
+                check_options({name: value})
+            except TableError as error:
+                found.append(f"table.{section}: {error}")
+    return found
 
 
 def _source_mistakes(scenario: Scenario) -> list[str]:

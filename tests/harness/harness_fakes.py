@@ -1,0 +1,205 @@
+"""An engine, its rows and a runtime without Spark: tables are a Parquet file and a timeline."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.engines.base import Layout
+from harness.kit import Kit
+
+FILE_ID = "11111111-0"
+INSTANTS = [f"202601010000000{n:02d}" for n in range(99)]
+
+
+@dataclass(frozen=True)
+class Written:
+    files_written: int = 1
+    phases: dict[str, float] = field(
+        default_factory=lambda: {
+            "tag": 0.1,
+            "write": 0.2,
+            "index": 0.1,
+            "commit": 0.1,
+            "total": 0.5,
+        }
+    )
+
+
+class Row(dict):
+    def asDict(self):  # noqa: N802 - PySpark's name
+        return dict(self)
+
+
+class Frame(dict):
+    """A data frame is the mapping key -> value."""
+
+    def collect(self):
+        return [Row(k=key, ts=value) for key, value in self.items()]
+
+    def inputFiles(self):  # noqa: N802 - PySpark's name
+        return ["one.parquet"] if self else []
+
+
+class HonestTable:
+    """Rewrites one Parquet file with each write."""
+
+    def __init__(self, path: Path, index: str) -> None:
+        self.path, self.index = path, index
+
+    def _files(self):
+        return sorted(self.path.glob("*.parquet"))
+
+    def rows(self) -> Frame:
+        files = self._files()
+        if not files:
+            return Frame()
+        table = pq.ParquetFile(files[-1]).read()
+        return Frame(zip(table["k"].to_pylist(), table["ts"].to_pylist(), strict=True))
+
+    def _write(self, rows) -> Written:
+        instant = INSTANTS[len(self._files())]
+        keys = sorted(rows)
+        name = f"{FILE_ID}_0-0-0_{instant}.parquet"
+        columns = {"_hoodie_record_key": keys, "k": keys, "ts": [rows[key] for key in keys]}
+        pq.write_table(pa.table(columns), self.path / name)
+        (self.path / ".hoodie" / f"{instant}.commit").write_text("{}")
+        return Written()
+
+    def bulk_insert(self, df, /):
+        return self._write(df)
+
+    def upsert(self, df, /):
+        return self._write({**self.rows(), **df})
+
+    def delete(self, df, /):
+        return self._write({k: v for k, v in self.rows().items() if k not in df})
+
+    def read(self, keys=None):
+        rows = self.rows()
+        return rows if keys is None else Frame({k: rows[k] for k in keys if k in rows})
+
+    def lookup(self, keys, /):
+        held = self.rows()
+        found = [key.as_py() in held for key in keys]
+        return pa.table(
+            {
+                "record_key": keys,
+                "partition_path": pa.array(["" if here else None for here in found], pa.string()),
+                "file_id": pa.array([FILE_ID if here else None for here in found], pa.string()),
+            }
+        )
+
+    def info(self):
+        return {"index": self.index}
+
+    def check(self):
+        return {"ok": True}
+
+
+class FakeEngine:
+    def __init__(self, table=HonestTable) -> None:
+        self.table = table
+
+    def create(self, path, layout, *, index, options):  # noqa: ARG002
+        (path / ".hoodie").mkdir(parents=True)
+        (path / ".hoodie" / "hoodie.properties").write_text("")
+        (path / ".hoodie_partition_metadata").write_text("")
+        return self.open(path, index=index, options=options)
+
+    def open(self, path, *, index, options):  # noqa: ARG002
+        return self.table(path, index)
+
+
+class FakeInputs:
+    """Ten keys; round n sets `b` to n and adds a key; the delete step removes `a`."""
+
+    layout = Layout(name="t", record_key=("k",), partition_path=(), ordering="ts")
+
+    def load(self):
+        return Frame(dict.fromkeys("abcdefghij", 0))
+
+    def batch(self, round_, /):
+        return Frame({"b": round_, f"new{round_}": round_})
+
+    def deletes(self):
+        return Frame(a=0)
+
+    def size(self, step, /):
+        return {"bulk_insert": 10, "delete": 1}.get(step, 2)
+
+    def truth(self, round_, *, deleted):
+        rows = self.load()
+        for n in range(1, round_ + 1):
+            rows |= self.batch(n)
+        if deleted:
+            del rows["a"]
+        return self.digest(rows)
+
+    def digest(self, df, /):
+        return len(df), hashlib.sha256(repr(sorted(df.items())).encode()).hexdigest()[:32]
+
+    def lookup_keys(self):
+        return pa.table({"record_key": ["c", "a", "zz"], "expect_present": [True, False, False]})
+
+    def point_key(self, repetition, /):
+        return "cdefghij"[repetition]
+
+
+class FakeRuntime:
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+
+    @contextmanager
+    def step(self, label):
+        self.labels.append(label)
+        yield
+
+    def conf(self):
+        return {}
+
+    def close(self):
+        pass
+
+
+class Ticks:
+    """A clock that moves one second with each look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+class Quiet:
+    def __init__(self) -> None:
+        self.planned: list[int] = []
+        self.begun: list[str] = []
+        self.ended = 0
+
+    def plan(self, slots):
+        self.planned.append(slots)
+
+    def begin(self, what):
+        self.begun.append(what)
+
+    def end(self):
+        self.ended += 1
+
+
+def kit(work: Path, *, table=HonestTable, source=None) -> Kit:
+    return Kit(
+        runtime=FakeRuntime(),
+        inputs=FakeInputs(),
+        engines={"native": FakeEngine(table)},
+        work=work,
+        source=source,
+        clock=Ticks(),
+    )

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness import independent
+from harness.errors import HarnessError
+
+ARCHIVE = Path(__file__).parents[1] / "data" / "hudi-0.15.0-record_index.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def hudi(tmp_path_factory):
+    """A table that Apache Hudi 0.15.0 wrote, with the rows it must hold beside it."""
+    folder = tmp_path_factory.mktemp("hudi")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "record_index"
+
+
+def test_facts_of_hudis_table(hudi):
+    facts = independent.facts(hudi / "table")
+    assert facts.record_key == ("uuid",)
+    assert facts.partition_path == ("dt",)
+    assert facts.ordering == "ts"
+    assert "record_index" in facts.partitions_of_metadata
+
+
+def test_rows_are_those_that_hudi_reads(hudi):
+    expected = pq.read_table(hudi / "expected.parquet")
+    rows = independent.rows(hudi / "table")
+    key = [("uuid", "ascending")]
+    for name in ("uuid", "dt", "ts", "fare"):
+        assert (
+            rows.sort_by(key).column(name).to_pylist()
+            == expected.sort_by(key).column(name).to_pylist()
+        )
+
+
+def test_locations_name_the_file_that_holds_the_row(hudi):
+    rows = independent.rows(hudi / "table")
+    located = independent.locations(hudi / "table")
+    says = dict(
+        zip(
+            rows["_hoodie_record_key"].to_pylist(),
+            (name.split("_")[0] for name in rows["_hoodie_file_name"].to_pylist()),
+            strict=True,
+        )
+    )
+    found = dict(
+        zip(located["record_key"].to_pylist(), located["file_id"].to_pylist(), strict=True)
+    )
+    assert found == says
+
+
+def test_find_gives_the_rows_of_a_key(hudi):
+    row = independent.rows(hudi / "table").slice(5, 1).to_pylist()[0]
+    found = independent.find(hudi / "table", row["uuid"], ["uuid", "ts"])
+    assert found == [{"uuid": row["uuid"], "ts": row["ts"]}]
+    assert independent.find(hudi / "table", "nobody", ["uuid"]) == []
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table by hand: `write` puts a base file, `complete` a timeline file."""
+    (tmp_path / ".hoodie").mkdir()
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / ".hoodie_partition_metadata").touch()
+    return tmp_path
+
+
+def write(table, file_id, instant, keys):
+    path = table / "p" / f"{file_id}_0-1-2_{instant}.parquet"
+    pq.write_table(pa.table({"_hoodie_record_key": keys}), path)
+
+
+def held(table):
+    return sorted(independent.locations(table)["record_key"].to_pylist())
+
+
+def test_the_latest_completed_slice_counts(table):
+    write(table, "f", "001", ["a"])
+    write(table, "f", "002", ["a", "b"])
+    write(table, "f", "003", ["a", "b", "c"])
+    write(table, "g", "003", ["z"])
+    for name in ("001.commit", "002.commit", "003.inflight", "003.commit.requested"):
+        (table / ".hoodie" / name).touch()
+    assert held(table) == ["a", "b"]
+
+
+def test_files_older_than_the_active_timeline_were_archived(table):
+    write(table, "f", "001", ["a"])
+    (table / ".hoodie" / "005.commit").touch()
+    assert held(table) == ["a"]
+
+
+def test_an_unfinished_write_before_the_first_commit_is_not_archived(table):
+    write(table, "f", "001", ["a"])
+    (table / ".hoodie" / "001.inflight").touch()
+    (table / ".hoodie" / "005.commit").touch()
+    assert held(table) == []
+
+
+def test_replaced_file_groups_are_gone_and_new_files_of_them_are_not(table):
+    write(table, "f", "001", ["a"])
+    write(table, "g", "002", ["b"])
+    (table / ".hoodie" / "001.commit").touch()
+    replaced = {"partitionToReplaceFileIds": {"p": ["f"]}}
+    (table / ".hoodie" / "002.replacecommit").write_text(json.dumps(replaced))
+    assert held(table) == ["b"]
+
+
+def test_files_of_the_metadata_table_are_not_rows(table):
+    write(table, "f", "001", ["a"])
+    (table / ".hoodie" / "001.commit").touch()
+    shutil.copytree(table / "p", table / ".hoodie" / "metadata" / "p")
+    assert held(table) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("hoodie.table.type=MERGE_ON_READ", "MERGE_ON_READ"),
+        ("hoodie.table.version=8", "version 8"),
+        ("hoodie.populate.meta.fields=false", "virtual keys"),
+    ],
+)
+def test_tables_that_a_listing_cannot_read_are_refused(table, line, message):
+    lines = f"hoodie.table.version=6\n{line}\n"
+    (table / ".hoodie" / "hoodie.properties").write_text(lines)
+    with pytest.raises(HarnessError, match=message):
+        independent.facts(table)

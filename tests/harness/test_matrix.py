@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from harness import matrix, scenario
+
+
+def test_cells_have_stable_ids_and_their_own_options_over_the_common_ones():
+    loaded = scenario.load(
+        "ci",
+        sets=[
+            "table.options.hoodie.index.bloom.fpp=0.1",
+            "table.index_options.bucket.hoodie.index.bloom.fpp=0.2",
+        ],
+    )
+    cells = matrix.expand(loaded)
+    assert [cell.cell_id for cell in cells] == [
+        "native/record",
+        "native/global_simple",
+        "native/global_bloom",
+        "native/bucket",
+    ]
+    assert [cell.options["hoodie.index.bloom.fpp"] for cell in cells] == ["0.1"] * 3 + ["0.2"]
+    assert "hoodie.bucket.index.num.buckets" not in cells[0].options
+
+
+def test_every_slot_once_in_alternating_direction():
+    cells = matrix.expand(scenario.load("ci", overrides={"indexes": ["record", "bucket"]}))
+    slots = matrix.schedule(cells, warmups=1, repetitions=3)
+    assert [slot.label for slot in slots] == [
+        "native/record|w0",
+        "native/bucket|w0",
+        "native/bucket|r0",
+        "native/record|r0",
+        "native/record|r1",
+        "native/bucket|r1",
+        "native/bucket|r2",
+        "native/record|r2",
+    ]
+
+
+def test_a_longer_schedule_starts_like_a_shorter_one():
+    cells = matrix.expand(scenario.load("ci"))
+    longer = matrix.schedule(cells, warmups=2, repetitions=9)
+    assert longer[: 4 * 5] == matrix.schedule(cells, warmups=2, repetitions=3)

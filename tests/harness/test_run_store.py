@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from harness.errors import RunFolderError
+from harness.results import Sample
+from harness.store import RunFolder
+
+SAMPLE = Sample(
+    run_id="r1",
+    cell="native/record",
+    engine="native",
+    index="record",
+    step="upsert_1",
+    round=1,
+    repetition=0,
+    warmup=False,
+    phase="total",
+    metric="wall_s",
+    unit="s",
+    value=1.25,
+    verified=True,
+    valid=True,
+    reason="",
+)
+
+CONTRACT = [
+    "schema_version", "run_id", "cell", "engine", "index", "step", "round", "repetition",
+    "warmup", "phase", "metric", "unit", "value", "verified", "valid", "reason",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = RunFolder.create(tmp_path / "run")
+    made.write_info({"run_id": "r1"})
+    return made
+
+
+def test_a_line_has_the_fields_of_the_contract_in_order(folder):
+    folder.append([SAMPLE])
+    (line,) = folder.samples_file.read_text().splitlines()
+    assert list(json.loads(line)) == CONTRACT
+    assert folder.samples() == [SAMPLE]
+
+
+def test_samples_are_appended_never_rewritten(folder):
+    folder.append([SAMPLE])
+    before = folder.samples_file.read_bytes()
+    folder.append([dataclasses.replace(SAMPLE, repetition=1, reason='"\n\u2028é')])
+    assert folder.samples_file.read_bytes().startswith(before)
+    assert [s.repetition for s in folder.samples()] == [0, 1]
+    assert folder.samples()[1].reason == '"\n\u2028é'
+
+
+def test_every_cut_of_the_last_line_is_survived(folder):
+    folder.append([SAMPLE, dataclasses.replace(SAMPLE, repetition=1)])
+    content = folder.samples_file.read_bytes()
+    first_line = content.index(b"\n") + 1
+    for length in range(first_line, len(content)):
+        folder.samples_file.write_bytes(content[:length])
+        assert folder.samples() == [SAMPLE]
+    folder.keep_only(lambda _: True)
+    assert folder.samples_file.read_bytes() == content[:first_line]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": "1"},
+        {"value": None},
+        {"value": True},
+        {"warmup": 0},
+        {"round": 1.5},
+        {"schema_version": 2},
+        {"cell": None},
+    ],
+)
+def test_a_damaged_line_is_named(folder, change):
+    folder.append([SAMPLE])
+    values = {**json.loads(SAMPLE.to_json()), **change}
+    with folder.samples_file.open("a") as file:
+        file.write(json.dumps(values) + "\n")
+    with pytest.raises(RunFolderError, match="line 2"):
+        folder.samples()
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", "no", "NaN", '{"value": NaN}'])
+def test_lines_that_are_no_samples_are_refused(folder, line):
+    folder.samples_file.write_text(line + "\n")
+    with pytest.raises(RunFolderError, match="line 1"):
+        folder.samples()
+
+
+def test_unknown_fields_of_a_line_are_ignored(folder):
+    folder.samples_file.write_text(json.dumps({**json.loads(SAMPLE.to_json()), "x": 1}) + "\n")
+    assert folder.samples() == [SAMPLE]
+
+
+def test_a_folder_with_files_is_not_taken_for_a_new_run(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match="not empty"):
+        RunFolder.create(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema_version": 2}'])
+def test_a_damaged_run_json_is_refused(folder, content):
+    folder.info_file.write_text(content)
+    with pytest.raises(RunFolderError, match=r"run\.json"):
+        folder.read_info()
+
+
+def test_a_folder_without_run_json_is_no_run(tmp_path):
+    with pytest.raises(RunFolderError, match="not a run folder"):
+        RunFolder.open(tmp_path)

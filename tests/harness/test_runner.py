@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from harness_fakes import FILE_ID, Frame, HonestTable, Quiet, kit
+
+from harness import matrix, runner, scenario
+from harness.runner import Runner, affordable, complete_slots
+from harness.store import RunFolder
+
+STEPS = ["upsert_1", "upsert_2", "delete", "lookup", "point_query"]
+
+
+def run(tmp_path, *, sets=(), table=HonestTable, budget_s=None, folder=None):
+    resolved = scenario.load("quickstart", sets=["indexes=['record','bucket']", *sets])
+    folder = folder or RunFolder.create(tmp_path / "run")
+    tools = kit(tmp_path / "work", table=table)
+    progress = Quiet()
+    taker = Runner(resolved, tools, folder, run_id="r1", progress=progress)
+    outcome = taker.run(matrix.expand(resolved), budget_s=budget_s)
+    return folder.samples(), outcome, tools, progress
+
+
+def test_every_repetition_of_every_cell_is_measured_and_verified(tmp_path):
+    samples, outcome, _, progress = run(tmp_path)
+    assert outcome.failed == {}
+    assert all(sample.verified and sample.valid for sample in samples)
+    walls = [s for s in samples if s.metric == "wall_s" and s.phase == "total"]
+    counted = {(s.cell, s.step): 0 for s in walls}
+    for sample in walls:
+        counted[sample.cell, sample.step] += 1
+    expected = {(cell, "bulk_insert"): 1 for cell in ("native/record", "native/bucket")}
+    expected |= {(cell, step): 4 for cell in ("native/record", "native/bucket") for step in STEPS}
+    assert counted == expected
+    assert progress.planned == [10]
+    assert progress.ended == 10
+
+
+def test_cells_are_interleaved_with_alternating_direction(tmp_path):
+    _, _, tools, _ = run(tmp_path, sets=["schedule.repetitions=2"])
+    order = [label for label in tools.runtime.labels if label.endswith("upsert_1")]
+    assert order == [
+        "native/record|w0|upsert_1",
+        "native/bucket|w0|upsert_1",
+        "native/bucket|r0|upsert_1",
+        "native/record|r0|upsert_1",
+        "native/record|r1|upsert_1",
+        "native/bucket|r1|upsert_1",
+    ]
+
+
+def test_total_is_our_own_clock_and_phases_are_the_engines(tmp_path):
+    samples, _, _, _ = run(tmp_path)
+    upsert = {
+        s.phase: s.value
+        for s in samples
+        if s.metric == "wall_s"
+        and (s.cell, s.step, s.repetition, s.warmup) == ("native/record", "upsert_1", 0, False)
+    }
+    assert upsert == {"tag": 0.1, "write": 0.2, "index": 0.1, "commit": 0.1, "total": 1.0}
+
+
+class LosesAnUpdate(HonestTable):
+    def upsert(self, df, /):
+        return super().upsert({k: v for k, v in df.items() if k.startswith("new")})
+
+
+class KeepsADeletedRow(HonestTable):
+    def delete(self, _df, /):
+        return super().delete({})
+
+
+class UsesAnotherIndex(HonestTable):
+    def info(self):
+        return {"index": "global_simple"}
+
+
+class InventsAKey(HonestTable):
+    def lookup(self, keys, /):
+        return pa.table(
+            {
+                "record_key": keys,
+                "partition_path": [""] * len(keys),
+                "file_id": [FILE_ID] * len(keys),
+            }
+        )
+
+
+class MissesAKey(HonestTable):
+    def lookup(self, keys, /):
+        nothing = pa.nulls(len(keys), pa.string())
+        return pa.table({"record_key": keys, "partition_path": nothing, "file_id": nothing})
+
+
+class FindsInTheWrongFile(HonestTable):
+    def lookup(self, keys, /):
+        answer = super().lookup(keys)
+        wrong = pa.array([None if v is None else "other" for v in answer["file_id"].to_pylist()])
+        return answer.set_column(2, "file_id", wrong)
+
+
+class AnswersInAnotherOrder(HonestTable):
+    def lookup(self, keys, /):
+        return super().lookup(keys).take([2, 1, 0])
+
+
+class ReadsTwoRows(HonestTable):
+    def read(self, keys=None):
+        rows = super().read(keys)
+        return rows if keys is None else Frame({**rows, "b": 2})
+
+
+class ReadsAnOldRow(HonestTable):
+    def read(self, keys=None):
+        rows = super().read(keys)
+        return rows if keys is None else Frame(dict.fromkeys(rows, -1))
+
+
+class RecordsTooMuch(HonestTable):
+    def check(self):
+        return {"ok": False, "missing": 0, "extra": 3, "wrong": 0, "duplicate": 0}
+
+
+@pytest.mark.parametrize(
+    ("table", "step", "reason"),
+    [
+        (LosesAnUpdate, "upsert_1", "digest"),
+        (KeepsADeletedRow, "delete", "12 rows instead of 11"),
+        (UsesAnotherIndex, "bulk_insert", "'global_simple' instead of 'record'"),
+        (InventsAKey, "lookup", "found 2 that are not there"),
+        (MissesAKey, "lookup", "missed 1 keys"),
+        (FindsInTheWrongFile, "lookup", "wrong file_id"),
+        (AnswersInAnotherOrder, "lookup", "other keys"),
+        (ReadsTwoRows, "point_query", "2 rows instead of 1"),
+        (ReadsAnOldRow, "point_query", "differs in ts"),
+        (RecordsTooMuch, "bulk_insert", "3 extra"),
+    ],
+)
+def test_a_lie_fails_the_cell(tmp_path, table, step, reason):
+    samples, outcome, _, _ = run(tmp_path, table=table)
+    assert reason in outcome.failed["native/record"]
+    wrong = [s for s in samples if not s.verified and s.cell == "native/record"]
+    assert {s.step for s in wrong} == {step}
+    assert all(reason in s.reason for s in wrong)
+
+
+class BreaksOnDelete(HonestTable):
+    def delete(self, _df, /):
+        raise OSError("disk full\nat java.lang.Thread.run")
+
+
+def test_an_error_of_the_engine_fails_the_cell_and_not_the_run(tmp_path):
+    samples, outcome, _, _ = run(tmp_path, table=BreaksOnDelete)
+    assert outcome.failed["native/record"] == "delete failed: OSError: disk full"
+    broken = [s for s in samples if not s.valid]
+    assert {(s.step, s.phase, s.metric) for s in broken} == {("delete", "total", "wall_s")}
+    assert all(not s.verified for s in broken)
+    assert {s.step for s in samples} == {"bulk_insert", "upsert_1", "upsert_2", "delete"}
+
+
+def test_a_failed_cell_is_not_taken_again(tmp_path):
+    _, _, tools, progress = run(tmp_path, table=BreaksOnDelete)
+    assert len([label for label in tools.runtime.labels if label.endswith("delete")]) == 2
+    assert progress.ended == 10
+
+
+class BreaksOnCreate(HonestTable):
+    def bulk_insert(self, _df, /):
+        raise RuntimeError("no")
+
+
+def test_a_cell_that_cannot_be_loaded_leaves_a_sample_that_says_so(tmp_path):
+    samples, outcome, _, _ = run(tmp_path, table=BreaksOnCreate)
+    assert set(outcome.failed) == {"native/record", "native/bucket"}
+    assert {s.cell for s in samples if not s.valid} == {"native/record", "native/bucket"}
+
+
+def test_only_missing_repetitions_are_taken_when_resumed(tmp_path):
+    samples, _, _, _ = run(tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    with folder.samples_file.open("rb+") as file:
+        file.truncate(folder.samples_file.stat().st_size - 700)
+    names = {s.step for s in samples} - {"bulk_insert"}
+    done = complete_slots(folder.samples(), names)
+    folder.keep_only(lambda sample: runner.slot_key(sample) in done)
+    resumed, _, tools, _ = run(tmp_path, folder=folder)
+
+    def identity(s):
+        return s.cell, s.warmup, s.repetition, s.step, s.phase, s.metric
+
+    assert sorted(map(identity, resumed)) == sorted(map(identity, samples))
+    taken = {label.rpartition("|")[0] for label in tools.runtime.labels}
+    assert taken == {"native/record|r0", "native/bucket|r0", "native/record|r2"}
+
+
+def test_a_budget_decides_from_the_first_measured_repetition(tmp_path):
+    samples, outcome, _, progress = run(tmp_path, budget_s=300.0)
+    measured = {s.repetition for s in samples if not s.warmup and s.step == "lookup"}
+    assert outcome.repetitions == len(measured)
+    assert outcome.repetitions > 3
+    assert progress.planned[-1] == progress.ended
+
+
+def test_a_spent_budget_still_measures_once(tmp_path):
+    _, outcome, _, _ = run(tmp_path, budget_s=1.0)
+    assert outcome.repetitions == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "each", "expected"), [(-1, 5, 0), (9.9, 5, 1), (10, 5, 2), (1e9, 1, 200), (5, 0, 200)]
+)
+def test_affordable(left, each, expected):
+    assert affordable(left, each=each) == expected
+
+
+def test_work_of_a_repetition_is_removed_and_the_snapshot_kept(tmp_path):
+    run(tmp_path)
+    left = sorted(
+        p.relative_to(tmp_path / "work").as_posix() for p in (tmp_path / "work").glob("*/*/*")
+    )
+    assert left == ["native/bucket/snapshot", "native/record/snapshot"]

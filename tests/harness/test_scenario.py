@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from harness import scenario
+from harness.errors import ScenarioError
+
+
+def test_built_in_scenarios_resolve():
+    assert scenario.builtin_names() == ("ci", "quickstart")
+    for name in scenario.builtin_names():
+        loaded = scenario.load(name)
+        assert loaded.name == name
+        assert loaded.indexes == ("record", "global_simple", "global_bloom", "bucket")
+
+
+def test_all_mistakes_are_told_at_once_with_key_and_nearest_name(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'indexes = ["recrod", "hbase"]\n'
+        "engines = []\n"
+        "[dataset]\nrowz = 3\nrows = -1\n"
+        '[workload]\nrounds = "two"\n'
+        "[nonsense]\n"
+    )
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load(str(path), sets=["spark.mastr=local", "novalue"])
+    assert caught.value.exit_code == 2
+    unsupported = (
+        "index 'hbase' is not supported yet; there are record, global_simple, global_bloom, bucket"
+    )
+    sections = "dataset, description, engines, indexes, name, schedule, spark, table, workload"
+    first, *rest = str(caught.value).splitlines()
+    assert first == f"{path}: 8 mistakes"
+    assert sorted(line.strip() for line in rest) == [
+        "--set novalue: expected key=value",
+        "dataset.rows: input should be greater than or equal to 1, not -1",
+        "dataset.rowz: unknown key; did you mean 'rows'?",
+        "engines: must name at least one",
+        f"indexes: unknown index 'recrod'; did you mean 'record'?; {unsupported}",
+        f"nonsense: unknown key; known are {sections}",
+        "spark.mastr: unknown key; did you mean 'master'?",
+        "workload.rounds: input should be a valid integer, not 'two'",
+    ]
+
+
+def test_unknown_options_of_the_table_are_found_before_a_run():
+    with pytest.raises(ScenarioError, match=r"hoodie\.metadata\.record\.index\.enable"):
+        scenario.load("ci", sets=["table.options.hoodie.metadata.recrd.index.enable=true"])
+
+
+@pytest.mark.parametrize("engine", ["hudi@0.15.0", "spark", ""])
+def test_unknown_engines_are_refused_by_name(engine):
+    with pytest.raises(ScenarioError, match=f"engine '{engine}'"):
+        scenario.load("ci", overrides={"engines": [engine]})
+
+
+def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():
+    loaded = scenario.load(
+        "quickstart",
+        sets=[
+            "dataset.rows=500",
+            "dataset.update_share=0.25",
+            "dataset.name=events",
+            "table.options.hoodie.parquet.small.file.limit=0",
+            "table.index_options.record.hoodie.metadata.record.index.min.filegroup.count=7",
+            "spark.conf.spark.sql.adaptive.enabled=true",
+        ],
+        overrides={"indexes": ["bucket"], "spark.master": "local[1]"},
+    )
+    assert (loaded.dataset.rows, loaded.dataset.update_share) == (500, 0.25)
+    assert loaded.dataset.name == "events"
+    assert loaded.table.options["hoodie.parquet.small.file.limit"] == "0"
+    record = loaded.table.index_options["record"]
+    assert record["hoodie.metadata.record.index.min.filegroup.count"] == "7"
+    assert loaded.spark.conf == {"spark.sql.adaptive.enabled": "true"}
+    assert (loaded.indexes, loaded.spark.master) == (("bucket",), "local[1]")
+
+
+def test_a_key_that_leads_through_a_value_is_a_mistake():
+    with pytest.raises(ScenarioError, match=r"dataset\.rows\.more: rows is not a section"):
+        scenario.load("ci", sets=["dataset.rows.more=1"])
+
+
+def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):
+    with pytest.raises(ScenarioError, match="not a Hudi table"):
+        scenario.load("ci", sets=[f"table.source={tmp_path}"])
+    (tmp_path / "t" / ".hoodie").mkdir(parents=True)
+    (tmp_path / "t" / ".hoodie" / "hoodie.properties").write_text("")
+    (tmp_path / "s.toml").write_text('[table]\nsource = "t"\n')
+    assert scenario.load(str(tmp_path / "s.toml")).table.source == str(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"a = = 1", "not TOML"), (b"\xff\xfe", "not TOML"), (None, "did you mean 'quickstart'")],
+)
+def test_files_that_cannot_be_read(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "quickstrat").write_bytes(content)
+    with pytest.raises(ScenarioError, match=message):
+        scenario.load("quickstrat")
