@@ -38,7 +38,7 @@ def _int16(data: Any, at: int) -> Any:
     return (np.int64(data[at]) << 8) | np.int64(data[at + 1])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _compare(  # noqa: PLR0913, PLR0917 - an array slice per cell would cost more than the loop
     left: Any, left_at: int, left_length: int, right: Any, right_at: int, right_length: int
 ) -> Any:

@@ -16,6 +16,8 @@ _VERSION = b"\x03\x00\x00\x03"
 _VERSIONS_READ = frozenset({_VERSION, b"\x00\x00\x00\x03"})
 _COMPARATOR_FIELD = 11
 _CODEC_FIELD = 12
+# Hudi 1.x leaves out the total of uncompressed bytes; no reader needs it.
+_REQUIRED_FIELDS = frozenset({1, 2, 5, 6, 7, 8, _CODEC_FIELD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +79,15 @@ def read_trailer(blocks: BlockReader) -> Trailer:
     place = blocks.place(at + cursor.position)
     fields = ByteCursor(cursor.take(cursor.varint()), blocks.name, place).protobuf()
     numbers = {number: value for number, value in fields if isinstance(value, int)}
-    if missing := (set(range(1, 9)) | {_CODEC_FIELD}) - set(numbers):
+    if missing := _REQUIRED_FIELDS - set(numbers):
         cursor.fail(f"trailer fields {sorted(missing)} are missing")
     if numbers[_CODEC_FIELD] > max(Codec):
         cursor.fail(f"compression codec {numbers[_CODEC_FIELD]}")
     trailer = Trailer(
         file_info_offset=numbers[1],
         load_on_open_offset=numbers[2],
-        uncompressed_data_index_size=numbers[3],
-        total_uncompressed_bytes=numbers[4],
+        uncompressed_data_index_size=numbers.get(3, 0),
+        total_uncompressed_bytes=numbers.get(4, 0),
         data_index_count=numbers[5],
         meta_index_count=numbers[6],
         entry_count=numbers[7],
