@@ -28,6 +28,7 @@ SCHEMA: str = (
     resources.files(__package__).joinpath("metadata_record.avsc").read_text("utf-8").strip()
 )
 ALL_PARTITIONS = "__all_partitions__"
+NON_PARTITIONED = "."
 
 PARTITION_LIST = 1
 FILES = 2
@@ -46,6 +47,11 @@ _UUID_FILE_ID = re.compile(
     r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-(0|[1-9][0-9]{0,8}))?\Z"
 )
 _INT64_SIGN = 1 << 63
+
+
+def partition_identifier(partition_path: str) -> str:
+    """What metadata records call a partition: its path, `.` where there are no partitions."""
+    return partition_path or NON_PARTITIONED
 
 
 def encode_record(record_type: int, payload: bytes) -> bytes:

@@ -1,0 +1,50 @@
+"""Records of the `bloom_filters` partition, out of base file footers."""
+
+from __future__ import annotations
+
+from table.format.avro import encode_bytes, encode_text
+from table.format.hashing import file_id_hash, partition_id
+from table.format.parquet import BaseFileFooter
+from table.metadata.records import BLOOM_FILTER, encode_record, partition_identifier
+
+
+def bloom_records(
+    partition_path: str, file_name: str, footer: BaseFileFooter, instant: str
+) -> tuple[list[str], list[bytes]]:
+    """The record of one base file; none if its footer holds no bloom filter.
+
+    Args:
+        partition_path: empty for a table without partitions.
+        file_name: the base file's name, without its path.
+        footer: its footer.
+        instant: the instant that wrote it.
+
+    Returns:
+        Keys and values.
+    """
+    if footer.bloom_text is None:
+        return [], []
+    payload = _payload(footer.bloom_type, instant, footer.bloom_text, deleted=False)
+    return [_key(partition_path, file_name)], [encode_record(BLOOM_FILTER, payload)]
+
+
+def bloom_tombstones(
+    partition_path: str, file_name: str, instant: str
+) -> tuple[list[str], list[bytes]]:
+    """The record that takes back that of a deleted base file.
+
+    Args:
+        partition_path: empty for a table without partitions.
+        file_name: the deleted base file's name, without its path.
+        instant: the instant that deleted it.
+    """
+    payload = _payload("", instant, b"", deleted=True)
+    return [_key(partition_path, file_name)], [encode_record(BLOOM_FILTER, payload)]
+
+
+def _key(partition_path: str, file_name: str) -> str:
+    return partition_id(partition_identifier(partition_path)) + file_id_hash(file_name)
+
+
+def _payload(type_code: str, instant: str, text: bytes, *, deleted: bool) -> bytes:
+    return encode_text(type_code) + encode_text(instant) + encode_bytes(text) + bytes([deleted])

@@ -1,0 +1,224 @@
+"""Records of the `column_stats` partition, out of base file footers.
+
+Each column's range comes from the statistics of its row groups, wrapped by its Parquet type as
+Hudi's commit path does it: timestamps are plain longs, decimals have scale 15
+(ParquetUtils.readRangeFromParquetMetadata, HoodieMetadataPayload.createColumnStatsRecords).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from table.errors import UnsupportedTableError
+from table.format.avro import encode_bytes, encode_long, encode_text
+from table.format.hashing import column_id, file_id_hash, partition_id
+from table.metadata.records import COLUMN_STATS, encode_record, partition_identifier
+
+# Branches of the union of value wrappers.
+_BOOLEAN = 1
+_INT = 2
+_LONG = 3
+_FLOAT = 4
+_DOUBLE = 5
+_BYTES = 6
+_STRING = 7
+_DATE = 8
+_DECIMAL = 9
+
+_DECIMAL_SCALE = 15
+_DECIMAL_DIGITS = 30
+_ABSENT = encode_long(0)
+_DELETED = -1
+# Writers leave the statistics of long texts out; Hudi takes a missing range for all nulls and
+# would skip the file, so the widest range stands in. No text is longer than Parquet's limit for
+# statistics and yet sorts after so many of the last character.
+_STATISTICS_BYTES = 4096
+_LAST_TEXT = "\U0010ffff" * (_STATISTICS_BYTES // 4)
+_WIDEST: dict[int, tuple[Any, Any]] = {
+    _FLOAT: (-math.inf, math.nan),
+    _DOUBLE: (-math.inf, math.nan),
+    _BYTES: (b"", b"\xff" * _STATISTICS_BYTES),
+    _STRING: ("", _LAST_TEXT),
+}
+
+_BRANCHES = {
+    "BOOLEAN": _BOOLEAN,
+    "INT32": _INT,
+    "INT64": _LONG,
+    "FLOAT": _FLOAT,
+    "DOUBLE": _DOUBLE,
+    "BYTE_ARRAY": _BYTES,
+    "FIXED_LEN_BYTE_ARRAY": _BYTES,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    """Lowest and highest value of a column, None if all are null, and its counts."""
+
+    low: Any
+    high: Any
+    nulls: int
+    values: int
+    compressed: int
+    uncompressed: int
+
+
+def column_stats_records(
+    partition_path: str, file_name: str, metadata: Any, columns: Sequence[str] | None = None
+) -> tuple[list[str], list[bytes]]:
+    """The records of one base file.
+
+    Args:
+        partition_path: empty for a table without partitions.
+        file_name: the base file's name, without its path.
+        metadata: the pq.FileMetaData of its footer.
+        columns: the indexed columns; None for all. Nested columns never have a record.
+
+    Returns:
+        Keys and values, in the order of the columns.
+
+    Raises:
+        UnsupportedTableError: a decimal that does not fit 30 digits with 15 after the point.
+    """
+    keys, values = [], []
+    for i in range(metadata.num_columns):
+        column = metadata.schema.column(i)
+        # A leaf of a nested column has a longer path.
+        if column.path != column.name or (columns is not None and column.name not in columns):
+            continue
+        if column.max_repetition_level or column.physical_type not in _BRANCHES:
+            continue
+        branch = _branch(column)
+        found = _range(column, branch, metadata, i)
+        low, high = (_wrap(branch, value) for value in (found.low, found.high))
+        counts = (found.values, found.nulls, found.compressed, found.uncompressed)
+        keys.append(_key(partition_path, file_name, column.name))
+        values.append(_record(file_name, column.name, low + high, counts))
+    return keys, values
+
+
+def column_stats_tombstones(
+    partition_path: str, file_name: str, columns: Sequence[str]
+) -> tuple[list[str], list[bytes]]:
+    """Records that take back those of a deleted base file.
+
+    Their keys are those of the file's records; Hudi 0.15 cuts the file name short here and so
+    never hits them.
+
+    Args:
+        partition_path: empty for a table without partitions.
+        file_name: the deleted base file's name, without its path.
+        columns: names of its top-level columns, meta columns included.
+    """
+    keys = [_key(partition_path, file_name, column) for column in columns]
+    counts = (_DELETED,) * 4
+    values = [_record(file_name, column, _ABSENT * 2, counts) for column in columns]
+    return keys, values
+
+
+def _key(partition_path: str, file_name: str, column: str) -> str:
+    partition = partition_id(partition_identifier(partition_path))
+    return column_id(column) + partition + file_id_hash(file_name)
+
+
+def _record(file_name: str, column: str, ends: bytes, counts: tuple[int, ...]) -> bytes:
+    present = encode_long(1)
+    payload = (
+        present
+        + encode_text(file_name)
+        + present
+        + encode_text(column)
+        + ends
+        + b"".join(present + encode_long(count) for count in counts)
+        + bytes([counts[0] == _DELETED])
+    )
+    return encode_record(COLUMN_STATS, payload)
+
+
+def _branch(column: Any) -> int:
+    """The wrapper of a Parquet column (pq.ColumnSchema)."""
+    logical = column.logical_type.type
+    if logical == "DECIMAL":
+        return _DECIMAL
+    if logical == "DATE":
+        return _DATE
+    if logical in ("STRING", "ENUM"):
+        return _STRING
+    return _BRANCHES[column.physical_type]
+
+
+def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
+    """The column's range and counts over all row groups."""
+    chunks = [metadata.row_group(g).column(index) for g in range(metadata.num_row_groups)]
+    ends: list[Any] = []
+    nulls = 0
+    complete = True
+    for chunk in chunks:
+        stats = chunk.statistics
+        if stats is not None and stats.has_min_max:
+            ends += [_value(column, branch, stats.min_raw), _value(column, branch, stats.max_raw)]
+        elif stats is None or not stats.has_null_count or stats.null_count < chunk.num_values:
+            complete = False
+        if stats is not None and stats.has_null_count:
+            nulls += stats.null_count
+    low, high = (min(ends), max(ends)) if ends else (None, None)
+    if not complete:
+        low, high = _WIDEST.get(branch, (None, None))
+    if branch in (_FLOAT, _DOUBLE):
+        # Zeros of either sign are equal: the range holds both, as Parquet asks of its readers.
+        low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high
+    return _Range(
+        low=low,
+        high=high,
+        nulls=nulls,
+        values=sum(chunk.num_values for chunk in chunks),
+        compressed=sum(chunk.total_compressed_size for chunk in chunks),
+        uncompressed=sum(chunk.total_uncompressed_size for chunk in chunks),
+    )
+
+
+def _value(column: Any, branch: int, raw: Any) -> Any:
+    """A value that compares as the column's values do, out of its physical form."""
+    if branch == _STRING:
+        # In the order of UTF-8 bytes, which is that of code points.
+        return raw.decode()
+    if branch != _DECIMAL:
+        return raw
+    unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
+    scale = column.scale
+    scaled = unscaled * 10 ** max(0, _DECIMAL_SCALE - scale)
+    if scale > _DECIMAL_SCALE or abs(scaled) >= 10**_DECIMAL_DIGITS:
+        raise UnsupportedTableError(
+            f"column {column.name!r} holds decimals that column statistics cannot:"
+            f" more than {_DECIMAL_DIGITS} digits with {_DECIMAL_SCALE} after the point"
+        )
+    return scaled
+
+
+def _wrap(branch: int, value: Any) -> bytes:
+    """A value in its wrapper, or null."""
+    if value is None:
+        return _ABSENT
+    encoded: bytes
+    if branch == _BOOLEAN:
+        encoded = bytes([value])
+    elif branch == _FLOAT:
+        encoded = struct.pack("<f", value)
+    elif branch == _DOUBLE:
+        encoded = struct.pack("<d", value)
+    elif branch == _BYTES:
+        encoded = encode_bytes(value)
+    elif branch == _STRING:
+        encoded = encode_text(value)
+    elif branch == _DECIMAL:
+        # As few bytes as Java's BigInteger.toByteArray takes.
+        width = (value + (value < 0)).bit_length() // 8 + 1
+        encoded = encode_bytes(value.to_bytes(width, "big", signed=True))
+    else:
+        encoded = encode_long(value)
+    return encode_long(branch) + encoded
