@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from datasets.errors import DatasetError
+from datasets.spec import DatasetSpec, load_spec
 from harness.engines import ENGINES, engine_mistake
 from harness.errors import ScenarioError
 from table.errors import TableError
@@ -39,11 +41,14 @@ class _Section(BaseModel):
 class DatasetSection(_Section):
     """What rows the table holds and how they change.
 
+    With `table.source` the rows come from there; batches and deletes are sized by this section.
+
     Attributes:
-        name: built-in dataset.
+        name: built-in dataset, or the path of a TOML file that specifies one.
         rows: rows that the table is loaded with.
         seed: of every row, key and choice.
-        partitions: partition paths of the table.
+        partitions: days that partition columns spread over.
+        payload_bytes: size of each payload value.
         batch_rows: rows of each change batch.
         update_share: share of a batch that changes existing keys; the rest are new keys.
         delete_rows: keys that the delete step removes.
@@ -51,11 +56,37 @@ class DatasetSection(_Section):
 
     name: str = "trips"
     rows: Positive = 200_000
-    seed: int = 1
+    seed: Natural = 1
     partitions: Positive = 20
+    payload_bytes: Positive = 100
     batch_rows: Positive = 10_000
     update_share: Share = 0.5
     delete_rows: Natural = 2_000
+
+    @property
+    def updates(self) -> int:
+        """Existing keys in each change batch."""
+        return round(self.batch_rows * self.update_share)
+
+    @property
+    def inserts(self) -> int:
+        """New keys in each change batch."""
+        return self.batch_rows - self.updates
+
+    def spec(self) -> DatasetSpec:
+        """The section as a specification; DatasetError lists what is wrong with it."""
+        return load_spec(
+            self.name,
+            {
+                "rows": self.rows,
+                "seed": self.seed,
+                "date_partitions": self.partitions,
+                "payload_bytes": self.payload_bytes,
+                "updates": self.updates,
+                "inserts": self.inserts,
+                "deletes": self.delete_rows,
+            },
+        )
 
 
 class TableSection(_Section):
@@ -90,16 +121,14 @@ class WorkloadSection(_Section):
         rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
         delete: whether the step `delete` follows them.
         lookup_present: keys of the lookup step that are in the table.
-        lookup_absent: keys of the lookup step that never were.
-        lookup_deleted: keys of the lookup step that the delete step removed.
+        lookup_absent: keys of the lookup step that are not; half of them were deleted.
         point_query: whether a single key is read at the end.
     """
 
     rounds: Natural = 2
     delete: bool = True
     lookup_present: Natural = 8_000
-    lookup_absent: Natural = 1_000
-    lookup_deleted: Natural = 1_000
+    lookup_absent: Natural = 2_000
     point_query: bool = True
 
 
@@ -207,7 +236,7 @@ def load(
         scenario = Scenario.model_validate(document)
     except ValidationError as error:
         raise ScenarioError(name, [*mistakes, *_mistakes(error)]) from None
-    mistakes += [*_option_mistakes(scenario.table), *_source_mistakes(scenario)]
+    mistakes += _meaning_mistakes(scenario)
     if mistakes:
         raise ScenarioError(name, mistakes)
     return scenario
@@ -327,6 +356,16 @@ def _keys(sections: Sequence[object]) -> list[str]:
     for section in sections:
         model = model.model_fields[section].annotation
     return list(model.model_fields)
+
+
+def _meaning_mistakes(scenario: Scenario) -> list[str]:
+    """What is well-formed and yet cannot be run."""
+    found = [*_option_mistakes(scenario.table), *_source_mistakes(scenario)]
+    try:
+        scenario.dataset.spec()
+    except DatasetError as error:
+        found.append(f"dataset.name: {error}")
+    return found
 
 
 def _option_mistakes(table: TableSection) -> list[str]:

@@ -1,0 +1,89 @@
+"""Where a run took place: machine, Java, Python, packages, revision of the code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "isal", "fastavro", "keymark")
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores that this process may use, memory in bytes, system, load when asked."""
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "architecture": platform.machine(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _cores(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "load_1m": round(os.getloadavg()[0], 2),
+    }
+
+
+def versions(spark: SparkSession | None) -> dict[str, str]:
+    """Versions of everything that a number may depend on."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    if spark is not None:
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the only way to the JVM's properties
+        found["spark"] = spark.version
+        found["java"] = (
+            jvm.System.getProperty("java.vm.name")
+            + " "
+            + str(jvm.System.getProperty("java.vm.version"))
+        )
+    revision = _revision()
+    return {**found, "revision": revision} if revision else found
+
+
+def command() -> list[str]:
+    """The command line of this process, as it would be typed at the project's root."""
+    return [".venv/bin/python", "run_bench.py", *sys.argv[1:]]
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
+
+
+def _revision() -> str | None:
+    """Commit of the checkout that this code runs from, with `+` where files were changed."""
+    root = Path(__file__).parent.parent
+    commit = _git(root, "rev-parse", "--short=12", "HEAD")
+    if not commit:
+        return None
+    return commit + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        asked = subprocess.run(  # noqa: S603 - fixed arguments
+            ["git", "-C", str(root), *arguments],  # noqa: S607 - the git that is installed
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""

@@ -1,0 +1,129 @@
+"""The rows of a run, written to Parquet before any clock starts, with their truth."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from datasets.dataset import Dataset
+from datasets.spark import digest_dataframe
+from harness.engines.base import Layout
+from harness.scenario import WorkloadSection
+
+
+class SparkInputs:
+    """Batches of a dataset as Parquet files that every cell reads alike.
+
+    Args:
+        spark: the session of the run.
+        dataset: rows, batches, deletes and their truth.
+        workload: how many rounds and keys.
+        folder: where the files go.
+    """
+
+    def __init__(
+        self, spark: SparkSession, dataset: Dataset, workload: WorkloadSection, folder: Path
+    ) -> None:
+        self._spark = spark
+        self._dataset = dataset
+        self._workload = workload
+        self._folder = folder
+        self._truths: dict[tuple[int, bool], tuple[int, str]] = {}
+        self.layout = Layout(
+            name=dataset.name,
+            record_key=dataset.record_key,
+            partition_path=dataset.partition_path,
+            ordering=dataset.ordering,
+        )
+
+    def prepare(self) -> None:
+        """Write the load, all batches and the deletes."""
+        rounds = range(1, self._workload.rounds + 1)
+        self._write("load", self._dataset.load(self._spark))
+        for round_ in rounds:
+            self._write(f"batch_{round_}", self._dataset.batch(self._spark, round_))
+        if self._workload.delete:
+            gone = self._dataset.deletes(self._spark, self._workload.rounds)
+            columns = dict.fromkeys((*self._dataset.record_key, *self._dataset.partition_path))
+            self._write("deletes", gone.select(*columns))
+
+    def load(self) -> DataFrame:
+        """The rows of the first load."""
+        return self._read("load")
+
+    def batch(self, round_: int, /) -> DataFrame:
+        """The rows of a change batch."""
+        return self._read(f"batch_{round_}")
+
+    def deletes(self) -> DataFrame:
+        """Key and partition columns of the rows that the delete step removes."""
+        return self._read("deletes")
+
+    def size(self, step: str, /) -> int:
+        """Number of keys that a write step brings."""
+        if step == "bulk_insert":
+            return self.truth(0, deleted=False)[0]
+        if step == "delete":
+            return self._dataset.delete_count
+        return sum(self._dataset.batch_counts(int(step.rpartition("_")[2])))
+
+    def truth(self, round_: int, *, deleted: bool) -> tuple[int, str]:
+        """Rows and digest that the table must have; computed once per state."""
+        state = (round_, deleted)
+        if state not in self._truths:
+            truth = self._dataset.truth(round_, deleted=deleted)
+            self._truths[state] = (truth.rows, truth.digest)
+        return self._truths[state]
+
+    def digest(self, df: DataFrame, /) -> tuple[int, str]:
+        """Rows and digest of a data frame over the dataset's columns."""
+        found = digest_dataframe(df, self._dataset.columns)
+        return found.rows, found.digest
+
+    def lookup_keys(self) -> pa.Table:
+        """The keys of the lookup step in an order that mixes present and absent ones."""
+        return self._keys
+
+    def point_key(self, repetition: int, /) -> str:
+        """A key that is in the table, another for each repetition."""
+        present = self._keys.filter(self._keys.column("expect_present")).column("record_key")
+        return str(present[repetition % len(present)].as_py())
+
+    @cached_property
+    def _keys(self) -> pa.Table:
+        work = self._workload
+        sampled = self._dataset.sample_keys(
+            work.rounds,
+            present=max(work.lookup_present, 1),
+            absent=work.lookup_absent,
+            deleted=work.delete,
+        )
+        keys = encode_keys(sampled.select(list(self._dataset.record_key)))
+        asked = pa.table({"record_key": keys, "expect_present": sampled.column("expect_present")})
+        return asked.take(pc.sort_indices(asked.column("record_key")))
+
+    def _write(self, name: str, df: DataFrame) -> None:
+        df.write.mode("overwrite").parquet(str(self._folder / name))
+
+    def _read(self, name: str) -> DataFrame:
+        return self._spark.read.parquet(str(self._folder / name))
+
+
+def encode_keys(columns: pa.Table) -> pa.Array:
+    """Record keys as Hudi's key generators write them.
+
+    One column: its text (SimpleKeyGenerator). Several: `name:text` joined by commas
+    (ComplexKeyGenerator).
+    """
+    texts = [column.cast(pa.string()).combine_chunks() for column in columns.columns]
+    if len(texts) == 1:
+        return texts[0]
+    parts = [
+        pc.binary_join_element_wise(pa.scalar(name), text, ":")
+        for name, text in zip(columns.column_names, texts, strict=True)
+    ]
+    return pc.binary_join_element_wise(*parts, ",")
