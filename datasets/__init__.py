@@ -1,1 +1,1 @@
-"""Rows as a pure function of (seed, row number), and the truth about them."""
+"""Rows, keys and change streams as functions of (seed, row number), and the truth about them."""

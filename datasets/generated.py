@@ -1,0 +1,163 @@
+"""A dataset out of a specification: every row is a function of (seed, row number)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from datasets import spark as on_spark
+from datasets.digest import Digest, Truth
+from datasets.hashing import derive
+from datasets.permutation import Permutation
+from datasets.rows import Chunk, chunk_rows, digest_rows, make_rows
+from datasets.spec import DatasetSpec
+from datasets.stream import State, Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NEVER_INSERTED = 1 << 60
+
+
+class GeneratedDataset:
+    """Implements `datasets.dataset.Dataset` for a specification.
+
+    Args:
+        spec: the dataset.
+        partitions: Spark partitions of the DataFrames, 0 for Spark's default parallelism; never
+            changes the rows.
+        columns: columns to make, all by default.
+    """
+
+    def __init__(
+        self, spec: DatasetSpec, *, partitions: int = 0, columns: Sequence[str] | None = None
+    ) -> None:
+        self.spec = spec
+        self.stream = Stream(spec)
+        self.name = spec.name
+        self.record_key = spec.record_key
+        self.partition_path = spec.partition_path
+        self.ordering = spec.ordering
+        self.columns = tuple(columns or (name for name, _ in spec.flat_columns()))
+        self._partitions = partitions
+        self._changes: dict[int, Digest] = {}
+
+    @property
+    def delete_count(self) -> int:
+        """Rows removed by one delete step."""
+        return self.stream.deletes
+
+    def batch_counts(self, round: int) -> tuple[int, int]:  # noqa: A002
+        """(updates, inserts) of the batch of a round."""
+        self.stream.before(round)
+        return self.stream.updates, self.stream.inserts
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """Rows of the first load."""
+        return self._frame(on_spark.inserted(spark, self.stream, 0, self._partitions))
+
+    def batch(self, spark: SparkSession, round: int) -> DataFrame:  # noqa: A002
+        """Updates and inserts of a round, one row per key."""
+        updated = on_spark.updated(spark, self.stream, round, self._partitions)
+        added = on_spark.inserted(spark, self.stream, round, self._partitions)
+        return self._frame(updated.union(added))
+
+    def deletes(self, spark: SparkSession, round: int) -> DataFrame:  # noqa: A002
+        """The rows that the delete step of a round removes, as if changed in that round."""
+        return self._frame(on_spark.deleted(spark, self.stream, round, self._partitions))
+
+    def _frame(self, numbered: DataFrame) -> DataFrame:
+        return on_spark.rows(self.spec, numbered, self.columns)
+
+    def truth(self, round: int, *, deleted: bool) -> Truth:  # noqa: A002
+        """Rows and digest after the batches 1..round, and after deletes(round) if `deleted`.
+
+        The cost of a round grows with the rows that it changes; the first load's digest is
+        computed once per object.
+        """
+        return self.digest(round, deleted=deleted).truth
+
+    def digest(self, round: int, *, deleted: bool) -> Digest:  # noqa: A002
+        """`truth` as a value that can be added to and subtracted from."""
+        self.stream.after(round, deleted=deleted)
+        total = Digest()
+        for past in range(round + 1):
+            total += self._change(past)
+            every = self.spec.delete_every
+            if every and 0 < past < round and past % every == 0:
+                total -= self._removed(past)
+        return total - self._removed(round) if deleted else total
+
+    def batch_chunks(self, round: int) -> Iterator[Callable[[], Chunk]]:  # noqa: A002
+        """Numbers and versions of the rows of a round's batch, chunk by chunk."""
+        for start, stop in self._spans(0, self.stream.updates if round else 0):
+            yield partial(self._updated, round, start, stop)
+        for start, stop in self._spans(*self.stream.inserted(round)):
+            yield partial(_numbered, start, stop, round)
+
+    def sample_keys(
+        self,
+        round: int,  # noqa: A002
+        *,
+        present: int,
+        absent: int,
+        deleted: bool,
+    ) -> pa.Table:
+        """Key columns and `expect_present`; see `Dataset.sample_keys`."""
+        state = self.stream.after(round, deleted=deleted)
+        live = self._sample(round, state, min(present, state.live))
+        first, end = self.stream.deleted_slice(round) if deleted else (0, 0)
+        gone = self.stream.deleted(first, min(end, first + absent // 2))
+        never = _NEVER_INSERTED + np.arange(absent - len(gone), dtype=np.int64)
+        numbers = np.concatenate([live, gone, never])
+        keys = make_rows(self.spec, numbers, np.zeros_like(numbers), self.record_key)
+        return keys.append_column("expect_present", pa.array(np.arange(len(numbers)) < len(live)))
+
+    def _sample(self, round_: int, state: State, count: int) -> np.ndarray:
+        if count == 0:
+            return np.empty(0, np.int64)
+        order = Permutation(state.live, derive(self.spec.seed, "sample", round_))
+        return self.stream.numbers(order.apply(np.arange(count, dtype=np.int64)), state)
+
+    def _change(self, round_: int) -> Digest:
+        """New versions and new rows of a round, less the versions that they replace."""
+        if round_ not in self._changes:
+            stale = (
+                partial(self._replaced, round_, start, stop)
+                for start, stop in self._spans(0, self.stream.updates if round_ else 0)
+            )
+            fresh = self._sum(self.batch_chunks(round_))
+            self._changes[round_] = fresh - self._sum(stale)
+        return self._changes[round_]
+
+    def _removed(self, round_: int) -> Digest:
+        spans = self._spans(*self.stream.deleted_slice(round_))
+        return self._sum(partial(self._deleted, round_, start, stop) for start, stop in spans)
+
+    def _updated(self, round_: int, start: int, stop: int) -> Chunk:
+        numbers = self.stream.updated(round_, start, stop)
+        return numbers, np.full_like(numbers, round_)
+
+    def _replaced(self, round_: int, start: int, stop: int) -> Chunk:
+        numbers = self.stream.updated(round_, start, stop)
+        return numbers, self.stream.versions(numbers, round_ - 1)
+
+    def _deleted(self, round_: int, start: int, stop: int) -> Chunk:
+        numbers = self.stream.deleted(start, stop)
+        return numbers, self.stream.versions(numbers, round_)
+
+    def _spans(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        step = chunk_rows(self.spec)
+        return ((first, min(first + step, stop)) for first in range(start, stop, step))
+
+    def _sum(self, chunks: Iterable[Callable[[], Chunk]]) -> Digest:
+        return sum(digest_rows(self.spec, chunks, self.columns), Digest())
+
+
+def _numbered(start: int, stop: int, version: int) -> Chunk:
+    numbers = np.arange(start, stop, dtype=np.int64)
+    return numbers, np.full_like(numbers, version)

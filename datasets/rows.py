@@ -1,0 +1,81 @@
+"""Rows of a generated dataset as Arrow tables, without Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from datasets.columns import Values
+from datasets.digest import Digest, check_columns
+from datasets.spec import DatasetSpec
+
+_CHUNK_ROWS = 65_536
+_CHUNK_BYTES = 32 << 20
+_FIXED_BYTES_PER_VALUE = 40
+
+
+def make_rows(
+    spec: DatasetSpec,
+    numbers: np.ndarray,
+    versions: np.ndarray,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Return rows by number and version, with the named columns or all.
+
+    Args:
+        spec: the dataset.
+        numbers: int64, row numbers.
+        versions: int64, the round of each row's last change.
+        columns: names, in the order wanted.
+    """
+    kinds = dict(spec.flat_columns())
+    names = list(kinds) if columns is None else list(columns)
+    check_columns(names, list(kinds))
+    shape = spec.shape
+    return pa.table(
+        {
+            name: kinds[name].arrow(
+                Values(shape=shape, name=name, numbers=numbers, versions=versions)
+            )
+            for name in names
+        }
+    )
+
+
+Chunk = tuple[np.ndarray, np.ndarray]
+
+
+def chunk_rows(spec: DatasetSpec) -> int:
+    """Rows to make at once, so that a chunk of any dataset takes a few dozen megabytes."""
+    kinds = [kind.kind for _, kind in spec.flat_columns()]
+    per_row = _FIXED_BYTES_PER_VALUE * len(kinds) + spec.payload_bytes * kinds.count("payload")
+    return max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // per_row))
+
+
+def digest_rows(
+    spec: DatasetSpec, chunks: Iterable[Callable[[], Chunk]], columns: Sequence[str]
+) -> Iterator[Digest]:
+    """Yield the digest of each chunk of rows, computed on all cores, in order.
+
+    Args:
+        spec: the dataset.
+        chunks: functions that return the (numbers, versions) of a chunk.
+        columns: the columns that count.
+    """
+
+    def one(chunk: Callable[[], Chunk]) -> Digest:
+        return Digest.of(make_rows(spec, *chunk(), columns), columns)
+
+    workers = os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool:
+        pending = []
+        for chunk in chunks:
+            pending.append(pool.submit(one, chunk))
+            if len(pending) > 2 * workers:
+                yield pending.pop(0).result()
+        for future in pending:
+            yield future.result()

@@ -1,0 +1,182 @@
+"""The Spark half: rows, change streams and digests as SQL on the JVM.
+
+All is text handed to `selectExpr`, evaluated by Spark's own expressions with code generation; there
+is no Python on the executors, and nothing here imports pyspark. Values that are used more than once
+get a projection of their own, because Spark would otherwise copy their expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from datasets.columns import Expressions
+from datasets.digest import SEEDS, Truth, check_columns
+from datasets.errors import DatasetError
+from datasets.permutation import Permutation
+from datasets.spec import DatasetSpec
+from datasets.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NUMBER = "__number"
+_VERSION = "__version"
+_ROW, _COLUMN = "__grid_row", "__grid_column"
+_INTEGERS = ("byte", "short", "integer", "long")
+_NATIVE = ("boolean", "date", "timestamp", "timestamp_ntz", "double", "decimal", "string", "binary")
+_MASK = 2**64 - 1
+
+
+def inserted(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
+    """Numbers and versions of the rows that a round adds; round 0 adds the first load."""
+    start, stop = stream.inserted(round_)
+    return _range(spark, start, stop, partitions).selectExpr(
+        f"id as {_NUMBER}", f"{round_}L as {_VERSION}"
+    )
+
+
+def updated(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
+    """Numbers and versions of the rows that a round updates."""
+    state = stream.before(round_)
+    drawn = _range(spark, 0, stream.updates if round_ else 0, partitions)
+    position = _permuted(drawn, stream.chosen(round_), "id", ())
+    old = position.selectExpr(
+        "id as __position",
+        f"greatest(id - {state.inserted}L, 0L) + {state.deleted}L as __old",
+    ).selectExpr("__position", f"least(__old, {state.rows - 1}L) as __old")
+    initial = _permuted(old, stream.order, "__old", ("__position",))
+    added = f"__position < {state.inserted}L"
+    return initial.selectExpr(
+        f"if({added}, __position + {state.rows}L, __old) as {_NUMBER}",
+        f"{round_}L as {_VERSION}",
+    )
+
+
+def deleted(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
+    """Numbers of the rows that the delete step of a round removes, with the round as version."""
+    places = _range(spark, *stream.deleted_slice(round_), partitions)
+    return _permuted(places, stream.order, "id", ()).selectExpr(
+        f"id as {_NUMBER}", f"{round_}L as {_VERSION}"
+    )
+
+
+def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Rows of the named columns for a DataFrame of numbers and versions.
+
+    Raises:
+        DatasetError: a column is unknown.
+    """
+    kinds = dict(spec.flat_columns())
+    check_columns(columns, list(kinds))
+    shape = spec.shape
+    helpers: dict[str, str] = {}
+    values = []
+    for name in columns:
+        source = Expressions(shape=shape, name=name, number=_NUMBER, version=_VERSION)
+        values.append(f"{kinds[name].sql(source)} as {_quoted(name)}")
+        helpers |= source.helpers
+    if helpers:
+        named = (f"{expression} as {_quoted(name)}" for name, expression in helpers.items())
+        numbered = numbered.selectExpr(_NUMBER, _VERSION, *named)
+    return numbered.selectExpr(*values)
+
+
+def digest_dataframe(df: DataFrame, columns: Sequence[str] | None = None) -> Truth:
+    """Return (rows, digest) of a DataFrame over the named columns, or over all.
+
+    The rules are those of `datasets.digest`. The sums go over halves of the hashes, so that they
+    fit 64 bits also where Spark refuses to overflow (ANSI mode).
+
+    Raises:
+        DatasetError: a column is missing or of a type that has no digest.
+    """
+    names = sorted(columns if columns is not None else df.columns)
+    check_columns(names, df.columns)
+    types = {field.name: field.dataType for field in df.schema.fields}
+    terms = [term for name in names for term in _terms(_quoted(name), types[name], name, 0)]
+    hashes = [f"xxhash64({', '.join([f'{seed}L', *terms])}) as h{seed}" for seed in SEEDS]
+    halves = [
+        half
+        for seed in SEEDS
+        for half in (f"sum(shiftrightunsigned(h{seed}, 32))", f"sum(h{seed} & 4294967295L)")
+    ]
+    [answer] = df.selectExpr(*hashes).selectExpr("count(1)", *halves).collect()
+    count, *sums = (int(value or 0) for value in answer)
+    high, low = (((upper << 32) + lower) & _MASK for upper, lower in (sums[:2], sums[2:]))
+    return Truth(count, f"{high:016x}{low:016x}")
+
+
+def _range(spark: SparkSession, start: int, stop: int, partitions: int) -> DataFrame:
+    return spark.range(start, stop, 1, partitions or spark.sparkContext.defaultParallelism)
+
+
+def _permuted(
+    df: DataFrame, permutation: Permutation, column: str, keep: Sequence[str]
+) -> DataFrame:
+    """Replace a column by its images; one projection per round of the network."""
+    size = permutation.size
+    sizes = permutation.grid
+    df = df.selectExpr(
+        *keep, f"{column} div {sizes[1]}L as {_ROW}", f"{column} % {sizes[1]}L as {_COLUMN}"
+    )
+    for index, key in enumerate(permutation.round_keys):
+        moved, other = ((_ROW, _COLUMN), (_COLUMN, _ROW))[index % 2]
+        modulus = sizes[index % 2]
+        by = f"pmod(xxhash64({key}L, {other}), {modulus}L)"
+        df = df.selectExpr(*keep, f"({moved} + {by}) % {modulus}L as {moved}", other)
+    df = df.selectExpr(*keep, f"{_ROW} * {sizes[1]}L + {_COLUMN} as {column}")
+    if not permutation.landings:
+        return df
+    places = ", ".join(f"{landing}L" for landing in permutation.landings)
+    landing = f"array({places})[cast({column} - {size}L as int)]"
+    return df.selectExpr(*keep, f"if({column} < {size}L, {column}, {landing}) as {column}")
+
+
+def _terms(value: str, kind: Any, name: str, depth: int) -> Iterator[str]:
+    """The arguments of `xxhash64` that a value of a Spark type contributes."""
+    type_name = kind.typeName()
+    if type_name == "array":
+        yield f"if({value} is null, -1, size({value}))"
+        yield _elements(value, kind.elementType, name, depth)
+    elif type_name == "map":
+        yield f"if({value} is null, -1, size({value}))"
+        yield _entries(value, kind, name, depth)
+    else:
+        yield f"{value} is null"
+        if type_name == "struct":
+            for field in kind.fields:
+                inner = f"{name}.{field.name}"
+                yield from _terms(f"{value}.{_quoted(field.name)}", field.dataType, inner, depth)
+        elif type_name in _INTEGERS:
+            yield f"cast({value} as bigint)"
+        elif type_name == "float":
+            yield f"cast({value} as double)"
+        elif type_name.startswith(_NATIVE):
+            yield value
+        else:
+            raise DatasetError(
+                f"column {name!r} has type {kind.simpleString()}, of which no digest is defined"
+            )
+
+
+def _elements(value: str, kind: Any, name: str, depth: int) -> str:
+    """Elements of a list; Spark hashes a list of structs by folding over all their fields."""
+    variable = f"x{depth}"
+    inner = ", ".join(_terms(variable, kind, f"{name}[]", depth + 1))
+    return f"transform({value}, {variable} -> struct({inner}))"
+
+
+def _entries(value: str, kind: Any, name: str, depth: int) -> str:
+    """Entries of a map in the order of their keys; an entry itself is never null."""
+    variable = f"x{depth}"
+    terms = [
+        "false",
+        *_terms(variable, kind.keyType, f"{name}.key", depth + 1),
+        *_terms(f"{value}[{variable}]", kind.valueType, f"{name}.value", depth + 1),
+    ]
+    return f"transform(array_sort(map_keys({value})), {variable} -> struct({', '.join(terms)}))"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

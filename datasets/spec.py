@@ -1,0 +1,248 @@
+"""A dataset's specification: a built-in name or a TOML file, with overrides, checked at once."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from datasets.columns import (
+    Choice,
+    DateFormat,
+    Kind,
+    Ordering,
+    Partition,
+    Shape,
+    Uuid,
+)
+from datasets.errors import DatasetError
+
+_CATALOG = Path(__file__).parent / "catalog"
+_MAX_ROWS = 10**13
+
+
+class DatasetSpec(BaseModel):
+    """What a generated dataset consists of; equal specifications give equal rows, anywhere.
+
+    Attributes:
+        name: name of the dataset and default name of its table.
+        seed: all rows and all choices depend on it.
+        rows: rows of the first load.
+        record_key: key columns.
+        partition_path: partition columns, may be empty.
+        ordering: the column that grows with every change of a row.
+        date_partitions: number of days that a column of kind `partition` spreads over.
+        date_format: how these days are written.
+        payload_bytes: size of each value of a column of kind `payload`.
+        updates: rows changed per round: a count, or a share of `rows` below 1.
+        inserts: new rows per round, likewise.
+        deletes: rows removed by a delete step, likewise.
+        delete_every: 0: a delete step may follow any round and ends the stream; k: every k-th
+            round is followed by a delete step, and later rounds go on without its rows.
+        columns: the columns in order, by name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    seed: int = Field(default=42, ge=0, lt=2**63)
+    rows: int = Field(default=1_000_000, ge=1, le=_MAX_ROWS)
+    record_key: tuple[str, ...] = Field(min_length=1)
+    partition_path: tuple[str, ...] = ()
+    ordering: str | None = None
+    date_partitions: int = Field(default=20, ge=1, le=20_000)
+    date_format: DateFormat = "yyyy-MM-dd"
+    payload_bytes: int = Field(default=100, ge=1, le=1_000_000)
+    updates: int | float = Field(default=0.02, ge=0)
+    inserts: int | float = Field(default=0.01, ge=0)
+    deletes: int | float = Field(default=0.005, ge=0)
+    delete_every: int = Field(default=0, ge=0)
+    columns: dict[str, Kind] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        problems = list(self._problems())
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        kinds = dict(self.flat_columns())
+        unknown = [
+            (role, name)
+            for role, names in (
+                ("record_key", self.record_key),
+                ("partition_path", self.partition_path),
+                ("ordering", (self.ordering,) if self.ordering else ()),
+            )
+            for name in names
+            if name not in kinds
+        ]
+        for role, name in unknown:
+            yield f"{role}: no column {name!r}{nearest(name, kinds)}"
+        known = set(kinds) - {name for _, name in unknown}
+        key = [name for name in self.record_key if name in known]
+        if not unknown and not any(isinstance(kinds[name], Uuid) for name in key):
+            yield "record_key: needs a column of kind uuid, which makes keys unique"
+        yield from (
+            f"{name}: a key or partition column must not change with the round"
+            for name in (*key, *self.partition_path)
+            if name in known and not _is_fixed(kinds[name])
+        )
+        if self.ordering in known and not isinstance(kinds[str(self.ordering)], Ordering):
+            yield f"ordering: column {self.ordering!r} must be of kind ordering"
+        yield from (
+            f"{role}: {value} is neither a whole number nor a share of rows below 1"
+            for role, value in (
+                ("updates", self.updates),
+                ("inserts", self.inserts),
+                ("deletes", self.deletes),
+            )
+            if isinstance(value, float) and value >= 1 and not value.is_integer()
+        )
+
+    def flat_columns(self) -> Iterator[tuple[str, Kind]]:
+        """Columns in order; a repeated column `x` gives `x_0`, `x_1`, ..."""
+        for name, kind in self.columns.items():
+            if kind.repeat == 1:
+                yield name, kind
+            else:
+                yield from ((f"{name}_{index}", kind) for index in range(kind.repeat))
+
+    def count(self, amount: float) -> int:
+        """Rows that a setting means: a share of `rows` below 1, otherwise a count."""
+        if isinstance(amount, float) and amount < 1:
+            return round(amount * self.rows)
+        return int(amount)
+
+    @property
+    def shape(self) -> Shape:
+        """What the columns need to know."""
+        return Shape(
+            seed=self.seed,
+            date_partitions=self.date_partitions,
+            date_format=self.date_format,
+            payload_bytes=self.payload_bytes,
+        )
+
+
+def built_in_names() -> tuple[str, ...]:
+    """Names of the datasets that come with this package."""
+    return tuple(sorted(path.stem for path in _CATALOG.glob("*.toml")))
+
+
+def load_spec(source: str | Path, overrides: Mapping[str, Any] | None = None) -> DatasetSpec:
+    """Read a built-in or user-written specification.
+
+    Args:
+        source: a built-in name, or the path of a TOML file.
+        overrides: settings by key, values as text or already typed; `columns.fare.low` reaches
+            into a column.
+
+    Raises:
+        DatasetError: the name or file is unknown or unreadable, or some settings are wrong; all
+            mistakes are in the one message, each with its key.
+    """
+    origin, settings = _read(source)
+    problems = []
+    for key, value in (overrides or {}).items():
+        problem = _override(settings, key.split("."), _typed(value))
+        problems += [problem] if problem else []
+    try:
+        spec = DatasetSpec.model_validate(settings)
+    except ValidationError as error:
+        problems += [_describe(detail) for detail in error.errors()]
+    if problems:
+        raise DatasetError(f"{origin}: {'; '.join(problems)}")
+    return spec
+
+
+def nearest(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """Return ` (did you mean 'x'?)` for the known name most like this one, or nothing."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
+
+
+def _read(source: str | Path) -> tuple[str, dict[str, Any]]:
+    """Where the specification stands, and its settings."""
+    built_in = str(source) in built_in_names()
+    path = _CATALOG / f"{source}.toml" if built_in else Path(source)
+    if not path.is_file():
+        names = built_in_names()
+        hint = nearest(str(source), names) or f"; built in are {', '.join(names)}"
+        raise DatasetError(f"dataset {str(source)!r} is neither built in nor a TOML file{hint}")
+    try:
+        return str(source), tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DatasetError(f"{source}: {error}") from error
+
+
+def _typed(value: Any) -> Any:
+    """Read a setting given as text the way TOML would; what TOML cannot read is text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return value
+
+
+def _override(settings: dict[str, Any], path: Sequence[str], value: Any) -> str | None:
+    """Put a value at a dotted key; return what is wrong with the key, if anything."""
+    *parents, last = path
+    for parent in parents:
+        inner = settings.get(parent)
+        if not isinstance(inner, dict):
+            return f"{'.'.join(path)}: no key {parent!r}{nearest(parent, settings)}"
+        settings = inner
+    settings[last] = [value] if last in _LISTS and isinstance(value, str) else value
+    return None
+
+
+_LISTS = ("record_key", "partition_path")
+
+
+def _describe(detail: ErrorDetails) -> str:
+    """One mistake found by pydantic, with its key and the nearest valid name."""
+    kinds = {model.model_fields["kind"].annotation for model in _KINDS}
+    tags = {tag for annotation in kinds for tag in get_args(annotation)}
+    location = [str(part) for part in detail["loc"]]
+    if location[:1] == ["columns"]:
+        tag = location[2] if len(location) > 2 and location[2] in tags else None
+        known = _fields_of(tag) if tag else ()
+        location = [*location[:2], *location[3:]] if tag else location
+    else:
+        known = tuple(DatasetSpec.model_fields)
+    key = ".".join(location)
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key{nearest(location[-1], known)}"
+    if detail["type"] == "union_tag_invalid":
+        given = str(detail["ctx"]["tag"])
+        return f"{key}: unknown kind {given!r}{nearest(given, sorted(tags))}"
+    text = detail["msg"].removeprefix("Value error, ")
+    return f"{key}: {text[0].lower()}{text[1:]}" if key else text
+
+
+_KINDS = get_args(get_args(Kind)[0])
+
+
+def _fields_of(tag: str) -> tuple[str, ...]:
+    for model in _KINDS:
+        if tag in get_args(model.model_fields["kind"].annotation):
+            return tuple(model.model_fields)
+    return ()
+
+
+def _is_fixed(kind: Kind) -> bool:
+    match kind:
+        case Uuid() | Partition():
+            return True
+        case Choice():
+            return kind.fixed
+        case _:
+            return bool(getattr(kind, "fixed", False))
