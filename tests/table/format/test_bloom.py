@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.errors import CorruptFileError, InputError, UnsupportedTableError
@@ -88,6 +88,7 @@ def test_murmur_vectors():
     assert murmur("ü".encode(), 0) == 1738317100
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(min_size=1), max_size=40), st.integers(1, 20))
 def test_growth_follows_hudi(texts, cut):
     made = small(DYNAMIC, entries=4, max_entries=9)

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.format import hashing
@@ -45,6 +45,7 @@ def test_smallest_int():
     assert hashing.java_hashes(pa.array(["polygenelubricants"])).tolist() == [-(2**31)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text()))
 def test_hash_equals_java_definition(texts):
     for kind in (pa.string(), pa.large_string()):

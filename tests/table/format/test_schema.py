@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.errors import InputError, UnsupportedTableError
@@ -78,6 +78,7 @@ kinds = st.recursive(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(kinds, st.booleans()), min_size=1, max_size=5))
 def test_every_schema_survives(columns):
     schema = pa.schema([pa.field(f"c{i}", k, n) for i, (k, n) in enumerate(columns)])
