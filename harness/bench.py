@@ -1,0 +1,176 @@
+"""One run from a resolved scenario to a complete run folder: the parts put together."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from datasets.dataset import Dataset
+from datasets.generated import GeneratedDataset
+from datasets.source import SourceDataset
+from harness import environment, event_log, independent, workload
+from harness.counters import counter_samples
+from harness.engines.native import NativeEngine
+from harness.errors import RunFolderError
+from harness.inputs import SparkInputs
+from harness.kit import Kit
+from harness.matrix import expand
+from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
+from harness.scenario import Scenario
+from harness.session import SparkRuntime, redact
+from harness.store import RunFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for on the command line.
+
+    Attributes:
+        scenario: resolved.
+        out: the run folder; None for `runs/<run_id>`.
+        budget_s: time that chooses the number of repetitions.
+        resume: go on with the run that is in `out`.
+    """
+
+    scenario: Scenario
+    out: Path | None = None
+    budget_s: float | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A run that came to its end: its folder, and what failed by cell id."""
+
+    folder: RunFolder
+    failed: Mapping[str, str]
+
+
+def run(request: Request, progress: Progress) -> Finished:
+    """Measure a scenario into a run folder; what it needs on storage is removed at the end.
+
+    Raises:
+        RunFolderError: the folder is taken, or does not fit the scenario that is resumed.
+    """
+    folder, info = _folder(request)
+    info["status"] = "running"
+    folder.write_info(info)
+    work = folder.path / "work"
+    try:
+        outcome = _measure(request, folder, work, info=info, progress=progress)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    _count(folder)
+    info |= {
+        "status": "complete",
+        "finished": _now(),
+        "repetitions": outcome.repetitions,
+        "notes": [*outcome.notes],
+        "failed": dict(outcome.failed),
+    }
+    folder.write_info(info)
+    return Finished(folder=folder, failed=outcome.failed)
+
+
+def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
+    """A new folder with the facts known so far, or the one to go on with."""
+    described = describe(request.scenario)
+    if request.resume:
+        return _resumed(request, described)
+    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{request.scenario.name}"
+    folder = RunFolder.create(request.out or Path("runs") / run_id)
+    return folder, {
+        "run_id": run_id,
+        "started": _now(),
+        "command": environment.command(),
+        "scenario": described,
+        "seeds": {"dataset": request.scenario.dataset.seed},
+        "machine": environment.machine(),
+    }
+
+
+def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
+    if request.out is None:
+        raise RunFolderError("--resume needs --out, the folder of the run to go on with")
+    folder = RunFolder.open(request.out)
+    info = folder.read_info()
+    if info.get("scenario") != described:
+        raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
+    names = [step.name for step in workload.steps(request.scenario.workload)]
+    done = complete_slots(folder.samples(), names)
+    folder.keep_only(lambda sample: slot_key(sample) in done)
+    return folder, info
+
+
+def describe(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as run.json holds it: JSON types only, secrets left out."""
+    described = scenario.model_dump(mode="json")
+    described["spark"]["conf"] = redact(scenario.spark.conf)
+    return described
+
+
+def _measure(
+    request: Request, folder: RunFolder, work: Path, *, info: dict[str, Any], progress: Progress
+) -> Outcome:
+    scenario = request.scenario
+    begin = time.monotonic()
+    progress.begin("starting Spark")
+    runtime = SparkRuntime(scenario.spark, folder.events)
+    try:
+        info["versions"] = environment.versions(runtime.spark)
+        info["spark_conf"] = runtime.conf()
+        folder.write_info(info)
+        progress.begin("writing the batches")
+        source = Path(scenario.table.source) if scenario.table.source else None
+        inputs = SparkInputs(
+            runtime.spark, dataset_of(scenario, source), scenario.workload, work / "data"
+        )
+        inputs.prepare()
+        kit = Kit(
+            runtime=runtime,
+            inputs=inputs,
+            engines={"native": NativeEngine(runtime.spark)},
+            work=work / "tables",
+            source=source,
+            clock=time.perf_counter,
+        )
+        runner = Runner(scenario, kit, folder, run_id=info["run_id"], progress=progress)
+        left = request.budget_s
+        left = None if left is None else left - (time.monotonic() - begin)
+        return runner.run(expand(scenario), budget_s=left)
+    finally:
+        runtime.close()
+
+
+def dataset_of(scenario: Scenario, source: Path | None) -> Dataset:
+    """The rows of a scenario: generated, or those of an existing table and changes to them."""
+    section = scenario.dataset
+    if source is None:
+        return GeneratedDataset(section.spec())
+    facts = independent.facts(source)
+    return SourceDataset(
+        independent.rows(source),
+        name=facts.name,
+        record_key=facts.record_key,
+        partition_path=facts.partition_path,
+        ordering=facts.ordering,
+        seed=section.seed,
+        updates=section.updates,
+        inserts=section.inserts,
+        deletes=section.delete_rows,
+    )
+
+
+def _count(folder: RunFolder) -> None:
+    """Add Spark's counters; the event log of this session is complete now."""
+    logged = event_log.read_all(folder.events)
+    folder.append(counter_samples(folder.samples(), logged))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

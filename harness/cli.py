@@ -1,0 +1,158 @@
+"""The commands `run` and `scenarios`; with `table/cli.py` and the like the only modules that print.
+
+`run` measures into a run folder and then starts `run_bench.py report RUN` in a process of its own:
+statistics and charts see nothing but the folder's files, and its answer is what `run` prints.
+Errors are raised (`HarnessError` and others with an `exit_code`); `run_bench.py` turns them into
+one line and an exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Self
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from harness import scenario as scenarios_
+from harness.errors import HarnessError
+
+RUN_BENCH = Path(__file__).parent.parent / "run_bench.py"
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
+_SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def run(
+    scenario: Annotated[
+        str, typer.Argument(metavar="[SCENARIO]", help="built-in name or TOML file")
+    ] = "quickstart",
+    *,
+    engine: Annotated[
+        list[str] | None, typer.Option("--engine", help="engine to measure; repeatable")
+    ] = None,
+    index: Annotated[
+        list[str] | None, typer.Option("--index", help="index to measure; repeatable")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a key")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master URL")] = None,
+    out: Annotated[Path | None, typer.Option(help="run folder; default runs/<run_id>")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="time that chooses the repetitions: 90s, 10m, 1h")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Measure and verify every index of a scenario, and report."""
+    overrides: dict[str, object] = {}
+    if engine:
+        overrides["engines"] = engine
+    if index:
+        overrides["indexes"] = index
+    if master:
+        overrides["spark.master"] = master
+    resolved = scenarios_.load(scenario, sets=set_ or (), overrides=overrides)
+    budget_s = None if budget is None else parse_duration(budget)
+
+    # Spark's modules are loaded only when the request is known to be right.
+    from harness import bench  # noqa: PLC0415
+
+    request = bench.Request(scenario=resolved, out=out, budget_s=budget_s, resume=resume)
+    with Shown() as shown:
+        finished = bench.run(request, shown)
+        shown.begin("writing the report")
+    _report(finished.folder.path, as_json=as_json)
+    for cell, reason in finished.failed.items():
+        print(f"FAILED {cell}: {reason}", file=sys.stderr)
+    if finished.failed:
+        raise typer.Exit(1)
+
+
+def scenarios(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """List the built-in scenarios."""
+    found = [scenarios_.load(name) for name in scenarios_.builtin_names()]
+    if as_json:
+        rows = [{"name": each.name, "description": each.description} for each in found]
+        print(json.dumps({"scenarios": rows}, indent=2))
+        return
+    for each in found:
+        print(f"{each.name:<14}{each.description}")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90s`, `10m`, `1h` or a plain number; HarnessError for anything else."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or float(match.group(1)) == 0:
+        raise HarnessError(f"--budget {text}: expected a duration like 90s, 10m or 1h")
+    return float(match.group(1)) * _SECONDS[match.group(2)]
+
+
+class Shown:
+    """Progress with the time left, on standard error; one line per step where that is no screen."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task: TaskID = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def plan(self, slots: int) -> None:
+        """Tell how many slots there are."""
+        self._bar.update(self._task, total=slots)
+
+    def begin(self, what: str) -> None:
+        """Tell what is being done."""
+        self._bar.update(self._task, description=what)
+        if not self._console.is_terminal:
+            task = self._bar.tasks[0]
+            done = f"[{task.completed:.0f}/{task.total:.0f}] " if task.total else ""
+            left = f" ({task.time_remaining:.0f} s left)" if task.time_remaining else ""
+            print(f"{done}{what}{left}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Tell that a slot was taken."""
+        self._bar.advance(self._task)
+
+
+def _report(folder: Path, *, as_json: bool) -> None:
+    """Let a new process make the report from the files and print its answer."""
+    sys.stdout.flush()
+    made = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, str(RUN_BENCH), "report", str(folder), *(["--json"] if as_json else [])],
+        check=False,
+    )
+    if made.returncode != 0:
+        raise HarnessError(f"the samples are in {folder}, but no report could be made of them")

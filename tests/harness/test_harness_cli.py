@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from harness import cli
+from harness.errors import HarnessError, ScenarioError
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def app():
+    made = typer.Typer()
+    made.command()(cli.run)
+    made.command()(cli.scenarios)
+    return made
+
+
+def test_scenarios_lists_the_built_in_ones(app):
+    answer = runner.invoke(app, ["scenarios", "--json"])
+    assert [each["name"] for each in json.loads(answer.stdout)["scenarios"]] == ["ci", "quickstart"]
+    assert "quickstart" in runner.invoke(app, ["scenarios"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("45", 45)]
+)
+def test_durations(text, seconds):
+    assert cli.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0m", "-1m", "10 days", "m", "1e3"])
+def test_durations_that_are_none(text):
+    with pytest.raises(HarnessError, match="--budget"):
+        cli.parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "quikstart"],
+        ["run", "--set", "dataset.rows=0"],
+        ["run", "--index", "recrod"],
+        ["run", "--engine", "hudi@0.15.0"],
+        ["run", "--set", "dataset.name=tripz"],
+    ],
+)
+def test_mistakes_are_found_before_spark_starts(app, arguments):
+    answer = runner.invoke(app, arguments)
+    assert isinstance(answer.exception, ScenarioError)
+    assert answer.exception.exit_code == 2
+
+
+def test_listing_scenarios_loads_no_spark():
+    code = "import harness.cli, sys; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
