@@ -51,7 +51,7 @@ PHASE_LOOKS = {
     "rest": ("#eef1f4", "", "#111111"),
 }
 
-_WIDTH = 4.9
+_WIDTH = 4.5
 _STYLE = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -143,7 +143,7 @@ def stack(whole: Table, title: str) -> Drawing:
         for row, end in enumerate(left):
             _value_label(axes, row, end, amount(totals[row], Unit.SECONDS.value))
         _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
-        axes.set_xlabel(f"{unit}, medians; behind each bar that of the whole")
+        axes.set_xlabel(f"{unit}, medians; at the end of a bar: the total")
         figure.legend(loc="outside lower left", ncols=5, frameon=False, handlelength=1.2,
                       columnspacing=1.1, fontsize=9)  # fmt: skip
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from harness.units import METRICS, Better
 from reports.projection import UPSERT, CellView, Trial, step_order
 from reports.stats import Summary, paired_ratio, summarize
+from reports.text import clean
 
 LAST = "last"
 """Name of the step to take where only a table's final state counts."""
@@ -211,8 +212,8 @@ def work(cells: Sequence[CellView]) -> Table:
 def _step_measure(step: str) -> Measure:
     return Measure(
         key=step,
-        title=step.replace("_", " "),
-        what=step.replace("_", " "),
+        title=clean(step, 40).replace("_", " "),
+        what=clean(step, 40).replace("_", " "),
         step=step,
         phase="total",
         metric="wall_s",

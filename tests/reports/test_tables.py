@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import quickstart, sample, write_run
+
+from reports import prose, tables
+from reports.grids import finding, grid
+from reports.projection import load
+from reports.tables import Standing
+
+
+def lookups(tmp_path, values_by_index, metric="wall_s"):
+    """The lookup column of a run in which each index has the given values."""
+    step = "lookup" if metric == "wall_s" else "upsert_1"
+    samples = [
+        sample(cell=index, index=index, step=step, metric=metric, repetition=rep, value=value)
+        for index, values in values_by_index.items()
+        for rep, value in enumerate(values)
+    ]
+    (run,) = load([write_run(tmp_path / "run", samples)])
+    key = "lookup" if metric == "wall_s" else "shuffle"
+    whole = tables.headline(run.cells)
+    return whole.cells, next(c for c in whole.columns if c.measure.key == key)
+
+
+def test_the_best_is_named_where_no_interval_touches_its_own(tmp_path):
+    cells, column = lookups(tmp_path, {"record": [1.0, 1.1, 1.2], "bucket": [2.0, 2.2, 2.4]})
+    assert column.standing is Standing.BEST
+    assert column.leaders == {0}
+    assert column.ratios[0] is None
+    assert column.ratios[1].median == pytest.approx(2.0)
+    assert finding(column, cells) == "record is best"
+
+
+def test_touching_intervals_show_no_difference(tmp_path):
+    cells, column = lookups(tmp_path, {"record": [1.0, 1.1, 2.0], "bucket": [2.0, 2.2, 2.4]})
+    assert column.standing is Standing.NO_DIFFERENCE
+    assert column.leaders == frozenset()
+    assert column.ratios == (None, None)
+    assert finding(column, cells) == "no difference shown"
+
+
+def test_two_may_share_the_lead(tmp_path):
+    samples = {"record": [1.0, 1.1, 1.2], "simple": [5.0, 5.1, 5.2], "bucket": [0.9, 1.0, 1.1]}
+    cells, column = lookups(tmp_path, samples)
+    assert column.standing is Standing.TIED
+    assert {cells[row].index for row in column.leaders} == {"record", "bucket"}
+    (answer,) = prose.answers(tables.Table(cells=cells, columns=(column,)))
+    assert "joint best, no difference shown between them" in answer.words
+    assert "simple 5.10x (4.73x to 5.56x)" in answer.words
+
+
+def test_counters_within_their_tolerance_are_equal(tmp_path):
+    _, column = lookups(
+        tmp_path, {"record": [1e6], "bucket": [1.0005e6]}, metric="shuffle_write_bytes"
+    )
+    assert column.standing is Standing.NO_DIFFERENCE
+
+
+def test_counters_beyond_their_tolerance_differ(tmp_path):
+    _, column = lookups(
+        tmp_path, {"record": [1e6], "bucket": [1.002e6]}, metric="shuffle_write_bytes"
+    )
+    assert column.standing is Standing.BEST
+
+
+def test_ratios_are_taken_within_a_repetition(tmp_path):
+    slow = [1.0, 10.0, 3.0]
+    _, column = lookups(tmp_path, {"record": [1.0 for _ in slow], "bucket": [2.0, 20.0, 6.0]})
+    assert column.ratios[1].low == 2.0
+    assert column.ratios[1].high == 20.0
+
+
+def test_one_cell_is_compared_with_nothing(tmp_path):
+    cells, column = lookups(tmp_path, {"record": [1.0]})
+    assert column.standing is Standing.ALONE
+    assert prose.answers(tables.Table(cells=cells, columns=(column,))) == []
+
+
+def test_a_leader_of_nothing_has_no_multiples(tmp_path):
+    cells, column = lookups(
+        tmp_path, {"record": [4096.0], "bucket": [0.0]}, metric="shuffle_write_bytes"
+    )
+    (answer,) = prose.answers(tables.Table(cells=cells, columns=(column,)))
+    assert answer.words == "bucket (0 B) is best; the others: record 4.00 KiB."
+
+
+def test_storage_is_that_of_the_last_step_that_tells(tmp_path):
+    samples = [
+        sample(step=step, metric="index_bytes", value=value)
+        for step, value in (("delete", 30.0), ("bulk_insert", 10.0), ("upsert_1", 20.0))
+    ]
+    (run,) = load([write_run(tmp_path / "run", samples)])
+    column = tables.headline(run.cells).columns[-1]
+    assert column.summaries[0].median == 30.0
+
+
+def test_tables_of_a_quickstart(tmp_path):
+    (run,) = load([quickstart(tmp_path / "run")])
+    assert [c.measure.key for c in tables.phases(run.cells).columns] == [
+        "tag", "write", "index", "commit", "total",
+    ]  # fmt: skip
+    words = grid(tables.headline(run.cells), "answer")
+    assert [len(row.entries) for row in words.rows] == [6] * 4
+    assert words.rows[3].entries[0].mark == "best"
+    assert words.rows[3].entries[0].ratio == ""
+    assert words.rows[0].entries[0].ratio.endswith("x")
+    assert "index_bytes" not in [c.measure.key for c in tables.work(run.cells).columns]
+
+
+def test_unverified_cells_are_refused(tmp_path):
+    (run,) = load([write_run(tmp_path / "run", [sample(verified=False, reason="wrong")])])
+    with pytest.raises(AssertionError):
+        tables.headline(run.cells)
