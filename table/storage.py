@@ -130,6 +130,19 @@ class LocalStorage:
     root: str
     durable: bool = False
 
+    @classmethod
+    def at(cls, path: str, *, create: bool = False) -> LocalStorage:
+        """The storage of a folder given as a path or file URL."""
+        if "://" in path and not path.startswith("file://"):
+            raise StorageError(f"{path}: only the local file system is supported yet")
+        root = os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100
+        try:
+            if create:
+                os.makedirs(root, exist_ok=True)  # noqa: PTH103
+        except OSError as error:
+            raise StorageError(f"cannot create {root}: {error.strerror}") from error
+        return cls(root)
+
     def _path(self, path: str) -> str:
         full = os.path.normpath(f"{self.root}/{path}")
         if full != self.root and not full.startswith(self.root.rstrip("/") + "/"):

@@ -39,7 +39,7 @@ _CODECS: dict[str, tuple[str, int | None]] = {
     "uncompressed": ("none", None),
 }
 # Rows looked at when a column's encoding is chosen.
-_SAMPLE = 16384
+_SAMPLE = 2048
 # Files up to this size are read whole: one request instead of one per column.
 _WHOLE_READ = 1 << 22
 
@@ -182,12 +182,13 @@ def _dictionary_columns(table: Any) -> list[str] | bool:
     one until it is a megabyte large.
     """
     step = max(1, table.num_rows // _SAMPLE)
-    sample = table if step == 1 else table.take(pa.array(range(0, table.num_rows, step)))
+    # Rows from all over the file: neighbours in a sorted column look more alike than they are.
+    sample = table.take(pa.array(range(0, table.num_rows, step))) if step > 1 else table
     chosen = [
         path
         for item, column in zip(table.schema, sample.columns, strict=True)
         for path, values in _leaves(item.name, column.combine_chunks())
-        if _repeats(values)
+        if _repeats(values, step)
     ]
     # An empty list would mean all columns.
     return chosen or False
@@ -210,14 +211,26 @@ def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
         yield path, array
 
 
-def _repeats(values: Any) -> bool:
-    """Whether dictionary and indices take at most half of the plain values."""
+def _repeats(values: Any, step: int) -> bool:
+    """Whether dictionary and indices take at most half of the plain values.
+
+    Args:
+        values: a sample of the column, one in `step` of its values.
+        step: 1 if these are all values.
+    """
     count = len(values) - values.null_count
     if count == 0 or pa.types.is_boolean(values.type):
         return False
-    distinct = pc.count_distinct(values).as_py()
+    counts = pc.value_counts(values.drop_null()).field("counts").to_numpy(zero_copy_only=False)
+    distinct = len(counts)
+    if step > 1:
+        # Good and Turing: the share of values seen once is the chance that the next is new.
+        seen_once = int((counts == 1).sum())
+        distinct = count * step if seen_once == count else distinct * count // (count - seen_once)
+    total = count * step
     width = max(1.0, values.nbytes / count)
-    return bool(distinct * width + count * distinct.bit_length() / 8 < count * width / 2)
+    indices = total * min(distinct, total).bit_length() / 8
+    return bool(distinct * width + indices < total * width / 2)
 
 
 def read_footer(source: RangeReader) -> BaseFileFooter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from table.errors import CorruptFileError
 from table.format.coding import ByteCursor
-from table.format.log.block import FORMAT_VERSION, MAGIC, BlockType, LogBlock
+from table.format.log.block import FORMAT_VERSION, MAGIC, BlockType, HeaderKey, LogBlock
 from table.storage import RangeReader
 
 _PREFIX_BYTES = len(MAGIC) + 8
@@ -19,6 +19,9 @@ _SCAN_BYTES = 1 << 20
 def read_blocks(source: RangeReader, *, complete: bool) -> list[LogBlock]:
     """The blocks of a log file in their order, their contents unread.
 
+    A file cut between two blocks cannot be told from a whole one; whoever knows the size that was
+    committed compares it.
+
     Args:
         source: the file.
         complete: whether a completed instant vouches for the whole file. Then any damage is an
@@ -29,6 +32,8 @@ def read_blocks(source: RangeReader, *, complete: bool) -> list[LogBlock]:
         CorruptFileError: a block is torn or damaged and `complete` is set.
     """
     blocks: list[LogBlock] = []
+    if complete and not source.size:
+        raise CorruptFileError(source.name, 0, "an empty log file")
     at = 0
     while at < source.size:
         try:
@@ -78,6 +83,9 @@ def _parse_head(source: RangeReader, cursor: ByteCursor, start: int, end: int) -
         cursor.fail(f"block type {ordinal}")
     headers = _decode_map(cursor)
     length = cursor.int64()
+    is_command = ordinal == BlockType.COMMAND
+    if is_command != (HeaderKey.COMMAND_BLOCK_TYPE in headers) or (is_command and length):
+        cursor.fail(f"a {BlockType(ordinal).name} block of {length} bytes with other's headers")
     offset = start + cursor.position
     if not 0 <= length <= end - offset - _FOOT_BYTES_MIN:
         cursor.fail(f"a content of {length} bytes in a block that ends {end - offset} bytes on")

@@ -1,0 +1,109 @@
+"""The record index: a lookup of each key in the shard of the metadata table that its hash names.
+
+A lookup of M keys in n shards is n lookups of M/n sorted keys; each decodes only the blocks that
+can hold one. Source: SparkMetadataTableRecordIndex of Hudi 0.15, RFC-8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from table.config import TableConfig
+from table.errors import UnsupportedTableError
+from table.metadata.partitions import RECORD_INDEX
+from table.metadata.reader import Shard, split_by_shard
+from table.metadata.records import decode_locations
+from table.options import Options
+from table.timeline.instant_name import format_instant
+from table.write.index import LOCATION_SCHEMA, IndexContext
+
+# A lookup spends about this many bytes of work per byte of key: below the runner's limit it stays
+# in this process, where it costs less than a Spark job's start.
+_WORK_PER_KEY_BYTE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLookup:
+    """Sorted keys of one shard."""
+
+    shard: Shard
+    keys: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAnswer:
+    """Positions of the keys found and their locations; blocks decoded on the way."""
+
+    positions: Any
+    locations: Any
+    blocks_decoded: int
+
+
+def lookup_shard(work: ShardLookup) -> ShardAnswer:
+    """Look keys up in one shard; the task that a runner distributes."""
+    positions, values = work.shard.lookup(work.keys)
+    locations = decode_locations(values, work.shard.slice.file_id)
+    return ShardAnswer(positions, locations, work.shard.blocks_decoded)
+
+
+class RecordIndex:
+    """Global and exact; needs the table's record_index partition."""
+
+    name: ClassVar[str] = "record"
+    is_global: ClassVar[bool] = True
+    is_exact: ClassVar[bool] = True
+
+    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
+        """Locate distinct keys; see table.write.index.Index."""
+        del partitions
+        return self.lookup(keys, context)
+
+    def lookup(self, keys: Any, context: IndexContext) -> Any:
+        """Locate keys by their shards."""
+        if context.metadata is None or RECORD_INDEX not in context.config.metadata_partitions:
+            raise UnsupportedTableError(
+                "the table has no record index and Keymark cannot build one yet: create the table "
+                "with the record index, or let Apache Hudi build it"
+            )
+        shards = context.metadata.shards(RECORD_INDEX)
+        rows = split_by_shard(keys, len(shards))
+        asked = [number for number in range(len(shards)) if len(rows[number])]
+        tasks = [ShardLookup(shards[n], keys.take(pa.array(rows[n]))) for n in asked]
+        weights = [_WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
+        answers = context.runner.run(lookup_shard, tasks, weights=weights)
+        context.stats.shards_read += len(tasks)
+        context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
+        found = [rows[n][a.positions] for n, a in zip(asked, answers, strict=True)]
+        return _assemble(len(keys), found, [a.locations for a in answers], context)
+
+    def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
+        """Any file group will do."""
+        del keys, config, options
+
+
+def _assemble(count: int, rows: list[Any], locations: list[Any], context: IndexContext) -> Any:
+    """The answers of the shards in the order of the keys asked, null where not found."""
+    if not rows:
+        return LOCATION_SCHEMA.empty_table() if not count else _nulls(count)
+    at = np.full(count, -1, np.int64)
+    all_rows = np.concatenate(rows)
+    at[all_rows] = np.arange(len(all_rows))
+    found = pa.concat_tables(locations)
+    millis = found["instant_ms"].combine_chunks().dictionary_encode()
+    times = [format_instant(ms, context.config.zone) for ms in millis.dictionary.to_pylist()]
+    instants = pa.array(times, pa.string()).take(millis.indices)
+    place = pa.array(at, mask=at < 0)
+    columns = [
+        found["partition_path"].cast(pa.string()).take(place),
+        found["file_id"].cast(pa.string()).take(place),
+        instants.take(place),
+    ]
+    return pa.table(columns, schema=LOCATION_SCHEMA)
+
+
+def _nulls(count: int) -> Any:
+    return pa.table([pa.nulls(count, f.type) for f in LOCATION_SCHEMA], schema=LOCATION_SCHEMA)

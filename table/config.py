@@ -1,0 +1,143 @@
+"""hoodie.properties: what a table is, and the facts that Keymark keeps beside it.
+
+Text of java.util.Properties; the checksum is the CRC-32 of `<database>.<table>` and covers nothing
+else. A rewrite keeps a backup until the new file is there. Source: HoodieTableConfig of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from types import MappingProxyType
+from typing import Any
+
+import javaproperties
+
+from table.errors import CorruptFileError, NotATableError, UnsupportedTableError
+from table.naming import PROPERTIES, PROPERTIES_BACKUP
+from table.storage import Storage
+from table.timeline.timeline import zone_of
+
+SIMPLE_KEYS = "org.apache.hudi.keygen.SimpleKeyGenerator"
+COMPLEX_KEYS = "org.apache.hudi.keygen.ComplexKeyGenerator"
+NO_PARTITION_KEYS = "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
+METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
+VERSION = "6"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableConfig:
+    """The meaning of hoodie.properties; `properties` is every entry as text."""
+
+    name: str
+    record_key: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    ordering: str | None
+    key_generator: str
+    hive_style: bool
+    url_encode: bool
+    timezone: str
+    metadata_partitions: tuple[str, ...]
+    properties: Mapping[str, str]
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The zone of instant times; None is the process's own."""
+        return zone_of(self.timezone)
+
+    @property
+    def avro_name(self) -> tuple[str, str]:
+        """Record name and namespace of the table's Avro schema, as Hudi makes them."""
+        return f"{self.name}_record", f"hoodie.{self.name}"
+
+
+def checksum(name: str, database: str = "") -> str:
+    """`hoodie.table.checksum` of a table name."""
+    return str(binascii.crc32(f"{database}.{name}".encode()))
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The file's bytes: ISO-8859-1 with escapes, keys sorted."""
+    ordered = dict(sorted(properties.items()))
+    text: str = javaproperties.dumps(ordered, comments="Properties saved by Keymark")
+    return text.encode("iso-8859-1")
+
+
+def decode_properties(data: bytes, name: str) -> dict[str, str]:
+    """The entries of a properties file."""
+    try:
+        entries: dict[str, Any] = javaproperties.loads(data)
+    except ValueError as error:
+        raise CorruptFileError(name, 0, f"not a properties file ({error})") from error
+    return {str(key): str(value) for key, value in entries.items()}
+
+
+def parse_config(properties: Mapping[str, str]) -> TableConfig:
+    """The meaning of the entries; what Keymark does not support is refused by name."""
+    name = properties.get("hoodie.table.name")
+    if not name:
+        raise CorruptFileError(PROPERTIES, 0, "hoodie.table.name is missing")
+    _refuse_unsupported(properties)
+    stored = properties.get("hoodie.table.checksum")
+    if stored is not None and stored != checksum(name, properties.get("hoodie.database.name", "")):
+        raise CorruptFileError(PROPERTIES, 0, "hoodie.table.checksum does not fit the table's name")
+    return TableConfig(
+        name=name,
+        record_key=_names(properties.get("hoodie.table.recordkey.fields", "")),
+        partition_fields=_names(properties.get("hoodie.table.partition.fields", "")),
+        ordering=properties.get("hoodie.table.precombine.field") or None,
+        key_generator=properties.get("hoodie.table.keygenerator.class", SIMPLE_KEYS),
+        hive_style=_true(properties, "hoodie.datasource.write.hive_style_partitioning"),
+        url_encode=_true(properties, "hoodie.datasource.write.partitionpath.urlencode"),
+        timezone=properties.get("hoodie.table.timeline.timezone", "LOCAL").upper(),
+        metadata_partitions=_names(properties.get(METADATA_PARTITIONS, "")),
+        properties=MappingProxyType(dict(properties)),
+    )
+
+
+def _refuse_unsupported(properties: Mapping[str, str]) -> None:
+    supported = {
+        "hoodie.table.version": (VERSION, None),
+        "hoodie.table.type": ("COPY_ON_WRITE", "COPY_ON_WRITE"),
+        "hoodie.timeline.layout.version": ("1", "1"),
+        "hoodie.table.base.file.format": ("PARQUET", "PARQUET"),
+        "hoodie.populate.meta.fields": ("true", "true"),
+        "hoodie.datasource.write.drop.partition.columns": ("false", "false"),
+    }
+    for key, (wanted, default) in supported.items():
+        found = properties.get(key, default)
+        if found is None or found.upper() != wanted.upper():
+            raise UnsupportedTableError(
+                f"{key}={found or '(missing)'} is not supported, only {wanted}"
+            )
+
+
+def load_config(storage: Storage) -> TableConfig:
+    """Read hoodie.properties, or its backup where a rewrite was cut off."""
+    for path in (PROPERTIES, PROPERTIES_BACKUP):
+        try:
+            data = storage.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        return parse_config(decode_properties(data, path))
+    raise NotATableError(f"{storage.root} is no Hudi table: {PROPERTIES} is missing")
+
+
+def save_config(storage: Storage, properties: Mapping[str, str]) -> None:
+    """Replace hoodie.properties; a backup stands beside it until the new file is whole."""
+    name, database = properties["hoodie.table.name"], properties.get("hoodie.database.name", "")
+    data = encode_properties({**properties, "hoodie.table.checksum": checksum(name, database)})
+    if storage.exists(PROPERTIES):
+        storage.replace(PROPERTIES_BACKUP, storage.read(PROPERTIES))
+    storage.replace(PROPERTIES, data)
+    storage.delete(PROPERTIES_BACKUP)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _true(properties: Mapping[str, str], key: str) -> bool:
+    return properties.get(key, "false").lower() == "true"

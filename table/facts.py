@@ -1,0 +1,201 @@
+"""The facts of a table: what it is, which index it has, and which options that fixes.
+
+Hudi leaves the index and its options to each writer; a writer with others breaks the table. Keymark
+writes them into hoodie.properties at creation and refuses options that differ later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from table.config import METADATA_PARTITIONS, VERSION, TableConfig, save_config
+from table.errors import InputError, InvalidOptionError, StorageError
+from table.keygen import key_generator_for
+from table.metadata.partitions import FILES, RECORD_INDEX, record_index_groups
+from table.metadata.writer import initialize
+from table.naming import HOODIE, is_bucket_file_id
+from table.options import (
+    BLOOM_MOVE,
+    BUCKET_COUNT,
+    BUCKET_FIELDS,
+    DEFAULTS,
+    DUP_POLICY,
+    HIVE_STYLE,
+    INDEX_TYPE,
+    KEY_ENCODING,
+    PAYLOAD_CLASS,
+    RECORD_MOVE,
+    SIMPLE_MOVE,
+    URL_ENCODE,
+    Options,
+)
+from table.storage import Storage
+from table.write.index import HUDI_TYPES, index_name
+from table.write.transaction import TableState
+
+FACTS = (
+    INDEX_TYPE,
+    BUCKET_COUNT,
+    BUCKET_FIELDS,
+    PAYLOAD_CLASS,
+    RECORD_MOVE,
+    SIMPLE_MOVE,
+    BLOOM_MOVE,
+    KEY_ENCODING,
+    HIVE_STYLE,
+    URL_ENCODE,
+)
+_MOVES = {"record": RECORD_MOVE, "global_simple": SIMPLE_MOVE, "global_bloom": BLOOM_MOVE}
+# So many file ids that all start with eight digits by chance are out of the question.
+_BUCKET_EVIDENCE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Name and key definition of a table to be created."""
+
+    name: str
+    record_key: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    ordering: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChoice:
+    """The index of a table, and why it is that one."""
+
+    name: str
+    reason: str
+
+
+def names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Column names from `a,b`, a sequence, or nothing."""
+    if columns is None:
+        return ()
+    listed = columns.split(",") if isinstance(columns, str) else list(columns)
+    return tuple(name.strip() for name in listed if name.strip())
+
+
+def create_table(
+    storage: Storage, identity: Identity, index: str, given: Mapping[str, str]
+) -> None:
+    """Make an empty table; hoodie.properties comes last, so a table is there whole or not at all."""
+    if storage.exists(HOODIE):
+        raise StorageError(f"{storage.root} holds a table already")
+    if not identity.record_key:
+        raise InvalidOptionError("a table needs at least one record key column")
+    properties = new_properties(identity, index, given)
+    groups = {RECORD_INDEX: _record_index_groups(given)} if index == "record" else {}
+    properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
+    try:
+        initialize(storage, identity.name, groups)
+        save_config(storage, properties)
+    except BaseException:
+        storage.delete_tree(HOODIE)
+        raise
+
+
+def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> dict[str, str]:
+    """hoodie.properties of a new table, its facts included."""
+    asked = given.get(INDEX_TYPE)
+    if asked is not None and index_name(asked) != index:
+        raise InvalidOptionError(f"option {INDEX_TYPE}={asked} contradicts index {index}")
+    properties = {
+        "hoodie.table.name": identity.name,
+        "hoodie.table.type": "COPY_ON_WRITE",
+        "hoodie.table.version": VERSION,
+        "hoodie.timeline.layout.version": "1",
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.recordkey.fields": ",".join(identity.record_key),
+        "hoodie.table.partition.fields": ",".join(identity.partition_fields),
+        "hoodie.table.keygenerator.class": key_generator_for(
+            identity.record_key, identity.partition_fields
+        ),
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.partition.metafile.use.base.format": "false",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.cdc.enabled": "false",
+        "hoodie.archivelog.folder": "archived",
+        INDEX_TYPE: HUDI_TYPES[index],
+        HIVE_STYLE: given.get(HIVE_STYLE, "false"),
+        URL_ENCODE: given.get(URL_ENCODE, "false"),
+        PAYLOAD_CLASS: given.get(PAYLOAD_CLASS, str(DEFAULTS[PAYLOAD_CLASS])),
+        KEY_ENCODING: given.get(KEY_ENCODING, str(DEFAULTS[KEY_ENCODING])),
+    }
+    if identity.ordering is not None:
+        properties["hoodie.table.precombine.field"] = identity.ordering
+    if index == "bucket":
+        properties[BUCKET_COUNT] = given.get(BUCKET_COUNT, str(DEFAULTS[BUCKET_COUNT]))
+        properties[BUCKET_FIELDS] = given.get(BUCKET_FIELDS, ",".join(identity.record_key))
+        _check_buckets(properties, identity)
+    if index in _MOVES:
+        option = _MOVES[index]
+        properties[option] = given.get(option, str(DEFAULTS[option]))
+    return properties
+
+
+def _check_buckets(properties: Mapping[str, str], identity: Identity) -> None:
+    if int(properties[BUCKET_COUNT]) < 1:
+        raise InvalidOptionError(f"option {BUCKET_COUNT}: a table needs at least one bucket")
+    for name in names(properties[BUCKET_FIELDS]):
+        if name not in identity.record_key:
+            raise InvalidOptionError(f"option {BUCKET_FIELDS}: {name} is no record key column")
+
+
+def _record_index_groups(given: Mapping[str, str]) -> int:
+    options = Options(given)
+    prefix = "hoodie.metadata.record.index"
+    minimum = options.integer(f"{prefix}.min.filegroup.count")
+    maximum = options.integer(f"{prefix}.max.filegroup.count")
+    if not 1 <= minimum <= maximum <= 10000:
+        raise InvalidOptionError(
+            f"option {prefix}.min.filegroup.count: 1 <= {minimum} <= {maximum} <= 10000 must hold"
+        )
+    return record_index_groups(0, minimum=minimum, maximum=maximum, group_bytes=1 << 30, growth=2.0)
+
+
+def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
+    """Options must not differ from the facts that the table carries."""
+    for name in FACTS:
+        fact, asked = config.properties.get(name), given.get(name)
+        if fact is not None and asked is not None and fact.lower() != asked.lower():
+            raise InvalidOptionError(f"option {name}={asked} differs from the table's own {fact}")
+
+
+def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage) -> IndexChoice:
+    """The table's index: its fact, its record_index partition, the option given, or a default."""
+    fact, asked = config.properties.get(INDEX_TYPE), given.get(INDEX_TYPE)
+    if fact is not None:
+        return IndexChoice(index_name(fact), f"{INDEX_TYPE} in hoodie.properties")
+    if RECORD_INDEX in config.metadata_partitions:
+        if asked is not None and index_name(asked) != "record":
+            raise InvalidOptionError(
+                f"option {INDEX_TYPE}={asked}: the table has a record index, which decides"
+            )
+        return IndexChoice("record", "the table has a record_index partition")
+    if asked is not None:
+        if index_name(asked) == "bucket" and BUCKET_COUNT not in given:
+            raise InputError(f"a bucket table that does not say so needs option {BUCKET_COUNT}")
+        return IndexChoice(index_name(asked), f"option {INDEX_TYPE}")
+    files = TableState.load(storage).snapshot.files
+    if len(files) >= _BUCKET_EVIDENCE and all(is_bucket_file_id(f.file_id) for f in files):
+        raise InputError(
+            f"the table looks like a bucket table: give options {INDEX_TYPE} and {BUCKET_COUNT}"
+        )
+    return IndexChoice("global_simple", "the table names no index")
+
+
+def table_options(config: TableConfig, index: str, given: Mapping[str, str]) -> Options:
+    """What was given over the table's facts, and the defaults that depend on the table."""
+    merged = {name: config.properties[name] for name in FACTS if name in config.properties}
+    merged.update(given)
+    merged.setdefault(DUP_POLICY, "fail" if index == "record" else "none")
+    merged.setdefault(BUCKET_FIELDS, ",".join(config.record_key))
+    return Options(merged)
+
+
+def declare_index(storage: Storage, config: TableConfig, facts: Mapping[str, str]) -> None:
+    """Write facts into the properties of a table that does not carry them."""
+    save_config(storage, {**config.properties, **facts})

@@ -1,0 +1,334 @@
+"""Reading the metadata table: which blocks count, listings, and lookups of many keys.
+
+A block counts when its instant is completed in the metadata table **and** in the data table; the
+metadata table's own instants (initialisation, compaction, rollback) count by their suffix. Within a
+file slice newer blocks win. Source: HoodieTableMetadataUtil.getValidInstantTimestamps and
+AbstractHoodieLogRecordReader of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import CorruptFileError
+from table.format.hashing import shards
+from table.format.hfile.reader import HFileReader
+from table.format.log.block import BlockType, HeaderKey, LogBlock
+from table.format.log.deletes import decode_deletes
+from table.format.log.reader import read_blocks
+from table.metadata.partitions import FILES
+from table.metadata.records import ALL_PARTITIONS, decode_files
+from table.model import BaseFile, FileSlice, LogFile
+from table.naming import METADATA, check_relative, parse_base_file, parse_log_file
+from table.storage import Storage
+from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+
+_SUFFIXED = re.compile(r"^\d{17}(00[1-6]|0[1-9]\d|[1-9]\d\d)$")
+_BOOTSTRAP = "0" * 14
+ROLLBACK_BLOCK = "0"
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Which instants' blocks of the metadata table count."""
+
+    metadata: Timeline
+    data: Timeline
+
+    @cached_property
+    def _committed(self) -> frozenset[str]:
+        return self.metadata.commit_times()
+
+    @cached_property
+    def _valid(self) -> frozenset[str]:
+        valid = {instant.time for instant in self.data.completed()}
+        for instant in self.metadata.completed():
+            own = instant.action in ("rollback", "restore")
+            special = _SUFFIXED.match(instant.time) or instant.time.startswith(_BOOTSTRAP)
+            if own or special or instant.action == "commit":
+                valid.add(instant.time)
+        return frozenset(valid | self.data.rolled_back())
+
+    @cached_property
+    def latest(self) -> str:
+        """The largest completed instant of the metadata table."""
+        return max((i.time for i in self.metadata.completed()), default="")
+
+    def counts(self, time: str) -> bool:
+        """Whether a block of that instant holds committed records."""
+        start = min(self._committed, default="")
+        return time in self._valid and (time in self._committed or time < start)
+
+    def opened(self, time: str) -> bool:
+        """Whether a file slice of that base instant exists for readers."""
+        return time in self._committed or time < min(self._committed, default="")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file group of a metadata partition, merged from its latest file slice."""
+
+    storage: Storage
+    slice: FileSlice
+    validity: Validity
+    sizes: Mapping[str, int]
+    readers: list[HFileReader] = field(default_factory=list)
+
+    @cached_property
+    def blocks(self) -> tuple[LogBlock, ...]:
+        """The log blocks that count, oldest first."""
+        queued: list[LogBlock] = []
+        for log in self.slice.log_files:
+            for block in self._read(log):
+                time = block.instant_time
+                if time > self.validity.latest:
+                    return tuple(queued)
+                if block.type is BlockType.COMMAND:
+                    _check_rollback(block)
+                    target = block.headers.get(HeaderKey.TARGET_INSTANT_TIME)
+                    queued = [b for b in queued if b.instant_time != target]
+                elif self.validity.counts(time):
+                    queued.append(block)
+        return tuple(queued)
+
+    def _read(self, log: LogFile) -> list[LogBlock]:
+        recorded = self.sizes.get(log.path)
+        if recorded is not None and log.size < recorded:
+            raise CorruptFileError(log.path, log.size, f"a commit recorded {recorded} bytes")
+        source = self.storage.open(f"{METADATA}/{log.path}")
+        return read_blocks(source, complete=recorded is not None)
+
+    @cached_property
+    def sources(self) -> tuple[HFileReader | list[str], ...]:
+        """Puts (HFiles) and deletes (record keys) of the slice, newest first."""
+        found: list[HFileReader | list[str]] = []
+        for block in reversed(self.blocks):
+            if block.type is BlockType.HFILE_DATA:
+                found.append(self._hfile(block.source, block.content_offset, block.content_length))
+            elif block.type is BlockType.DELETE:
+                found.append(decode_deletes(block.content(), block.source.name))
+            else:
+                detail = f"a block of type {block.type.name} has no place in the metadata table"
+                raise CorruptFileError(block.source.name, block.content_offset, detail)
+        base = self.slice.base_file
+        if base is not None:
+            source = self.storage.open(f"{METADATA}/{base.path}")
+            found.append(self._hfile(source, 0, source.size))
+        return tuple(found)
+
+    def _hfile(self, source: Any, offset: int, length: int) -> HFileReader:
+        reader = HFileReader(source, offset=offset, length=length)
+        self.readers.append(reader)
+        return reader
+
+    @property
+    def blocks_decoded(self) -> int:
+        """HFile data blocks decoded so far."""
+        return sum(reader.blocks_decoded for reader in self.readers)
+
+    def lookup(self, keys: Any) -> tuple[Any, Any]:
+        """Find keys (pa.Array, sorted by bytes, unique).
+
+        Returns:
+            int64 positions in `keys` that are live, ascending, and their values (pa.binary).
+        """
+        undecided = np.arange(len(keys), dtype=np.int64)
+        positions: list[Any] = []
+        values: list[Any] = []
+        for source in self.sources:
+            if not len(undecided):
+                break
+            wanted = keys.take(pa.array(undecided))
+            if isinstance(source, HFileReader):
+                hits, found = source.lookup(wanted)
+                positions.append(undecided[hits])
+                values.append(found)
+            else:
+                hits = _positions(wanted, source)
+            undecided = np.delete(undecided, hits)
+        if not positions:
+            return np.empty(0, np.int64), pa.array([], pa.binary())
+        order = np.argsort(np.concatenate(positions), kind="stable")
+        merged = pa.concat_arrays(values).take(pa.array(order))
+        return np.concatenate(positions)[order], merged
+
+    def scan(self) -> tuple[Any, Any]:
+        """All live keys (pa.binary, sorted) and their values: the whole shard in memory."""
+        keys, values, ranks = [], [], []
+        for rank, source in enumerate(self.sources):
+            for batch_keys, batch_values in _batches(source):
+                keys.append(batch_keys)
+                values.append(batch_values)
+                ranks.append(np.full(len(batch_keys), rank, np.int32))
+        if not keys:
+            return pa.array([], pa.binary()), pa.array([], pa.binary())
+        table = pa.table(
+            {
+                "key": pa.concat_arrays(keys),
+                "value": pa.concat_arrays(values),
+                "rank": np.concatenate(ranks),
+            }
+        )
+        if len(self.sources) > 1:
+            table = _newest(table)
+        live = table.filter(pc.is_valid(table["value"]))
+        return _whole(live["key"]), _whole(live["value"])
+
+    def history(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Every (key, value) or (key, None for a delete), oldest first."""
+        for source in reversed(self.sources):
+            for keys, values in _batches(source):
+                yield from zip(keys.to_pylist(), values.to_pylist(), strict=True)
+
+
+def _check_rollback(block: LogBlock) -> None:
+    kind = block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)
+    if kind != ROLLBACK_BLOCK:
+        raise CorruptFileError(block.source.name, block.content_offset, f"unknown command {kind}")
+
+
+def _positions(keys: Any, wanted: list[str]) -> Any:
+    """Positions of `wanted` within sorted `keys`."""
+    found = pc.is_in(keys.cast(pa.binary()), pa.array([w.encode() for w in wanted], pa.binary()))
+    return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+
+
+def _batches(source: HFileReader | list[str]) -> Iterator[tuple[Any, Any]]:
+    if isinstance(source, HFileReader):
+        yield from source.scan()
+    else:
+        yield (
+            pa.array([key.encode() for key in source], pa.binary()),
+            pa.nulls(len(source), pa.binary()),
+        )
+
+
+def _newest(table: Any) -> Any:
+    """Of each key the row with the lowest rank, sorted by key."""
+    ordered = table.sort_by([("key", "ascending"), ("rank", "ascending")])
+    keys = _whole(ordered["key"])
+    if not len(keys):
+        return ordered
+    first = np.ones(len(keys), bool)
+    first[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    return ordered.filter(pa.array(first))
+
+
+def _whole(column: Any) -> Any:
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        return pa.concat_arrays(combined.chunks) if combined.num_chunks else combined.chunk(0)
+    return combined
+
+
+@dataclass(frozen=True)
+class MetadataTable:
+    """The metadata table as of one reading of both timelines."""
+
+    storage: Storage
+    timeline: Timeline
+    validity: Validity
+
+    @classmethod
+    def load(cls, storage: Storage, data: Timeline) -> MetadataTable:
+        """Read the metadata table's timeline."""
+        timeline = Timeline.load(storage, METADATA)
+        return cls(storage, timeline, Validity(timeline, data))
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Path -> size in bytes, of every file that a completed delta commit names."""
+        sizes: dict[str, int] = {}
+        for instant in self.timeline.completed(COMMIT_ACTIONS):
+            for _, path, size in self.timeline.commit(instant).files:
+                sizes[path] = max(size, sizes.get(path, 0))
+        return sizes
+
+    def shards(self, partition: str) -> tuple[Shard, ...]:
+        """The file groups of a partition in the order that key hashes count them."""
+        return tuple(
+            Shard(self.storage, file_slice, self.validity, self.sizes)
+            for file_slice in self.slices(partition)
+        )
+
+    def slices(self, partition: str) -> tuple[FileSlice, ...]:
+        """The latest file slice of each file group of a partition, ordered by file id."""
+        bases: dict[str, list[BaseFile]] = {}
+        logs: dict[str, list[LogFile]] = {}
+        for status in self.storage.list(f"{METADATA}/{partition}"):
+            base = parse_base_file(partition, status.name, status.size)
+            log = parse_log_file(partition, status.name, status.size)
+            if base is not None:
+                bases.setdefault(base.file_id, []).append(base)
+            elif log is not None:
+                logs.setdefault(log.file_id, []).append(log)
+        return tuple(
+            self._latest(file_id, bases.get(file_id, []), logs.get(file_id, []))
+            for file_id in sorted(bases.keys() | logs.keys())
+        )
+
+    def _latest(self, file_id: str, bases: list[BaseFile], logs: list[LogFile]) -> FileSlice:
+        times = {b.instant_time for b in bases} | {log.base_instant_time for log in logs}
+        opened = [time for time in times if self.validity.opened(time)]
+        if not opened:
+            raise CorruptFileError(file_id, 0, "no commit opened this file group")
+        time = max(opened)
+        of_slice = [log for log in logs if log.base_instant_time == time]
+        ordered = sorted(of_slice, key=lambda log: (log.version, log.write_token))
+        base = next((b for b in bases if b.instant_time == time), None)
+        return FileSlice(
+            file_id=file_id, base_instant_time=time, base_file=base, log_files=tuple(ordered)
+        )
+
+    def listing(self) -> dict[str, dict[str, int]]:
+        """The `files` partition: partition path -> live file name -> size in bytes."""
+        (shard,) = self.shards(FILES)
+        merged: dict[str, dict[str, tuple[int, bool]]] = {}
+        for key, value in shard.history():
+            if value is None:
+                merged.pop(key.decode(), None)
+                continue
+            entries = merged.setdefault(key.decode(), {})
+            _merge_files(entries, decode_files(value, shard.slice.file_id))
+        partitions = merged.pop(ALL_PARTITIONS, {})
+        listed: dict[str, dict[str, int]] = {}
+        for identifier, (_, deleted) in partitions.items():
+            if deleted:
+                continue
+            path = "" if identifier == "." else check_relative(identifier, METADATA)
+            entries = merged.get(identifier, {})
+            listed[path] = {name: size for name, (size, gone) in entries.items() if not gone}
+        return listed
+
+
+def _merge_files(
+    entries: dict[str, tuple[int, bool]], update: Mapping[str, tuple[int, bool]]
+) -> None:
+    """Apply a newer files record: HoodieMetadataPayload.combineFileSystemMetadata."""
+    for name, (size, deleted) in update.items():
+        known = entries.get(name)
+        if not deleted:
+            entries[name] = (max(size, known[0] if known else 0), False)
+        elif known is not None and not known[1]:
+            del entries[name]
+        else:
+            entries[name] = (size, True)
+
+
+def split_by_shard(keys: Any, count: int) -> list[Any]:
+    """Row numbers (int64) of `keys` by shard, each ordered by key bytes."""
+    owner = shards(keys, count)
+    order = pc.sort_indices(
+        pa.table({"shard": owner, "key": keys}),
+        sort_keys=[("shard", "ascending"), ("key", "ascending")],
+    ).to_numpy()
+    bounds = np.searchsorted(owner[order], np.arange(count + 1))
+    return [order[bounds[i] : bounds[i + 1]] for i in range(count)]

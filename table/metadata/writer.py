@@ -1,0 +1,264 @@
+"""Writing the metadata table: initialisation on an empty table, and the delta commit of a write.
+
+A delta commit has the instant of the data commit that it belongs to and is completed before it, so
+that a crash between the two leaves blocks which no reader counts.
+Source: HoodieBackedTableMetadataWriter of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.config import checksum, encode_properties
+from table.format.bloom import BloomFilter
+from table.format.hashing import shards
+from table.format.hfile.writer import write_hfile
+from table.format.log.block import BlockType, HeaderKey
+from table.format.log.deletes import encode_deletes
+from table.format.log.writer import empty_delete_block, encode_block
+from table.metadata.partitions import FILES, RECORD_INDEX, file_id
+from table.metadata.reader import MetadataTable
+from table.metadata.records import ALL_PARTITIONS, SCHEMA, encode_files
+from table.model import BaseFile, FileSlice, LogFile, WriteStat
+from table.naming import METADATA, PARTITION_METADATA, PROPERTIES
+from table.storage import Storage
+from table.timeline.commit_metadata import DeltaStat, encode_commit
+from table.timeline.timeline import Timeline
+
+PARTITION_LIST, FILE_LIST = 1, 2
+_BOOTSTRAP = "00000000000000"
+_INIT_TOKEN = "0-0-0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUpdate:
+    """What a delta commit does to one file group: one log file. Runs on its own, anywhere.
+
+    Attributes:
+        keys: pa.Array of string or binary, sorted by bytes, unique.
+        values: pa.Array of binary, one per key.
+        deletes: record keys taken away.
+    """
+
+    storage: Storage
+    slice: FileSlice
+    partition: str
+    instant: str
+    block_size: int
+    keys: Any
+    values: Any
+    deletes: Sequence[str] = ()
+
+    def write(self) -> DeltaStat:
+        """Put the next log file of the slice: puts first, then deletes."""
+        headers = {HeaderKey.INSTANT_TIME: self.instant, HeaderKey.SCHEMA: SCHEMA}
+        data = b""
+        if len(self.keys):
+            content = write_hfile(self.keys, self.values, schema=SCHEMA, block_size=self.block_size)
+            data += encode_block(BlockType.HFILE_DATA, headers, content)
+        if self.deletes:
+            content = encode_deletes(self.deletes, self.partition)
+            data += encode_block(BlockType.DELETE, headers, content)
+        log = self._next_log(len(data))
+        self.storage.put(f"{METADATA}/{log.path}", data)
+        base = self.slice.base_file
+        return DeltaStat(
+            file_id=self.slice.file_id,
+            path=log.path,
+            partition_path=self.partition,
+            base_instant_time=self.slice.base_instant_time,
+            base_file=base.name if base else "",
+            log_files=(*(known.name for known in self.slice.log_files), log.name),
+            log_version=log.version,
+            records=len(self.keys) + len(self.deletes),
+            size=len(data),
+        )
+
+    def _next_log(self, size: int) -> LogFile:
+        version = max((log.version for log in self.slice.log_files), default=0) + 1
+        number = int(self.slice.file_id.split("-")[-2])
+        return LogFile(
+            partition_path=self.partition,
+            file_id=self.slice.file_id,
+            base_instant_time=self.slice.base_instant_time,
+            version=version,
+            write_token=f"{number}-0-0",
+            size=size,
+        )
+
+
+def write_group(update: GroupUpdate) -> DeltaStat:
+    """The task that a runner distributes."""
+    return update.write()
+
+
+@dataclass(slots=True)
+class DeltaCommit:
+    """One delta commit of the metadata table, from requested to completed."""
+
+    metadata: MetadataTable
+    instant: str
+    block_size: int
+    stats: list[DeltaStat] = field(default_factory=list)
+    _slices: dict[str, tuple[FileSlice, ...]] = field(default_factory=dict)
+
+    def slices(self, partition: str) -> tuple[FileSlice, ...]:
+        """The file groups of a partition, listed once."""
+        if partition not in self._slices:
+            self._slices[partition] = self.metadata.slices(partition)
+        return self._slices[partition]
+
+    def begin(self) -> None:
+        """Put the requested and inflight files."""
+        self.metadata.timeline.begin(self.instant, "deltacommit")
+        self.metadata.timeline.start(self.instant, "deltacommit")
+
+    def group(
+        self, partition: str, number: int, keys: Any, values: Any, deletes: Sequence[str] = ()
+    ) -> GroupUpdate:
+        """The update of one file group; `number` counts the groups in the order of file ids."""
+        return GroupUpdate(
+            storage=self.metadata.storage,
+            slice=self.slices(partition)[number],
+            partition=partition,
+            instant=self.instant,
+            block_size=self.block_size,
+            keys=keys,
+            values=values,
+            deletes=deletes,
+        )
+
+    def put_files(self, written: Sequence[BaseFile]) -> None:
+        """Tell the `files` partition of new base files."""
+        by_partition: dict[str, dict[str, tuple[int, bool]]] = {}
+        for file in written:
+            identifier = file.partition_path or "."
+            by_partition.setdefault(identifier, {})[file.name] = (file.size, False)
+        touched = {identifier: (0, False) for identifier in by_partition}
+        records = {ALL_PARTITIONS: encode_files(touched, record_type=PARTITION_LIST)}
+        for identifier, names in by_partition.items():
+            records[identifier] = encode_files(names, record_type=FILE_LIST)
+        self.put_records(FILES, records)
+
+    def put_records(self, partition: str, records: Mapping[str, bytes]) -> None:
+        """Put small records by key, each into the file group that its hash gives."""
+        keys = pa.array(records.keys(), pa.string())
+        values = pa.array(records.values(), pa.binary())
+        owner = shards(keys, len(self.slices(partition)))
+        for number in sorted(set(owner.tolist())):
+            mine = pa.array(owner == number)
+            group_keys, group_values = keys.filter(mine), values.filter(mine)
+            order = pc.sort_indices(group_keys)
+            update = self.group(partition, number, group_keys.take(order), group_values.take(order))
+            self.stats.append(update.write())
+
+    def complete(self) -> None:
+        """Complete the delta commit: its blocks count once the data commit is completed, too."""
+        content = encode_commit(self.stats, schema=SCHEMA, operation="UPSERT_PREPPED")
+        self.metadata.timeline.complete(self.instant, "deltacommit", content)
+
+
+def initialize(storage: Storage, table_name: str, groups: Mapping[str, int]) -> None:
+    """Make the metadata table of an empty table, with `files` first.
+
+    Args:
+        storage: the table's storage.
+        table_name: the data table's name.
+        groups: number of file groups of each further partition.
+    """
+    storage.put(f"{METADATA}/{PROPERTIES}", encode_properties(_properties(table_name)))
+    timeline = Timeline(storage, METADATA, ())
+    for number, (partition, count) in enumerate({FILES: 1, **groups}.items()):
+        instant = f"{_BOOTSTRAP}{10 + number:03d}"
+        timeline.begin(instant, "deltacommit")
+        timeline.start(instant, "deltacommit")
+        stats = _initialize_partition(storage, partition, instant, count)
+        content = encode_commit(stats, schema=SCHEMA, operation="BULK_INSERT")
+        timeline.complete(instant, "deltacommit", content)
+
+
+def _initialize_partition(
+    storage: Storage, partition: str, instant: str, count: int
+) -> list[WriteStat]:
+    """Open every file group by an empty delete block; `files` starts as a base file, too."""
+    folder = f"{METADATA}/{partition}"
+    storage.put(f"{folder}/{PARTITION_METADATA}", partition_metadata(instant, partition))
+    for number in range(count):
+        log = LogFile(
+            partition_path=partition,
+            file_id=file_id(partition, number),
+            base_instant_time=instant,
+            version=1,
+            write_token=_INIT_TOKEN,
+            size=0,
+        )
+        storage.put(f"{METADATA}/{log.path}", empty_delete_block(instant))
+    if partition != FILES:
+        return []
+    return [_first_files_base(storage, instant)]
+
+
+def _first_files_base(storage: Storage, instant: str) -> WriteStat:
+    keys = pa.array([ALL_PARTITIONS])
+    values = pa.array([encode_files({}, record_type=PARTITION_LIST)], pa.binary())
+    bloom = BloomFilter.create(type_code="DYNAMIC_V0", entries=60000, fpp=1e-9, max_entries=100000)
+    bloom.add(keys)
+    info = {
+        "bloomFilterTypeCode": b"DYNAMIC_V0",
+        "maxRecordKey": ALL_PARTITIONS.encode(),
+        "minRecordKey": ALL_PARTITIONS.encode(),
+    }
+    data = write_hfile(keys, values, schema=SCHEMA, bloom=bloom.serialize(), file_info=info)
+    base = BaseFile(
+        partition_path=FILES,
+        file_id=file_id(FILES, 0),
+        write_token=_INIT_TOKEN,
+        instant_time=instant,
+        size=len(data),
+        extension="hfile",
+    )
+    storage.put(f"{METADATA}/{base.path}", data)
+    return WriteStat(
+        file_id=base.file_id,
+        path=base.path,
+        partition_path=FILES,
+        prev_commit="null",
+        num_writes=1,
+        num_inserts=1,
+        num_updates=0,
+        num_deletes=0,
+        size=base.size,
+    )
+
+
+def partition_metadata(instant: str, partition_path: str) -> bytes:
+    """Content of `.hoodie_partition_metadata`; the depth counts the path's components."""
+    depth = len(partition_path.split("/")) if partition_path else 0
+    return f"#partition metadata\ncommitTime={instant}\npartitionDepth={depth}\n".encode()
+
+
+def _properties(table_name: str) -> dict[str, str]:
+    """hoodie.properties of a metadata table (HoodieTableMetadataUtil, format note of Hudi 0.15)."""
+    name = f"{table_name}_metadata"
+    return {
+        "hoodie.table.name": name,
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.table.version": "6",
+        "hoodie.timeline.layout.version": "1",
+        "hoodie.table.base.file.format": "HFILE",
+        "hoodie.table.recordkey.fields": "key",
+        "hoodie.populate.meta.fields": "false",
+        "hoodie.table.keygenerator.class": (
+            "org.apache.hudi.metadata.HoodieTableMetadataKeyGenerator"
+        ),
+        "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
+        "hoodie.compaction.record.merger.strategy": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.table.checksum": checksum(name),
+    }

@@ -1,0 +1,102 @@
+"""Every file name of a table, made and parsed on one page.
+
+    base file     <fileId>_<writeToken>_<instant>.<parquet|hfile>
+    log file      .<fileId>_<baseInstant>.log.<version>_<writeToken>
+    marker        .hoodie/.temp/<instant>/<partition>/<base file name>.marker.<CREATE|MERGE|APPEND>
+    write token   <task partition>-<stage>-<attempt>, three integers, unique per writing attempt
+    file id       <uuid>-<n>, or for a bucket <8 digits><uuid from its 9th character>-<n>
+
+Sources: FSUtils.makeBaseFileName, FSUtils.makeLogFileName, BucketIdentifier of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from table.errors import CorruptFileError
+from table.model import BaseFile, LogFile
+
+HOODIE = ".hoodie"
+TEMP = f"{HOODIE}/.temp"
+METADATA = f"{HOODIE}/metadata"
+PROPERTIES = f"{HOODIE}/hoodie.properties"
+PROPERTIES_BACKUP = f"{HOODIE}/hoodie.properties.backup"
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+_BASE = re.compile(r"^([^_]+)_(\d+-\d+-\d+)_(\d+)\.(parquet|hfile)$")
+_LOG = re.compile(r"^\.([^_]+)_(\d+)\.log\.(\d{1,9})(?:_(\d+-\d+-\d+))?$")
+_BUCKET = re.compile(r"^\d{8}-")
+
+
+def parse_base_file(partition_path: str, name: str, size: int) -> BaseFile | None:
+    """The base file of that name, or None where the name is no base file's."""
+    match = _BASE.match(name)
+    if match is None:
+        return None
+    file_id, token, instant, extension = match.groups()
+    return BaseFile(
+        partition_path=partition_path,
+        file_id=file_id,
+        write_token=token,
+        instant_time=instant,
+        size=size,
+        extension=extension,
+    )
+
+
+def parse_log_file(partition_path: str, name: str, size: int) -> LogFile | None:
+    """The log file of that name, or None where the name is no log file's."""
+    match = _LOG.match(name)
+    if match is None:
+        return None
+    file_id, instant, version, token = match.groups()
+    return LogFile(
+        partition_path=partition_path,
+        file_id=file_id,
+        base_instant_time=instant,
+        version=int(version),
+        write_token=token or "",
+        size=size,
+    )
+
+
+def marker_path(instant: str, base_file: BaseFile, kind: str) -> str:
+    """Hudi's DIRECT marker of a base file; kind is CREATE or MERGE."""
+    return f"{TEMP}/{instant}/{base_file.path}.marker.{kind}"
+
+
+def marked_file(path: str, instant: str) -> str | None:
+    """The table-relative path that a marker names, None where the path is no marker."""
+    target, mark, kind = path.removeprefix(f"{TEMP}/{instant}/").rpartition(".marker.")
+    return target if mark and kind in ("CREATE", "MERGE", "APPEND") else None
+
+
+def new_file_id(number: int = 0, task: str | None = None) -> str:
+    """A fresh file id `<uuid>-<number>`; files of one bulk insert task share their UUID."""
+    return f"{task or uuid.uuid4()}-{number}"
+
+
+def bucket_file_id(bucket: int) -> str:
+    """A fresh file id that carries a bucket number in its first eight digits."""
+    return f"{bucket:08d}{str(uuid.uuid4())[8:]}-0"
+
+
+def bucket_of(file_id: str) -> int:
+    """The bucket number in a file id."""
+    if not _BUCKET.match(file_id):
+        raise CorruptFileError(file_id, 0, "the file id does not start with a bucket number")
+    return int(file_id[:8])
+
+
+def is_bucket_file_id(file_id: str) -> bool:
+    """Whether a file id starts with eight digits, as a bucket's does."""
+    return _BUCKET.match(file_id) is not None
+
+
+def check_relative(path: str, source: str) -> str:
+    """A path read from the table, refused if it could lead out of it."""
+    parts = path.split("/")
+    if path.startswith("/") or "\0" in path or any(part in ("..", ".") for part in parts):
+        raise CorruptFileError(source, 0, f"path {path!r} leaves the table")
+    return path

@@ -1,0 +1,84 @@
+"""Reading rows without Spark, one base file at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from table.errors import CorruptFileError, InputError
+from table.format.parquet import read_base_file
+from table.format.schema import from_avro, with_meta, without_meta
+from table.model import BaseFile
+from table.storage import RangeReader, Storage
+from table.write.file_group import KEY_COLUMN, stored_rows
+from table.write.transaction import TableState, table_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """Which base files a read opens, and the rows in them.
+
+    `schema` is the pa.Schema of the rows; None for a table that never had one.
+    """
+
+    state: TableState
+    files: tuple[BaseFile, ...]
+    keys: Any
+    columns: tuple[str, ...] | None
+    schema: Any
+
+    @property
+    def files_total(self) -> int:
+        """Base files of the snapshot."""
+        return len(self.state.snapshot.files)
+
+    def tables(self) -> Iterator[Any]:
+        """The rows of each file (pa.Table), filtered by the keys, with the columns asked for."""
+        for file in self.files:
+            table = stored_rows(open_base(self.state.storage, file), without_meta(self.full))
+            if self.keys is not None:
+                table = table.filter(pc.is_in(table[KEY_COLUMN], value_set=self.keys))
+            yield table if self.columns is None else table.select(self.columns)
+
+    @property
+    def full(self) -> Any:
+        """The pa.Schema of all columns."""
+        return _full_schema(self.state)
+
+
+def plan_read(
+    state: TableState, files: tuple[BaseFile, ...], keys: Any, columns: Sequence[str] | None
+) -> ReadPlan:
+    """Check the columns and prepare the read."""
+    schema = _full_schema(state)
+    chosen = None if columns is None else tuple(columns)
+    if chosen is not None and schema is not None:
+        for name in chosen:
+            if name not in schema.names:
+                raise InputError(f"column {name!r} is not in the table")
+        schema = schema.empty_table().select(chosen).schema
+    return ReadPlan(state=state, files=files, keys=keys, columns=chosen, schema=schema)
+
+
+def _full_schema(state: TableState) -> Any:
+    text = table_schema(state.timeline)
+    if text is not None:
+        return with_meta(without_meta(from_avro(text)))
+    if state.snapshot.files:
+        source = open_base(state.storage, state.snapshot.files[0])
+        return read_base_file(source).schema
+    return None
+
+
+def open_base(storage: Storage, file: BaseFile) -> RangeReader:
+    """A base file that the table names; it must be there, whole."""
+    try:
+        source = storage.open(file.path)
+    except FileNotFoundError as error:
+        raise CorruptFileError(file.path, 0, "the table names this file and it is gone") from error
+    if source.size < file.size:
+        raise CorruptFileError(file.path, source.size, f"the table names {file.size} bytes")
+    return source

@@ -1,0 +1,67 @@
+"""What users hand in as rows or keys, brought to Arrow: Spark frames, Arrow tables, lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from table.config import TableConfig
+from table.errors import InputError
+from table.keygen import partition_paths, record_keys
+
+
+def is_frame(rows: Any) -> bool:
+    """Whether the value is a Spark DataFrame, classic or Connect."""
+    return hasattr(rows, "sparkSession") and hasattr(rows, "schema")
+
+
+def to_arrow(rows: Any) -> Any:
+    """Rows as pa.Table; a Spark DataFrame is collected once, in the order of its partitions."""
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if not is_frame(rows):
+        raise InputError(f"rows must be a Spark DataFrame or a pyarrow Table, not {type(rows)}")
+    if hasattr(rows, "toArrow"):  # PySpark 4
+        return rows.toArrow()
+    batches = rows._collect_as_arrow()  # noqa: SLF001  the only way to Arrow in PySpark 3.5
+    return pa.Table.from_batches(batches, batches[0].schema if batches else arrow_schema(rows))
+
+
+def arrow_schema(rows: Any) -> Any:
+    """The pa.Schema of a Spark DataFrame, an Arrow table or a batch."""
+    if not is_frame(rows):
+        return rows.schema
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  only for frames
+
+    return to_arrow_schema(rows.schema)
+
+
+def encoded_keys(keys: Any) -> Any:
+    """Encoded record keys (list, pa.Array or pa.ChunkedArray) as pa.Array of string."""
+    if isinstance(keys, pa.ChunkedArray):
+        keys = pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.array([], pa.string())
+    if not isinstance(keys, pa.Array):
+        if isinstance(keys, str) or not hasattr(keys, "__iter__"):
+            raise InputError("keys must be a list, a pyarrow array or a frame of key columns")
+        listed = list(keys)
+        if not all(isinstance(key, str) for key in listed):
+            raise InputError("an encoded record key must be text")
+        keys = pa.array(listed, pa.string())
+    keys = keys.cast(pa.string())
+    if keys.null_count:
+        raise InputError("a record key is null")
+    return keys
+
+
+def keys_of_rows(rows: Any, config: TableConfig) -> tuple[Any, Any | None]:
+    """Record keys of rows (pa.Table), and their partition paths if the columns are there."""
+    missing = [name for name in config.record_key if name not in rows.column_names]
+    if missing:
+        raise InputError(f"record key field {missing[0]} is not a column of the input")
+    keys = record_keys(rows, config)
+    if all(name in rows.column_names for name in config.partition_fields):
+        return keys, partition_paths(rows, config)
+    return keys, None

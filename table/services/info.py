@@ -1,0 +1,78 @@
+"""What a table is made of, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from table.format.parquet import read_footer
+from table.metadata.partitions import RECORD_INDEX
+from table.read.arrow import open_base
+from table.write.transaction import TableState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardInfo:
+    """One file group of the record index; `bytes` are those of its current slice."""
+
+    file_group: str
+    entries: int
+    bytes: int
+    log_files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInfo:
+    """The answer of `table info`; sizes in bytes, `bytes_per_key` None without entries."""
+
+    rows: int
+    index: str
+    index_reason: str
+    table_version: int
+    bytes_per_key: float | None
+    base_files: int
+    base_bytes: int
+    partitions: int
+    latest_instant: str | None
+    metadata_partitions: tuple[str, ...]
+    shards: tuple[ShardInfo, ...]
+
+
+def describe(state: TableState, index: str, reason: str) -> TableInfo:
+    """Count rows by the footers and entries by reading every shard."""
+    files = state.snapshot.files
+    shards = _shards(state)
+    entries = sum(shard.entries for shard in shards)
+    size = sum(shard.bytes for shard in shards)
+    commits = state.timeline.commit_times()
+    return TableInfo(
+        rows=sum(read_footer(open_base(state.storage, file)).num_rows for file in files),
+        index=index,
+        index_reason=reason,
+        table_version=int(state.config.properties["hoodie.table.version"]),
+        bytes_per_key=size / entries if entries else None,
+        base_files=len(files),
+        base_bytes=sum(file.size for file in files),
+        partitions=len(state.snapshot.partition_paths()),
+        latest_instant=max(commits, default=None),
+        metadata_partitions=state.config.metadata_partitions,
+        shards=shards,
+    )
+
+
+def _shards(state: TableState) -> tuple[ShardInfo, ...]:
+    if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
+        return ()
+    found = []
+    for shard in state.metadata.shards(RECORD_INDEX):
+        keys, _ = shard.scan()
+        base = shard.slice.base_file
+        logs = shard.slice.log_files
+        found.append(
+            ShardInfo(
+                file_group=shard.slice.file_id,
+                entries=len(keys),
+                bytes=(base.size if base else 0) + sum(log.size for log in logs),
+                log_files=len(logs),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,248 @@
+"""The table as its users hold it: create, open, write, read, look up, check.
+
+t = Table.create("path", name="trips", record_key="uuid", partition_path="dt", ordering="ts",
+                 index="record")
+t = Table.open("path")
+result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
+frame = t.read(keys=["a", "b"])  # Spark DataFrame
+locations = t.lookup(["a", "b"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from table.clock import Clock, SystemClock
+from table.config import TableConfig, load_config
+from table.facts import (
+    Identity,
+    check_agreement,
+    choose_index,
+    create_table,
+    names,
+    table_options,
+)
+from table.metadata.partitions import RECORD_INDEX
+from table.model import CommitResult
+from table.options import Options, check_options
+from table.read.arrow import ReadPlan, plan_read
+from table.rows import encoded_keys, is_frame, keys_of_rows, to_arrow
+from table.services.check import CheckResult, check_index
+from table.services.info import TableInfo, describe
+from table.storage import LocalStorage, Storage
+from table.write import bulk, client
+from table.write.index import Index, IndexContext, LookupStats, load_index
+from table.write.runner import LocalRunner, SparkRunner, TaskRunner
+from table.write.transaction import TableState
+from table.write.writer import Writer
+
+Names = str | Sequence[str] | None
+
+
+class Table:
+    """A Hudi table of version 6, copy-on-write, Keymark's own or Hudi's.
+
+    Args:
+        storage: where the table is.
+        options: options of this handle, checked; facts of the table win or must agree.
+        spark: a Spark session; None uses the active one where Spark is needed.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        options: Mapping[str, str] | None = None,
+        *,
+        spark: Any = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.storage = storage
+        self._given = check_options(options or {})
+        self._spark = spark
+        self._clock = clock or SystemClock()
+        config = load_config(storage)
+        check_agreement(config, self._given)
+        self.choice = choose_index(config, self._given, storage)
+
+    @classmethod
+    def create(
+        cls,
+        path: str,
+        *,
+        name: str | None = None,
+        record_key: Names,
+        partition_path: Names = None,
+        ordering: str | None = None,
+        index: str = "record",
+        options: Mapping[str, str] | None = None,
+        spark: Any = None,
+        storage: Storage | None = None,
+        clock: Clock | None = None,
+    ) -> Table:
+        """Make an empty table; the path must not hold one yet."""
+        storage = storage or LocalStorage.at(path, create=True)
+        given = check_options(options or {})
+        load_index(index)
+        identity = Identity(
+            name=name or storage.root.rstrip("/").rpartition("/")[2],
+            record_key=names(record_key),
+            partition_fields=names(partition_path),
+            ordering=ordering,
+        )
+        create_table(storage, identity, index, given)
+        return cls(storage, given, spark=spark, clock=clock)
+
+    @classmethod
+    def open(
+        cls, path: str, *, options: Mapping[str, str] | None = None, spark: Any = None
+    ) -> Table:
+        """Open a table of Keymark's or of Hudi's."""
+        return cls(LocalStorage.at(path), options, spark=spark)
+
+    @property
+    def config(self) -> TableConfig:
+        """hoodie.properties, read anew."""
+        return load_config(self.storage)
+
+    @property
+    def index(self) -> Index:
+        """The table's index."""
+        return load_index(self.choice.name)
+
+    def options(self) -> Options:
+        """Facts of the table, what was given, and the defaults that depend on the index."""
+        return table_options(self.config, self.choice.name, self._given)
+
+    def upsert(self, rows: Any) -> CommitResult:
+        """Insert new keys, merge rows of known keys; Spark DataFrame or pa.Table."""
+        return client.upsert(self._writer(rows), to_arrow(rows))
+
+    def insert(self, rows: Any) -> CommitResult:
+        """Add rows; hoodie.datasource.insert.dup.policy decides about keys that exist."""
+        return client.insert(self._writer(rows), to_arrow(rows))
+
+    def bulk_insert(self, rows: Any) -> CommitResult:
+        """Add many rows as new files, without collecting them; keys are checked at the end."""
+        return bulk.bulk_insert(self._writer(rows), rows)
+
+    def delete(self, keys: Any) -> CommitResult:
+        """Take keys away: encoded keys, or a frame with the key (and partition) columns."""
+        texts, partitions = self._keys_and_partitions(keys)
+        return client.delete(self._writer(keys), texts, partitions)
+
+    def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> Any:
+        """Where keys are: pa.Table(record_key, partition_path, file_id, instant_time).
+
+        Nulls where a key is absent; the order is that of the keys asked, repeated ones included.
+        """
+        texts, _ = self._keys_and_partitions(keys)
+        encoded = texts.dictionary_encode()
+        state = TableState.load(self.storage)
+        found = self.index.lookup(encoded.dictionary, self._context(state, stats))
+        found = found.take(encoded.indices)
+        return pa.table([texts, *found.columns], names=["record_key", *found.column_names])
+
+    def read(
+        self,
+        keys: Any = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: str | None = None,
+    ) -> Any:
+        """The rows as a Spark DataFrame, with the meta columns unless `columns` are named.
+
+        `keys`, and conjuncts of `where` that fix the record key, prune files by the record index.
+        """
+        from table.read.spark import read_frame  # noqa: PLC0415  reading is where Spark is needed
+
+        return read_frame(self, keys, where, columns=columns, as_of=as_of)
+
+    def scan(
+        self, keys: Any = None, columns: Sequence[str] | None = None, as_of: str | None = None
+    ) -> ReadPlan:
+        """The rows without Spark: which files will be read, and their rows file by file."""
+        state = TableState.load(self.storage, as_of)
+        wanted = None if keys is None else self._keys_and_partitions(keys)[0]
+        files = state.snapshot.files if wanted is None else self.prune(state, wanted)
+        return plan_read(state, files, wanted, columns)
+
+    def prune(self, state: TableState, keys: Any) -> tuple[Any, ...]:
+        """The base files of a snapshot that can hold the keys (pa.Array of string).
+
+        Only a current snapshot is pruned: the index knows where keys are now.
+        """
+        can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
+        if not can:
+            return state.snapshot.files
+        found = load_index("record").lookup(keys.unique(), self._context(state, None))
+        wanted = set(
+            zip(found["partition_path"].to_pylist(), found["file_id"].to_pylist(), strict=True)
+        )
+        bases = state.snapshot.by_location()
+        return tuple(bases[location] for location in sorted(wanted & bases.keys()))
+
+    def check(self) -> CheckResult:
+        """Compare the record index with the data, key by key."""
+        return check_index(TableState.load(self.storage))
+
+    def info(self) -> TableInfo:
+        """Rows, index, shards and bytes per key."""
+        return describe(TableState.load(self.storage), self.choice.name, self.choice.reason)
+
+    def _context(self, state: TableState, stats: LookupStats | None) -> IndexContext:
+        return IndexContext(
+            storage=self.storage,
+            config=state.config,
+            options=self.options(),
+            snapshot=state.snapshot,
+            metadata=state.metadata,
+            runner=LocalRunner(),
+            spark=self.session,
+            stats=stats or LookupStats(),
+        )
+
+    def session(self) -> Any:
+        """The Spark session: the one given, the active one, or a new local one."""
+        from table.spark import session  # noqa: PLC0415  most uses need no Spark
+
+        if self._spark is None:
+            from pyspark.sql import SparkSession  # noqa: PLC0415
+
+            self._spark = SparkSession.getActiveSession() or session(None, {})
+        return self._spark
+
+    def _writer(self, rows: Any) -> Writer:
+        runner: TaskRunner = LocalRunner()
+        if self._spark is not None or is_frame(rows):
+            self._spark = self._spark or rows.sparkSession
+            runner = SparkRunner(self._spark)
+        return Writer(
+            storage=self.storage,
+            clock=self._clock,
+            runner=runner,
+            index=self.index,
+            options=self.options(),
+            spark=self.session,
+            on_phase=self._describe_phase(),
+        )
+
+    def _describe_phase(self) -> Callable[[str], None]:
+        """Name the phase on Spark's jobs, for the event log."""
+        spark = self._spark
+        if spark is None:
+            return lambda phase: None  # noqa: ARG005
+        return lambda phase: spark.sparkContext.setJobDescription(f"keymark/{phase}")
+
+    def _keys_and_partitions(self, keys: Any) -> tuple[Any, Any | None]:
+        """Encoded record keys (pa.Array of string), and partition paths where they can be told."""
+        if not is_frame(keys) and not isinstance(keys, pa.Table):
+            return encoded_keys(keys), None
+        config = self.config
+        rows = to_arrow(keys)
+        if rows.column_names == ["record_key"] and config.record_key != ("record_key",):
+            return encoded_keys(rows["record_key"]), None
+        return keys_of_rows(rows, config)

@@ -1,0 +1,152 @@
+"""The timeline of a table: what happened, in which order, and how far it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+from table.clock import Clock
+from table.errors import CommitConflictError, CorruptFileError
+from table.model import Instant
+from table.naming import HOODIE
+from table.storage import Storage
+from table.timeline.commit_metadata import CommitMetadata, decode_commit
+from table.timeline.instant_name import (
+    COMPLETED,
+    INFLIGHT,
+    REQUESTED,
+    format_instant,
+    instant_file,
+    instant_millis,
+    parse_instant,
+)
+from table.timeline.rollback_metadata import rolled_back
+
+COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
+_RANK = {REQUESTED: 0, INFLIGHT: 1, COMPLETED: 2}
+# A compaction completes as a commit of the same time, a log compaction as a delta commit.
+_COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One reading of a timeline folder.
+
+    `instants` holds each (time, action) once, in its furthest state, ordered by time. `base` is the
+    table's folder relative to the storage's root: "" for data, `.hoodie/metadata` for its metadata.
+    """
+
+    storage: Storage
+    base: str
+    instants: tuple[Instant, ...]
+
+    @classmethod
+    def load(cls, storage: Storage, base: str = "") -> Timeline:
+        """Read the timeline folder of a table."""
+        furthest: dict[tuple[str, str], Instant] = {}
+        for status in storage.list(_folder(base)):
+            instant = parse_instant(status.name)
+            if instant is None:
+                continue
+            key = (instant.time, _COMPLETES_AS.get(instant.action, instant.action))
+            known = furthest.get(key)
+            if known is None or _RANK[instant.state] > _RANK[known.state]:
+                furthest[key] = instant
+        ordered = sorted(furthest.values(), key=lambda instant: (instant.time, instant.action))
+        return cls(storage, base, tuple(ordered))
+
+    def completed(self, actions: Iterable[str] | None = None) -> tuple[Instant, ...]:
+        """Completed instants, of the actions given or of all."""
+        wanted = None if actions is None else frozenset(actions)
+        return tuple(
+            i for i in self.instants if i.completed and (wanted is None or i.action in wanted)
+        )
+
+    def pending(self) -> tuple[Instant, ...]:
+        """Instants that were begun and not completed."""
+        return tuple(i for i in self.instants if not i.completed)
+
+    def commit_times(self) -> frozenset[str]:
+        """Times of the completed commits, delta commits and replace commits."""
+        return frozenset(i.time for i in self.completed(COMMIT_ACTIONS))
+
+    def visible(self, times: Iterable[str]) -> frozenset[str]:
+        """Those of the times whose files are visible: completed here, or archived before here."""
+        commits = self.commit_times()
+        start = min(commits, default="")
+        return frozenset(time for time in times if time in commits or time < start)
+
+    def commit(self, instant: Instant) -> CommitMetadata:
+        """The metadata of a completed commit, delta commit or replace commit."""
+        path = self.path(instant.time, instant.action, COMPLETED)
+        return decode_commit(self.storage.read(path), path)
+
+    def rolled_back(self) -> frozenset[str]:
+        """Instants that completed rollbacks took back."""
+        times: set[str] = set()
+        for instant in self.completed({"rollback"}):
+            path = self.path(instant.time, instant.action, COMPLETED)
+            data = self.storage.read(path)
+            if not data:
+                raise CorruptFileError(path, 0, "a completed rollback is empty")
+            times.update(rolled_back(data, path))
+        return frozenset(times)
+
+    def replaced_file_ids(self) -> dict[tuple[str, str], str]:
+        """(partition path, file id) -> time of the completed replace commit that took it out."""
+        replaced: dict[tuple[str, str], str] = {}
+        for instant in self.completed({"replacecommit"}):
+            for partition, file_ids in self.commit(instant).replaced.items():
+                replaced.update(((partition, file_id), instant.time) for file_id in file_ids)
+        return replaced
+
+    def path(self, time: str, action: str, state: str) -> str:
+        """The path of an instant's file relative to the storage's root."""
+        return f"{_folder(self.base)}/{instant_file(time, action, state)}"
+
+    def begin(self, time: str, action: str) -> None:
+        """Put the requested file of an instant."""
+        self._put(time, action, REQUESTED, b"")
+
+    def start(self, time: str, action: str) -> None:
+        """Put the inflight file of an instant."""
+        self._put(time, action, INFLIGHT, b"")
+
+    def complete(self, time: str, action: str, content: bytes) -> None:
+        """Put the completed file of an instant: the moment at which it becomes visible."""
+        self._put(time, action, COMPLETED, content)
+
+    def plan(self, time: str, action: str, content: bytes) -> None:
+        """Put the requested file of an action that carries a plan."""
+        self._put(time, action, REQUESTED, content)
+
+    def remove(self, time: str, action: str) -> None:
+        """Delete the files of an instant, the furthest state first."""
+        for state in (COMPLETED, INFLIGHT, REQUESTED):
+            self.storage.delete(self.path(time, action, state))
+
+    def _put(self, time: str, action: str, state: str, content: bytes) -> None:
+        path = self.path(time, action, state)
+        try:
+            self.storage.put(path, content)
+        except FileExistsError as error:
+            raise CommitConflictError(f"instant {path} exists: another writer won") from error
+
+
+def _folder(base: str) -> str:
+    return f"{base}/{HOODIE}" if base else HOODIE
+
+
+def zone_of(timezone: str) -> tzinfo | None:
+    """The zone of instant times: UTC, or None for the process's own (`LOCAL`)."""
+    return UTC if timezone == "UTC" else None
+
+
+def next_instant(clock: Clock, zone: tzinfo | None, *timelines: Timeline) -> str:
+    """An instant not before the clock, and one millisecond after the latest known at least."""
+    now = format_instant(clock.millis(), zone)
+    latest = max((t.instants[-1].time[:17] for t in timelines if t.instants), default="")
+    if now > latest:
+        return now
+    return format_instant(instant_millis(latest, zone) + 1, zone)

@@ -1,0 +1,85 @@
+"""New rows to file groups: small files are filled first, the rest opens new groups.
+
+Source: UpsertPartitioner of Hudi 0.15 (average record size from the latest commits, inserts per
+new file = maximum file size / record size).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from table.model import BaseFile
+from table.naming import bucket_file_id, new_file_id
+from table.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSizing:
+    """How many rows a base file takes; sizes in bytes."""
+
+    max_file: int
+    small_limit: int
+    record: float
+
+    @classmethod
+    def of(cls, options: Options, *, record: float | None) -> FileSizing:
+        """From the options, and the bytes per row of the latest commit where there is one."""
+        return cls(
+            max_file=options.integer("hoodie.parquet.max.file.size"),
+            small_limit=options.integer("hoodie.parquet.small.file.limit"),
+            record=record or float(options.integer("hoodie.copyonwrite.record.size.estimate")),
+        )
+
+    def room(self, size: int) -> int:
+        """Rows that still fit into a file of that size."""
+        return max(0, int((self.max_file - size) / self.record))
+
+    @property
+    def rows_per_file(self) -> int:
+        """Rows of a new file."""
+        return max(1, self.room(0))
+
+
+def assign(partitions: Any, small: Sequence[BaseFile], sizing: FileSizing) -> list[str]:
+    """A file id for each new row, given the partition path of each (pa.Array of string)."""
+    encoded = partitions.dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    chosen = np.empty(len(codes), object)
+    for number, partition in enumerate(encoded.dictionary.to_pylist()):
+        rows = order[bounds[number] : bounds[number + 1]]
+        files = [f for f in small if f.partition_path == partition]
+        start = 0
+        for file_id, room in _targets(files, sizing):
+            if start >= len(rows):
+                break
+            chosen[rows[start : start + room]] = file_id
+            start += room
+        while start < len(rows):
+            chosen[rows[start : start + sizing.rows_per_file]] = new_file_id()
+            start += sizing.rows_per_file
+    return list(chosen)
+
+
+def _targets(files: Sequence[BaseFile], sizing: FileSizing) -> list[tuple[str, int]]:
+    """Small files with the rows that they take, the smallest first."""
+    small = sorted((f for f in files if f.size < sizing.small_limit), key=lambda f: f.size)
+    return [(f.file_id, sizing.room(f.size)) for f in small if sizing.room(f.size) > 0]
+
+
+def assign_buckets(
+    partitions: Any, buckets: Any, known: Mapping[tuple[str, int], str]
+) -> list[str]:
+    """A file id for each row of a bucket table: its bucket's group, opened where there is none."""
+    opened = dict(known)
+    chosen = []
+    for location in zip(partitions.to_pylist(), buckets.tolist(), strict=True):
+        if location not in opened:
+            opened[location] = bucket_file_id(location[1])
+        chosen.append(opened[location])
+    return chosen

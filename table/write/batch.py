@@ -1,0 +1,110 @@
+"""A batch of incoming rows: keyed, checked and combined to one row per key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.config import TableConfig
+from table.errors import InputError
+from table.keygen import partition_paths, record_keys
+
+DELETED_COLUMN = "_hoodie_is_deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Rows with their keys.
+
+    Attributes:
+        keys: pa.Array of string, one per row.
+        partitions: pa.Array of string, the partition path of each row.
+        deletes: bool per row: the row takes its key away.
+        rows: pa.Table of the data columns; None for a delete by keys.
+    """
+
+    keys: Any
+    partitions: Any
+    deletes: Any
+    rows: Any
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: Any) -> Batch:
+        """The rows of those numbers (int64), in that order."""
+        indices = pa.array(rows, pa.int64())
+        return Batch(
+            keys=self.keys.take(indices),
+            partitions=self.partitions.take(indices),
+            deletes=self.deletes[rows],
+            rows=None if self.rows is None else self.rows.take(indices),
+        )
+
+    def ordering(self, config: TableConfig) -> Any:
+        """The ordering values (pa.Array), or None."""
+        if config.ordering is None or self.rows is None:
+            return None
+        return self.rows[config.ordering].combine_chunks()
+
+
+def check_fields(rows: Any, config: TableConfig) -> None:
+    """Refuse rows (pa.Table) without the columns that keys and order are made of."""
+    roles = [("record key", config.record_key), ("partition", config.partition_fields)]
+    if config.ordering is not None:
+        roles.append(("ordering", (config.ordering,)))
+    for role, fields in roles:
+        for name in fields:
+            if name not in rows.column_names:
+                raise InputError(f"{role} field {name} is not a column of the input")
+
+
+def delete_flags(rows: Any) -> Any:
+    """bool per row: the column `_hoodie_is_deleted` says that the row takes its key away."""
+    if DELETED_COLUMN not in rows.column_names:
+        return np.zeros(rows.num_rows, bool)
+    flags = rows[DELETED_COLUMN]
+    if not pa.types.is_boolean(flags.type):
+        raise InputError(f"column {DELETED_COLUMN} must be boolean, not {flags.type}")
+    return pc.fill_null(flags, fill_value=False).to_numpy()
+
+
+def keyed(rows: Any, config: TableConfig, deletes: Any) -> Batch:
+    """Rows (pa.Table) with their record keys and partition paths."""
+    return Batch(
+        keys=record_keys(rows, config),
+        partitions=partition_paths(rows, config),
+        deletes=deletes,
+        rows=rows,
+    )
+
+
+def combine(batch: Batch, config: TableConfig, *, is_global: bool) -> Batch:
+    """One row per key: the highest ordering value, on a tie the row later in the input.
+
+    With a partition-local index a key counts once per partition path.
+    """
+    columns = {"key": batch.keys}
+    if not is_global:
+        columns["partition"] = batch.partitions
+    identity = list(columns)
+    if pa.table(columns).group_by(identity).aggregate([]).num_rows == len(batch):
+        return batch
+    ordering = batch.ordering(config)
+    if ordering is not None:
+        columns["ordering"] = ordering
+    columns["row"] = pa.array(np.arange(len(batch)))
+    keys = [(name, "ascending") for name in columns]
+    order = pc.sort_indices(pa.table(columns), sort_keys=keys, null_placement="at_start")
+    ordered = pa.table({name: columns[name] for name in identity}).take(order)
+    last = np.ones(len(batch), bool)
+    same = np.ones(len(batch) - 1, bool)
+    for name in identity:
+        column = ordered[name].combine_chunks()
+        same &= pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    last[:-1] = ~same
+    return batch.take(np.sort(order.to_numpy()[last]))

@@ -1,0 +1,347 @@
+"""Bulk insert: new files from a stream of rows, without collecting or tagging them.
+
+    rows, sorted by partition path inside each Spark partition
+      -> task: rows of one partition path after the other, cut into files of the maximum size
+      -> keys by shard in a key file -> one task per shard: sorted, checked, put as a log block
+
+A bucket table has one file per bucket, so its rows are first shuffled by bucket. Files of one task
+are named `<UUID of the task>-<n>`, as Hudi's are: the index compresses better for it.
+Source: HoodieRowCreateHandle, BulkInsertDataInternalWriterHelper of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.config import TableConfig
+from table.errors import InvalidOptionError, TableError, UnsupportedTableError
+from table.format.parquet import write_base_file
+from table.format.schema import with_meta
+from table.keygen import partition_paths, record_keys
+from table.metadata.partitions import RECORD_INDEX
+from table.model import BaseFile, CommitResult, WriteStat
+from table.naming import bucket_file_id, new_file_id
+from table.options import DUP_POLICY, Options
+from table.rows import arrow_schema, is_frame
+from table.write.assign import FileSizing
+from table.write.batch import check_fields
+from table.write.bulk_index import update_index_in_bulk
+from table.write.commit import begin_delta, finish, open_partition
+from table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
+from table.write.index import Index
+from table.write.key_file import KeyFile, write_key_file
+from table.write.runner import quiet_worker
+from table.write.writer import Attempt, Writer, in_table_schema
+
+_SAMPLE_ROWS = 10_000
+_BUCKET = "_keymark_bucket"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkTask:
+    """What every task of a bulk insert knows. `bucket_index` is set on a bucket table."""
+
+    target: WriteTarget
+    config: TableConfig
+    sizing: FileSizing
+    shards: int
+    bucket_index: Index | None
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class BulkDone:
+    """What a task wrote: a result per file, and where its keys are."""
+
+    results: tuple[FileGroupResult, ...]
+    keys: KeyFile | None
+    rows: int
+
+
+def bulk_insert(writer: Writer, rows: Any) -> CommitResult:
+    """Add rows (Spark DataFrame or pa.Table) as new files."""
+
+    def work(attempt: Attempt) -> CommitResult:
+        check_fields(arrow_schema(rows).empty_table(), attempt.config)
+        _check_policy(attempt)
+        task = _task(attempt)
+        with attempt.phase("write"):
+            attempt.start()
+            done = _run_spark(rows, task) if is_frame(rows) else [_run_local(rows, task)]
+        _commit(attempt, done)
+        return attempt.result(
+            inserted=sum(part.rows for part in done),
+            updated=0,
+            deleted=0,
+            moved=0,
+            unchanged=0,
+            files_written=sum(len(part.results) for part in done),
+        )
+
+    return writer.attempt("BULK_INSERT", arrow_schema(rows), work)
+
+
+def _commit(attempt: Attempt, done: list[BulkDone]) -> None:
+    state = attempt.state
+    with attempt.phase("index"):
+        block_size = attempt.options.integer("hoodie.hfile.block.size")
+        delta = begin_delta(state, attempt.instant, block_size)
+        parts = [
+            (part.keys, [(r.file.partition_path, r.file.file_id) for r in part.results if r.file])
+            for part in done
+            if part.keys is not None
+        ]
+        if delta is not None and parts:
+            delta.stats.extend(update_index_in_bulk(attempt, delta, parts))
+    with attempt.phase("commit"):
+        finish(
+            state,
+            delta,
+            [result for part in done for result in part.results],
+            instant=attempt.instant,
+            schema=attempt.avro_schema,
+            operation=attempt.operation,
+        )
+
+
+def _check_policy(attempt: Attempt) -> None:
+    policy = attempt.options.text(DUP_POLICY)
+    indexed = RECORD_INDEX in attempt.config.metadata_partitions
+    if policy == "drop" or (policy == "fail" and not indexed):
+        raise InvalidOptionError(
+            f"option {DUP_POLICY}={policy} needs insert: bulk_insert looks no key up without a "
+            "record index, and drops none"
+        )
+    if attempt.writer.index.name == "bucket" and attempt.state.snapshot.files:
+        raise UnsupportedTableError(
+            "bulk_insert into a bucket table that holds rows is not supported: use insert or upsert"
+        )
+
+
+def _task(attempt: Attempt) -> BulkTask:
+    index, metadata = attempt.writer.index, attempt.state.metadata
+    shards = 0
+    if metadata is not None and RECORD_INDEX in attempt.config.metadata_partitions:
+        shards = len(metadata.slices(RECORD_INDEX))
+    return BulkTask(
+        target=attempt.target,
+        config=attempt.config,
+        sizing=FileSizing.of(attempt.options, record=None),
+        shards=shards,
+        bucket_index=index if index.name == "bucket" else None,
+        options=attempt.options,
+    )
+
+
+def _run_local(rows: Any, task: BulkTask) -> BulkDone:
+    """All rows as one task of this process."""
+    if not rows.num_rows:
+        return BulkDone((), None, 0)
+    grouped = _Stream(task).ordered(in_table_schema(rows, task.target.schema))
+    return write_stream(grouped.to_batches(max_chunksize=1 << 16), task)
+
+
+def _run_spark(rows: Any, task: BulkTask) -> list[BulkDone]:
+    """A task per Spark partition of the frame, sorted so that each sees one group at a time."""
+    fields = list(task.config.partition_fields)
+    if task.bucket_index is not None:
+        schema = rows.schema.__class__(list(rows.schema.fields)).add(_BUCKET, "integer")
+        rows = rows.mapInArrow(_AddBuckets(task), schema)
+        fields.append(_BUCKET)
+        rows = rows.repartition(rows.sparkSession.sparkContext.defaultParallelism, *fields)
+    if fields:
+        rows = rows.sortWithinPartitions(*fields)
+    answers = rows.mapInArrow(_WritePartition(task), "answer binary").collect()
+    # The bytes are what our own tasks pickled a moment ago.
+    done = [pickle.loads(row.answer) for row in answers]  # noqa: S301
+    for answer in done:
+        if isinstance(answer, TableError):
+            raise answer
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class _AddBuckets:
+    """Adds each row's bucket, for the shuffle."""
+
+    task: BulkTask
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        quiet_worker()
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            data = in_table_schema(rows, self.task.target.schema)
+            buckets = _Stream(self.task).buckets(record_keys(data, self.task.config))
+            table = rows.append_column(_BUCKET, pa.array(buckets, pa.int32()))
+            yield from table.to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _WritePartition:
+    """Writes the rows of one Spark partition. A TableError is an answer, not a reason to retry."""
+
+    task: BulkTask
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        quiet_worker()
+        try:
+            answer: BulkDone | TableError = write_stream(self._rows(batches), self.task)
+        except TableError as error:
+            answer = error
+        yield pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
+
+    def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            if _BUCKET in rows.column_names:
+                rows = rows.drop_columns([_BUCKET])
+            yield from in_table_schema(rows, self.task.target.schema).to_batches()
+
+
+def write_stream(batches: Iterable[Any], task: BulkTask) -> BulkDone:
+    """Write rows (record batches in the table's schema, grouped) into files; keys into a key file."""
+    stream = _Stream(task)
+    for batch in batches:
+        stream.take(pa.Table.from_batches([batch]))
+    return stream.close()
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The file being filled, and what is done. Holds the rows of one file at a time."""
+
+    task: BulkTask
+    name: str = field(default_factory=lambda: str(uuid.uuid4()))
+    group: tuple[str, int] | None = None
+    pending: list[tuple[Any, Any]] = field(default_factory=list)
+    pending_rows: int = 0
+    rows_per_file: int = 0
+    results: list[FileGroupResult] = field(default_factory=list)
+    keys: list[Any] = field(default_factory=list)
+    rows: int = 0
+
+    def buckets(self, keys: Any) -> Any:
+        """The bucket of each key; 0 where the index has none."""
+        index = self.task.bucket_index
+        if index is None:
+            return np.zeros(len(keys), np.int32)
+        return index.buckets(keys, self.task.config, self.task.options)
+
+    def ordered(self, rows: Any) -> Any:
+        """Rows grouped by partition path and bucket, otherwise in their order."""
+        paths = partition_paths(rows, self.task.config)
+        buckets = self.buckets(record_keys(rows, self.task.config))
+        table = pa.table({"path": paths, "bucket": buckets, "row": np.arange(len(paths))})
+        order = pc.sort_indices(
+            table, sort_keys=[(name, "ascending") for name in table.column_names]
+        )
+        return rows.take(order)
+
+    def take(self, rows: Any) -> None:
+        """Add rows (pa.Table): each stretch of one group to that group's file."""
+        if not rows.num_rows:
+            return
+        keys = record_keys(rows, self.task.config)
+        paths = partition_paths(rows, self.task.config)
+        buckets = self.buckets(keys)
+        codes = paths.dictionary_encode().indices.to_numpy()
+        change = (np.diff(codes) != 0) | (np.diff(buckets) != 0)
+        starts = [0, *(np.flatnonzero(change) + 1).tolist()]
+        for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
+            group = (paths[start].as_py(), int(buckets[start]))
+            if group != self.group:
+                self._flush(everything=True)
+                self.group = group
+            length = end - start
+            self.pending.append((rows.slice(start, length), keys.slice(start, length)))
+            self.pending_rows += length
+            self._flush(everything=False)
+
+    def close(self) -> BulkDone:
+        """Write what is left; put the key file."""
+        self._flush(everything=True)
+        written = None
+        if self.task.shards and self.results:
+            files = np.repeat(
+                np.arange(len(self.keys), dtype=np.int32), [len(keys) for keys in self.keys]
+            )
+            written = write_key_file(
+                self.task.target.storage,
+                self.task.target.instant,
+                self.name,
+                keys=pa.concat_arrays(self.keys),
+                files=files,
+                shards=self.task.shards,
+            )
+        return BulkDone(tuple(self.results), written, self.rows)
+
+    def _flush(self, *, everything: bool) -> None:
+        """Write full files, or all pending rows; a bucket is one file whatever its size."""
+        whole = self.task.bucket_index is not None
+        if not self.pending_rows or (whole and not everything):
+            return
+        if not everything and self.pending_rows < _SAMPLE_ROWS and not self.rows_per_file:
+            return
+        rows = pa.concat_tables([r for r, _ in self.pending]).combine_chunks()
+        keys = pa.concat_arrays([k for _, k in self.pending])
+        if not self.rows_per_file:
+            self.rows_per_file = self._measure(rows)
+        start, size = 0, len(keys) if whole else self.rows_per_file
+        while len(keys) - start >= size or (everything and start < len(keys)):
+            self._write(rows.slice(start, size), keys.slice(start, size))
+            start += size
+        self.pending = [(rows.slice(start), keys.slice(start))] if start < len(keys) else []
+        self.pending_rows = max(0, len(keys) - start)
+
+    def _measure(self, rows: Any) -> int:
+        """Rows per file, from the size of a sample as it is written."""
+        sample = rows.slice(0, _SAMPLE_ROWS)
+        footer = replace(self.task.target.options.footer, bloom_enabled=False)
+        options = replace(self.task.target.options, footer=footer)
+        size = len(write_base_file(sample, options=options))
+        return replace(self.task.sizing, record=max(1.0, size / sample.num_rows)).rows_per_file
+
+    def _write(self, rows: Any, keys: Any) -> None:
+        assert self.group is not None
+        target, (path, bucket) = self.task.target, self.group
+        number = len(self.results)
+        file = BaseFile(
+            partition_path=path,
+            file_id=bucket_file_id(bucket)
+            if self.task.bucket_index is not None
+            else new_file_id(number, self.name),
+            write_token=f"{number}-0-{secrets.randbelow(1 << 31)}",
+            instant_time=target.instant,
+            size=0,
+        )
+        meta = meta_columns(target.instant, number, keys, path, file.name)
+        table = pa.table([*meta, *rows.columns], schema=with_meta(target.schema))
+        open_partition(target.storage, target.instant, path)
+        data = bytes(write_base_file(table, options=target.options))
+        written, records = put_base_file(target, file, data, schema=table.schema, kind="CREATE")
+        stat = WriteStat(
+            file_id=file.file_id,
+            path=file.path,
+            partition_path=path,
+            prev_commit="null",
+            num_writes=len(keys),
+            num_inserts=len(keys),
+            num_updates=0,
+            num_deletes=0,
+            size=written.size,
+        )
+        outcomes = np.empty(0, np.uint8)
+        self.results.append(
+            FileGroupResult(file=written, stat=stat, outcomes=outcomes, records=records)
+        )
+        self.keys.append(keys)
+        self.rows += len(keys)

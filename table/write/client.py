@@ -1,0 +1,261 @@
+"""The driver's side of upsert, insert and delete: tag, place, write, index, commit.
+
+    batch -> tag (index) -> place (moves, new rows) -> one FileGroupWrite per group -> runner
+          -> delta commit of the metadata table -> commit
+
+Every write holds the table's lock from beginning to end. A failure takes back what it did; what a
+dead process left is taken back by the next write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import DuplicateKeyError, InputError
+from table.metadata.partitions import RECORD_INDEX
+from table.model import BaseFile, CommitResult
+from table.naming import bucket_of
+from table.options import DUP_POLICY
+from table.write.assign import FileSizing, assign, assign_buckets
+from table.write.batch import Batch, combine
+from table.write.commit import (
+    IndexUpdate,
+    begin_delta,
+    finish,
+    open_partition,
+    update_record_index,
+)
+from table.write.file_group import (
+    FileGroupResult,
+    FileGroupWrite,
+    Op,
+    Outcome,
+    stored_ordering,
+    write_file_group,
+)
+from table.write.placement import Entries, Placement, append, moving_rows, place
+from table.write.writer import Attempt, Writer
+
+_NOTHING = pa.array([], pa.string())
+
+
+def upsert(writer: Writer, rows: Any) -> CommitResult:
+    """Insert rows (pa.Table) with new keys, merge the others with their stored rows."""
+
+    def work(attempt: Attempt) -> CommitResult:
+        batch = attempt.batch(rows)
+        batch = combine(batch, attempt.config, is_global=writer.index.is_global)
+        return _write(attempt, batch, attempt.tag(batch))
+
+    return writer.attempt("UPSERT", rows.schema, work)
+
+
+def insert(writer: Writer, rows: Any) -> CommitResult:
+    """Add rows (pa.Table); the option hoodie.datasource.insert.dup.policy decides about old keys."""
+    policy = writer.options.text(DUP_POLICY)
+
+    def work(attempt: Attempt) -> CommitResult:
+        batch = attempt.batch(rows)
+        if policy == "none":
+            return _apply(attempt, batch, append(batch, _new_groups(attempt)))
+        batch, tags = _without_known(attempt, batch, policy)
+        return _write(attempt, batch, tags)
+
+    return writer.attempt("INSERT", rows.schema, work)
+
+
+def delete(writer: Writer, keys: Any, partitions: Any | None) -> CommitResult:
+    """Take keys (pa.Array of string) away; a partition-local index needs their partition paths."""
+    if partitions is None and not writer.index.is_global:
+        raise InputError(
+            f"delete on a table with the {writer.index.name} index needs the partition columns"
+        )
+
+    def work(attempt: Attempt) -> CommitResult:
+        paths = pa.nulls(len(keys), pa.string()) if partitions is None else partitions
+        batch = Batch(keys=keys, partitions=paths, deletes=np.ones(len(keys), bool), rows=None)
+        batch = combine(batch, attempt.config, is_global=writer.index.is_global)
+        return _write(attempt, batch, attempt.tag(batch))
+
+    return writer.attempt("DELETE", None, work)
+
+
+def _without_known(attempt: Attempt, batch: Batch, policy: str) -> tuple[Batch, Any]:
+    """Refuse or drop the rows whose keys are in the table or twice in the batch."""
+    single = combine(batch, attempt.config, is_global=attempt.writer.index.is_global)
+    tags = attempt.locate(single)
+    known = pc.is_valid(tags["file_id"]).to_numpy(zero_copy_only=False)
+    repeated = len(batch) - len(single)
+    if policy == "fail" and (repeated or known.any()):
+        raise DuplicateKeyError(
+            f"insert of keys that exist: {int(known.sum())} in the table, {repeated} repeated in "
+            f"the input; upsert them, or set {DUP_POLICY} to drop or none"
+        )
+    attempt.unchanged += int(known.sum())
+    fresh = np.flatnonzero(~known)
+    return single.take(fresh), tags.take(pa.array(fresh))
+
+
+def _write(attempt: Attempt, batch: Batch, tags: Any) -> CommitResult:
+    """Place a combined, tagged batch, and apply it."""
+    moved = np.zeros(len(batch), bool)
+    if attempt.writer.moves:
+        moved = moving_rows(batch, tags)
+        stale = _stale_moves(attempt, batch, tags, moved)
+        if stale.any():
+            kept = np.flatnonzero(~stale)
+            batch, tags, moved = batch.take(kept), tags.take(pa.array(kept)), moved[kept]
+            attempt.unchanged += int(stale.sum())
+    exact = attempt.writer.index.is_exact
+    placement = place(batch, tags, moved, exact=exact, new_groups=_new_groups(attempt))
+    return _apply(attempt, batch, placement)
+
+
+def _new_groups(attempt: Attempt) -> Callable[[Any, Any], list[str]]:
+    def choose(partitions: Any, keys: Any) -> list[str]:
+        buckets = attempt.writer.index.buckets(keys, attempt.config, attempt.options)
+        files = attempt.state.snapshot.files
+        if buckets is not None:
+            known = {(f.partition_path, bucket_of(f.file_id)): f.file_id for f in files}
+            return assign_buckets(partitions, buckets, known)
+        record = attempt.average_record_bytes()
+        return assign(partitions, files, FileSizing.of(attempt.options, record=record))
+
+    return choose
+
+
+def _stale_moves(attempt: Attempt, batch: Batch, tags: Any, moved: Any) -> Any:
+    """Of the moving rows those whose stored row is newer, where event time decides."""
+    stale = np.zeros(len(batch), bool)
+    ordering = attempt.target.ordering
+    rows = np.flatnonzero(moved)
+    if ordering is None or not len(rows):
+        return stale
+    chosen = pa.array(rows)
+    wanted = batch.take(rows)
+    entries = Entries(
+        rows=rows,
+        partitions=tags["partition_path"].combine_chunks().take(chosen),
+        file_ids=tags["file_id"].combine_chunks().take(chosen),
+        ops=None,
+        tagged=None,
+    )
+    incoming = wanted.ordering(attempt.config)
+    bases = attempt.state.snapshot.by_location()
+    for partition, file_id, members in entries.groups():
+        base = bases[partition, file_id]
+        keys = wanted.keys.take(pa.array(members))
+        before = stored_ordering(attempt.target, base, keys)
+        after = incoming.take(pa.array(members)).cast(before.type)
+        newer = pc.fill_null(pc.greater(before, after), fill_value=False)
+        stale[rows[members]] = newer.to_numpy(zero_copy_only=False)
+    return stale
+
+
+def _apply(attempt: Attempt, batch: Batch, placement: Placement) -> CommitResult:
+    """Write the file groups, bring the indexes up to date, commit."""
+    entries = placement.entries
+    groups = entries.groups()
+    tasks = _tasks(attempt, batch, entries, groups)
+    with attempt.phase("write"):
+        attempt.start()
+        known = set(attempt.state.snapshot.partition_paths())
+        for path in sorted({g[0] for g in groups} - known):
+            open_partition(attempt.storage, attempt.instant, path)
+        weights = [(t.base.size if t.base else 0) + len(t.keys) * 100 for t in tasks]
+        results = attempt.writer.runner.run(write_file_group, tasks, weights=weights)
+    outcomes = np.empty(len(entries.rows), np.uint8)
+    for (_, _, members), result in zip(groups, results, strict=True):
+        outcomes[members] = result.outcomes
+    commit(attempt, results, lambda: _index_update(batch, entries, outcomes, groups))
+    return _count(attempt, batch, placement, outcomes, results)
+
+
+def commit(
+    attempt: Attempt, results: list[FileGroupResult], index_update: Callable[[], IndexUpdate]
+) -> None:
+    """The end that upsert, insert and delete share: index phase, then commit phase."""
+    state = attempt.state
+    with attempt.phase("index"):
+        block_size = attempt.options.integer("hoodie.hfile.block.size")
+        delta = begin_delta(state, attempt.instant, block_size)
+        if delta is not None and RECORD_INDEX in state.config.metadata_partitions:
+            update_record_index(delta, state, index_update(), attempt.writer.runner)
+    with attempt.phase("commit"):
+        finish(
+            state,
+            delta,
+            results,
+            instant=attempt.instant,
+            schema=attempt.avro_schema,
+            operation=attempt.operation,
+        )
+
+
+def _tasks(
+    attempt: Attempt, batch: Batch, entries: Entries, groups: list[tuple[str, str, Any]]
+) -> list[FileGroupWrite]:
+    bases = attempt.state.snapshot.by_location()
+    tasks = []
+    for number, (partition, file_id, members) in enumerate(groups):
+        rows = pa.array(entries.rows[members])
+        tasks.append(
+            FileGroupWrite(
+                target=attempt.target,
+                partition_path=partition,
+                file_id=file_id,
+                base=bases.get((partition, file_id)),
+                number=number,
+                keys=batch.keys.take(rows),
+                ops=entries.ops[members],
+                tagged=entries.tagged[members],
+                rows=None if batch.rows is None else batch.rows.take(rows),
+            )
+        )
+    return tasks
+
+
+def _index_update(
+    batch: Batch, entries: Entries, outcomes: Any, groups: list[tuple[str, str, Any]]
+) -> IndexUpdate:
+    """New locations of inserted and moved keys; keys that are gone."""
+    codes = np.empty(len(entries.rows), np.int64)
+    for number, (_, _, members) in enumerate(groups):
+        codes[members] = number
+    put = np.flatnonzero(outcomes == Outcome.INSERTED)
+    gone = np.flatnonzero((outcomes == Outcome.DELETED) & (entries.ops == Op.DELETE))
+    return IndexUpdate(
+        keys=batch.keys.take(pa.array(entries.rows[put])),
+        codes=codes[put],
+        locations=[(partition, file_id) for partition, file_id, _ in groups],
+        deletes=batch.keys.take(pa.array(entries.rows[gone])) if len(gone) else _NOTHING,
+    )
+
+
+def _count(
+    attempt: Attempt,
+    batch: Batch,
+    placement: Placement,
+    outcomes: Any,
+    results: list[FileGroupResult],
+) -> CommitResult:
+    """Distinct incoming keys by what became of them; a moved key counts once."""
+    entries = placement.entries
+    moved = int(placement.moved.sum())
+    inserted = int((outcomes == Outcome.INSERTED).sum()) - moved
+    updated = int((outcomes == Outcome.UPDATED).sum())
+    deleted = int(((outcomes == Outcome.DELETED) & (entries.ops == Op.DELETE)).sum())
+    files: list[BaseFile] = [r.file for r in results if r.file is not None]
+    return attempt.result(
+        inserted=inserted,
+        updated=updated,
+        deleted=deleted,
+        moved=moved,
+        unchanged=len(batch) - inserted - updated - deleted - moved + attempt.unchanged,
+        files_written=len(files),
+    )

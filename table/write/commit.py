@@ -1,0 +1,123 @@
+"""The end of every write: index, metadata table, and the one put that makes it visible.
+
+<instant>.deltacommit.requested, .inflight      (metadata table)
+log files of record_index                       phase `index`
+log files of files, column_stats, bloom_filters
+<instant>.deltacommit
+<instant>.commit                                phase `commit`: visible from here on
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from table.metadata.partitions import RECORD_INDEX
+from table.metadata.reader import split_by_shard
+from table.metadata.records import encode_locations
+from table.metadata.writer import DeltaCommit, partition_metadata, write_group
+from table.model import BaseFile, WriteStat
+from table.naming import PARTITION_METADATA
+from table.storage import Storage
+from table.timeline.instant_name import instant_millis
+from table.write.file_group import FileGroupResult
+from table.write.runner import TaskRunner
+from table.write.transaction import TableState, commit_data, sweep_losers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexUpdate:
+    """What a commit changes in the record index.
+
+    Attributes:
+        keys: pa.Array of string, keys that got a new location.
+        codes: int64 per key, its place in `locations`.
+        locations: (partition path, file id).
+        deletes: record keys that are gone.
+    """
+
+    keys: Any
+    codes: Any
+    locations: Sequence[tuple[str, str]]
+    deletes: Any
+
+
+def open_partition(storage: Storage, instant: str, path: str) -> None:
+    """Put the partition metadata file of a partition path, unless it is there."""
+    name = f"{path}/{PARTITION_METADATA}" if path else PARTITION_METADATA
+    with contextlib.suppress(FileExistsError):
+        if not storage.exists(name):
+            storage.put(name, partition_metadata(instant, path))
+
+
+def begin_delta(state: TableState, instant: str, block_size: int) -> DeltaCommit | None:
+    """Begin the metadata table's delta commit, where the table has a metadata table."""
+    if state.metadata is None:
+        return None
+    delta = DeltaCommit(state.metadata, instant, block_size)
+    delta.begin()
+    return delta
+
+
+def update_record_index(
+    delta: DeltaCommit, state: TableState, update: IndexUpdate, runner: TaskRunner
+) -> None:
+    """Put the log file of every shard that the commit touches."""
+    count = len(delta.slices(RECORD_INDEX))
+    millis = instant_millis(delta.instant, state.config.zone)
+    values = encode_locations(
+        [partition for partition, _ in update.locations],
+        [file_id for _, file_id in update.locations],
+        [millis] * len(update.locations),
+    )
+    puts = split_by_shard(update.keys, count)
+    deletes = split_by_shard(update.deletes, count)
+    groups = []
+    for number, (rows, gone) in enumerate(zip(puts, deletes, strict=True)):
+        if len(rows) or len(gone):
+            chosen = pa.array(rows)
+            codes = pa.array(np.asarray(update.codes)[rows], pa.int64())
+            groups.append(
+                delta.group(
+                    RECORD_INDEX,
+                    number,
+                    update.keys.take(chosen),
+                    values.take(codes),
+                    update.deletes.take(pa.array(gone)).to_pylist(),
+                )
+            )
+    weights = [group.keys.nbytes + group.values.nbytes for group in groups]
+    delta.stats.extend(runner.run(write_group, groups, weights=weights))
+
+
+def finish(
+    state: TableState,
+    delta: DeltaCommit | None,
+    results: Sequence[FileGroupResult],
+    *,
+    instant: str,
+    schema: str | None,
+    operation: str,
+) -> None:
+    """Complete both commits, the metadata table's first.
+
+    A task that ran twice left a file that no result names: it goes before anything is visible.
+    """
+    files: list[BaseFile] = [r.file for r in results if r.file is not None]
+    stats: list[WriteStat] = [r.stat for r in results if r.stat is not None]
+    sweep_losers(state.storage, instant, {file.path for file in files})
+    if delta is not None:
+        delta.put_files(files)
+        merged: dict[str, dict[str, bytes]] = {}
+        for result in results:
+            for partition, (keys, values) in result.records.items():
+                merged.setdefault(partition, {}).update(zip(keys, values, strict=True))
+        for partition, records in sorted(merged.items()):
+            delta.put_records(partition, records)
+        delta.complete()
+    commit_data(state.timeline, instant, stats, schema=schema, operation=operation)

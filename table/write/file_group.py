@@ -1,0 +1,337 @@
+"""One file group's part of a write: read the base file, merge, put the next slice.
+
+    base rows   + incoming rows (put, delete)   ->  rows of the new slice, an outcome per incoming row
+
+The marker comes before the file, so that a dead attempt can be found; the file's name carries the
+attempt's own token, so that an attempt that runs twice leaves two files and the commit names one.
+Source: HoodieMergeHandle, HoodieCreateHandle of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import CorruptFileError, InputError
+from table.format.parquet import (
+    BaseFileFooter,
+    BaseFileOptions,
+    read_base_file,
+    read_footer,
+    write_base_file,
+)
+from table.format.schema import conform, with_meta
+from table.metadata.bloom import bloom_records
+from table.metadata.column_stats import column_stats_records
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from table.model import BaseFile, WriteStat
+from table.naming import marker_path
+from table.storage import BytesReader, RangeReader, Storage
+
+KEY_COLUMN, FILE_NAME_COLUMN = "_hoodie_record_key", "_hoodie_file_name"
+
+
+class Op(IntEnum):
+    """What an incoming row asks of the file group."""
+
+    PUT = 0
+    """Replace the stored row of the key, or add it."""
+    DELETE = 1
+    """Take the key away, if it is there and, by event time, not newer."""
+    MOVE_OUT = 2
+    """Take the key away: its row goes to another partition in the same commit."""
+    APPEND = 3
+    """Add the row, whatever keys the file holds."""
+
+
+class Outcome(IntEnum):
+    """What became of an incoming row."""
+
+    INSERTED = 0
+    UPDATED = 1
+    DELETED = 2
+    UNCHANGED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTarget:
+    """What all file groups of one commit share."""
+
+    storage: Storage
+    instant: str
+    schema: Any
+    options: BaseFileOptions
+    metadata_partitions: tuple[str, ...]
+    ordering: str | None = None
+    """The ordering column, where the stored row wins by event time; None: the incoming row wins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroupWrite:
+    """The incoming rows of one file group.
+
+    Attributes:
+        base: the slice to merge with; None opens the group.
+        number: counts the groups of the commit; part of token and sequence numbers.
+        keys: pa.Array of string, unique.
+        ops: uint8 per key (Op).
+        tagged: bool per key: the index says that the key is in `base`.
+        rows: pa.Table of the data columns, a row per key; None where all ops take keys away.
+    """
+
+    target: WriteTarget
+    partition_path: str
+    file_id: str
+    base: BaseFile | None
+    number: int
+    keys: Any
+    ops: Any
+    tagged: Any
+    rows: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroupResult:
+    """What came of it: the file and its stat (None where nothing changed), outcomes per key.
+
+    `records` holds keys and values for the metadata partitions that describe base files.
+    """
+
+    file: BaseFile | None
+    stat: WriteStat | None
+    outcomes: Any
+    records: Mapping[str, tuple[list[str], list[bytes]]] = field(default_factory=dict)
+
+
+def write_file_group(work: FileGroupWrite) -> FileGroupResult:
+    """Merge and write one file group; the task that a runner distributes."""
+    if work.base is None:
+        return _create(work)
+    data = _read_base(work.target.storage, work.base)
+    stored = stored_rows(data, work.target.schema)
+    merge = _merge(work, stored)
+    if not (merge.outcomes != Outcome.UNCHANGED).any():
+        return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
+    file = _new_file(work)
+    incoming = _with_meta(work, work.rows, work.keys, file.name)
+    table = _compose(stored, incoming, merge.source, file.name)
+    # Without deletes the old keys are all there, and their bloom filter goes on.
+    kept = not (merge.outcomes == Outcome.DELETED).any()
+    previous = read_footer(data) if kept else None
+    return _put(work, file, table, merge.outcomes, previous=previous)
+
+
+def _create(work: FileGroupWrite) -> FileGroupResult:
+    """Open a file group with the rows that are put; deletes find nothing here."""
+    puts = (work.ops == Op.PUT) | (work.ops == Op.APPEND)
+    outcomes = np.where(puts, Outcome.INSERTED, Outcome.UNCHANGED).astype(np.uint8)
+    if not puts.any():
+        return FileGroupResult(file=None, stat=None, outcomes=outcomes)
+    file = _new_file(work)
+    mask = pa.array(puts)
+    table = _with_meta(work, work.rows.filter(mask), work.keys.filter(mask), file.name)
+    return _put(work, file, table, outcomes)
+
+
+def stored_rows(data: RangeReader, schema: Any) -> Any:
+    """The rows of a base file in the table's schema (pa.Table with the meta columns).
+
+    A column that the file was written without, before the schema had it, reads as null.
+    """
+    stored = read_base_file(data)
+    full = with_meta(schema)
+    for item in full:
+        if item.name not in stored.column_names and item.nullable:
+            stored = stored.append_column(item, pa.nulls(stored.num_rows, item.type))
+    try:
+        return conform(stored, full, data.name)
+    except InputError as error:
+        raise CorruptFileError(data.name, 0, str(error)) from error
+
+
+def stored_ordering(target: WriteTarget, base: BaseFile, keys: Any) -> Any:
+    """The stored ordering values (pa.Array) of keys that a base file holds, in their order."""
+    assert target.ordering is not None
+    columns = [KEY_COLUMN, target.ordering]
+    table = read_base_file(_read_base(target.storage, base), columns)
+    place = pc.index_in(keys, value_set=table[KEY_COLUMN].combine_chunks())
+    return table[target.ordering].combine_chunks().take(place)
+
+
+def _read_base(storage: Storage, base: BaseFile) -> BytesReader:
+    try:
+        data = storage.read(base.path)
+    except FileNotFoundError as error:
+        raise CorruptFileError(base.path, 0, "the table names this file and it is gone") from error
+    return BytesReader(name=base.path, data=data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """`source`: for each row of the new slice its row in (stored ++ incoming)."""
+
+    source: Any
+    outcomes: Any
+
+
+def _merge(work: FileGroupWrite, stored: Any) -> _Merge:
+    matched, rows = _matches(work, stored[KEY_COLUMN].combine_chunks())
+    stale = _stale(work, stored, matched, rows)
+    apply = matched[~stale]
+    incoming = rows[~stale]
+    outcomes = np.full(len(work.keys), Outcome.UNCHANGED, np.uint8)
+    found = np.zeros(len(work.keys), bool)
+    found[rows] = True
+    _check_tags(work, found)
+    added = (work.ops == Op.PUT) | (work.ops == Op.APPEND)
+    outcomes[added & ~found] = Outcome.INSERTED
+    puts = work.ops[incoming] == Op.PUT
+    outcomes[incoming[puts]] = Outcome.UPDATED
+    outcomes[incoming[~puts]] = Outcome.DELETED
+    source = np.arange(stored.num_rows, dtype=np.int64)
+    source[apply[puts]] = stored.num_rows + incoming[puts]
+    keep = np.ones(stored.num_rows, bool)
+    keep[apply[~puts]] = False
+    inserted = stored.num_rows + np.flatnonzero(outcomes == Outcome.INSERTED)
+    return _Merge(np.concatenate([source[keep], inserted]), outcomes)
+
+
+def _matches(work: FileGroupWrite, stored_keys: Any) -> tuple[Any, Any]:
+    """Stored rows that an incoming row meets, and the incoming row of each."""
+    if (work.ops == Op.APPEND).any():
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    hits = pc.fill_null(pc.index_in(stored_keys, value_set=work.keys), -1).to_numpy()
+    matched = np.flatnonzero(hits >= 0)
+    return matched, hits[matched]
+
+
+def _check_tags(work: FileGroupWrite, found: Any) -> None:
+    lost = work.tagged & ~found
+    if lost.any():
+        assert work.base is not None
+        detail = f"the index places {int(lost.sum())} key(s) here that the file does not hold"
+        raise CorruptFileError(work.base.path, 0, detail)
+
+
+def _stale(work: FileGroupWrite, stored: Any, matched: Any, rows: Any) -> Any:
+    """Of the matches those whose stored row is newer, where event time decides."""
+    ordering = work.target.ordering
+    none = np.zeros(len(matched), bool)
+    if ordering is None or work.rows is None or not len(matched):
+        return none
+    before = stored[ordering].combine_chunks().take(pa.array(matched))
+    after = work.rows[ordering].combine_chunks().take(pa.array(rows))
+    newer = pc.fill_null(pc.greater(before, after.cast(before.type)), fill_value=False)
+    moved_out = work.ops[rows] == Op.MOVE_OUT
+    return newer.to_numpy(zero_copy_only=False) & ~moved_out
+
+
+def _new_file(work: FileGroupWrite) -> BaseFile:
+    """The name of the next slice; the attempt number is random, so no two attempts meet."""
+    attempt = secrets.randbelow(1 << 31)
+    return BaseFile(
+        partition_path=work.partition_path,
+        file_id=work.file_id,
+        write_token=f"{work.number}-0-{attempt}",
+        instant_time=work.target.instant,
+        size=0,
+    )
+
+
+def meta_columns(
+    instant: str, number: int, keys: Any, partition_path: str, file_name: str
+) -> list[Any]:
+    """The five meta columns of rows written now (HoodieRecord.HOODIE_META_COLUMNS)."""
+    count = len(keys)
+    rows = pa.array(np.arange(count)).cast(pa.string())
+    return [
+        pa.repeat(pa.scalar(instant), count),
+        pc.binary_join_element_wise(f"{instant}_{number}", rows, "_"),
+        keys,
+        pa.repeat(pa.scalar(partition_path), count),
+        pa.repeat(pa.scalar(file_name), count),
+    ]
+
+
+def _with_meta(work: FileGroupWrite, rows: Any, keys: Any, file_name: str) -> Any:
+    schema = with_meta(work.target.schema)
+    if rows is None:
+        rows = pa.table(
+            [pa.nulls(len(keys), f.type) for f in work.target.schema], schema=work.target.schema
+        )
+    meta = meta_columns(work.target.instant, work.number, keys, work.partition_path, file_name)
+    return pa.table([*meta, *rows.columns], schema=schema)
+
+
+def _compose(stored: Any, incoming: Any, source: Any, file_name: str) -> Any:
+    """The rows of the new slice, all of them with its file name."""
+    indices = pa.array(source)
+    columns = []
+    for name in stored.column_names:
+        if name == FILE_NAME_COLUMN:
+            columns.append(pa.repeat(pa.scalar(file_name), len(source)))
+            continue
+        chunks = [*stored[name].chunks, *incoming[name].chunks]
+        columns.append(pa.concat_arrays(chunks).take(indices))
+    return pa.table(columns, schema=stored.schema)
+
+
+def _put(
+    work: FileGroupWrite,
+    file: BaseFile,
+    table: Any,
+    outcomes: Any,
+    *,
+    previous: BaseFileFooter | None = None,
+) -> FileGroupResult:
+    base = work.base
+    inserted = work.keys.filter(pa.array(outcomes == Outcome.INSERTED))
+    data = write_base_file(table, options=work.target.options, previous=previous, inserted=inserted)
+    kind = "CREATE" if base is None else "MERGE"
+    written, records = put_base_file(work.target, file, bytes(data), schema=table.schema, kind=kind)
+    stat = WriteStat(
+        file_id=file.file_id,
+        path=file.path,
+        partition_path=file.partition_path,
+        prev_commit="null" if base is None else base.instant_time,
+        num_writes=table.num_rows,
+        num_inserts=int((outcomes == Outcome.INSERTED).sum()),
+        num_updates=int((outcomes == Outcome.UPDATED).sum()),
+        num_deletes=int((outcomes == Outcome.DELETED).sum()),
+        size=written.size,
+    )
+    return FileGroupResult(file=written, stat=stat, outcomes=outcomes, records=records)
+
+
+def put_base_file(
+    target: WriteTarget, file: BaseFile, data: bytes, *, schema: Any, kind: str
+) -> tuple[BaseFile, dict[str, tuple[list[str], list[bytes]]]]:
+    """Marker, then file; with the records that describe it for the metadata partitions there are.
+
+    Args:
+        target: the commit.
+        file: the file's name; its size is not known yet.
+        data: the Parquet file.
+        schema: pa.Schema with the meta columns first.
+        kind: CREATE or MERGE.
+    """
+    target.storage.put(marker_path(target.instant, file, kind), b"")
+    target.storage.put(file.path, data)
+    written = replace(file, size=len(data))
+    records: dict[str, tuple[list[str], list[bytes]]] = {}
+    wanted = {COLUMN_STATS, BLOOM_FILTERS} & set(target.metadata_partitions)
+    if wanted:
+        path, name = file.partition_path, file.name
+        footer = read_footer(BytesReader(name=file.path, data=data))
+        if COLUMN_STATS in wanted:
+            records[COLUMN_STATS] = column_stats_records(path, name, footer.metadata, schema)
+        if BLOOM_FILTERS in wanted:
+            records[BLOOM_FILTERS] = bloom_records(path, name, footer, target.instant)
+    return written, records

@@ -1,0 +1,119 @@
+"""What a write needs of an index, and how one is found by name.
+
+`table` knows no index: implementations register under the entry-point group `keymark.indexes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from table.config import TableConfig
+from table.errors import InvalidOptionError, UnsupportedTableError
+from table.metadata.reader import MetadataTable
+from table.options import Options
+from table.storage import Storage
+from table.view import Snapshot
+from table.write.runner import TaskRunner
+
+GROUP = "keymark.indexes"
+HUDI_TYPES = {
+    "record": "RECORD_INDEX",
+    "global_simple": "GLOBAL_SIMPLE",
+    "simple": "SIMPLE",
+    "global_bloom": "GLOBAL_BLOOM",
+    "bloom": "BLOOM",
+    "bucket": "BUCKET",
+    "hbase": "HBASE",
+}
+
+LOCATION_SCHEMA = pa.schema(
+    [("partition_path", pa.string()), ("file_id", pa.string()), ("instant_time", pa.string())]
+)
+
+
+@dataclass(slots=True)
+class LookupStats:
+    """What a lookup touched; indexes add to it."""
+
+    shards_read: int = 0
+    blocks_decoded: int = 0
+    files_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexContext:
+    """The table as an index sees it: one snapshot, its metadata table, and means to run work.
+
+    `spark` opens (or returns) a Spark session; only indexes that distribute data call it.
+    """
+
+    storage: Storage
+    config: TableConfig
+    options: Options
+    snapshot: Snapshot
+    metadata: MetadataTable | None
+    runner: TaskRunner
+    spark: Callable[[], Any]
+    stats: LookupStats = field(default_factory=LookupStats)
+
+
+class Index(Protocol):
+    """Finds the file group of each key.
+
+    Attributes:
+        name: the name on the command line.
+        is_global: one key space for the whole table, or one per partition path.
+        is_exact: a tag says that the key is in that file group; otherwise it says where the key
+            belongs, and merging with the base file finds out whether it is there.
+    """
+
+    name: ClassVar[str]
+    is_global: ClassVar[bool]
+    is_exact: ClassVar[bool]
+
+    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
+        """Locate the keys of a batch.
+
+        Args:
+            keys: pa.Array of string, distinct record keys (of one partition path, where the index
+                is partition-local).
+            partitions: pa.Array of string, the partition path of each incoming row.
+            context: the table.
+
+        Returns:
+            pa.Table of LOCATION_SCHEMA, a row per key in the same order, null where the key is new.
+        """
+
+    def lookup(self, keys: Any, context: IndexContext) -> Any:
+        """Locate keys wherever they are: as `tag`, exactly, with no partition path known.
+
+        A partition-local index that finds a key in several partitions answers with the first.
+        """
+
+    def buckets(self, keys: Any, config: TableConfig, options: Options) -> Any:
+        """The bucket (int32) in which each new key belongs, or None: any file group will do."""
+
+
+def load_index(name: str) -> Index:
+    """The index registered under that name."""
+    for entry in entry_points(group=GROUP, name=name):
+        index: Index = entry.load()()
+        return index
+    if name in HUDI_TYPES:
+        raise UnsupportedTableError(f"index {name} is not supported yet")
+    raise InvalidOptionError(f"unknown index {name!r}, one of {', '.join(HUDI_TYPES)}")
+
+
+def index_name(hudi_type: str) -> str:
+    """Our name of a `hoodie.index.type`."""
+    for name, known in HUDI_TYPES.items():
+        if hudi_type.upper() == known:
+            return name
+    raise InvalidOptionError(
+        f"option hoodie.index.type: {hudi_type!r} is none of {', '.join(HUDI_TYPES.values())}"
+    )

@@ -1,0 +1,58 @@
+"""Keys on their way from the tasks that wrote them to the shards of the record index.
+
+A task of a bulk insert writes one file: for each shard an Arrow IPC stream of (key, file number of
+the task), one after the other. A shard's task reads its stretch of every file. The file lies among
+the instant's markers and goes with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from table.metadata.reader import split_by_shard
+from table.naming import TEMP
+from table.storage import Storage
+
+_SCHEMA = pa.schema([("key", pa.string()), ("file", pa.int32())])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """Where a task's keys are: path, and (offset, length) in bytes of each shard's stretch."""
+
+    path: str
+    stretches: tuple[tuple[int, int], ...]
+
+    def read(self, storage: Storage, shard: int) -> Any:
+        """The keys of a shard with their file numbers (pa.Table)."""
+        offset, length = self.stretches[shard]
+        data = storage.open(self.path).read(offset, length)
+        return pa.ipc.open_stream(data).read_all()
+
+
+def write_key_file(
+    storage: Storage, instant: str, name: str, *, keys: Any, files: Any, shards: int
+) -> KeyFile:
+    """Put a task's keys (pa.Array of string) with the number of the file that holds each."""
+    parts: list[bytes] = []
+    stretches: list[tuple[int, int]] = []
+    offset = 0
+    for rows in split_by_shard(keys, shards):
+        part = _stream(keys.take(pa.array(rows)), np.asarray(files)[rows])
+        parts.append(part)
+        stretches.append((offset, len(part)))
+        offset += len(part)
+    path = f"{TEMP}/{instant}/.keymark/{name}.keys"
+    storage.put(path, b"".join(parts))
+    return KeyFile(path, tuple(stretches))
+
+
+def _stream(keys: Any, files: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _SCHEMA) as stream:
+        stream.write_batch(pa.record_batch([keys, pa.array(files, pa.int32())], schema=_SCHEMA))
+    return bytes(sink.getvalue())

@@ -1,0 +1,113 @@
+"""Where the tasks of a write run: threads of this process, or Spark's executors.
+
+Tasks are module-level functions of one frozen argument, so that both can run them and a retried
+task does the same again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import zipimport
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from table.errors import TableError
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class TaskRunner(Protocol):
+    """Runs one function over many arguments."""
+
+    def run(
+        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+    ) -> list[R]:
+        """The results in the order of `items`; `weights` (bytes) balance the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRunner:
+    """Threads of this process; the kernels and pyarrow release the interpreter's lock."""
+
+    threads: int = os.cpu_count() or 1
+
+    def run(
+        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+    ) -> list[R]:
+        """Run the heaviest first."""
+        if len(items) < 2 or self.threads < 2:
+            return [function(item) for item in items]
+        order = sorted(range(len(items)), key=lambda i: -weights[i])
+        with ThreadPoolExecutor(self.threads) as pool:
+            pending = {i: pool.submit(function, items[i]) for i in order}
+            try:
+                return [pending[i].result() for i in range(len(items))]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRunner:
+    """One Spark job of a few tasks per core; work below `local_bytes` stays in this process.
+
+    A Python task costs Spark tens of milliseconds, so items are packed into tasks by weight.
+    """
+
+    spark: Any
+    local_bytes: int = 64 << 20
+
+    def run(
+        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+    ) -> list[R]:
+        """Pack the items by weight, run a task per pack, return the results in order."""
+        if sum(weights) < self.local_bytes:
+            return LocalRunner().run(function, items, weights=weights)
+        context = self.spark.sparkContext
+        packs = pack(weights, 2 * context.defaultParallelism)
+        slices = [[(i, items[i]) for i in members] for members in packs]
+        rdd = context.parallelize(slices, len(slices)).mapPartitions(_PackTask(function))
+        done = dict(rdd.collect())
+        for result in done.values():
+            if isinstance(result, TableError):
+                raise result
+        return [done[i] for i in range(len(items))]
+
+
+@dataclass(frozen=True, slots=True)
+class _PackTask:
+    """What a Spark task does with its packs. A TableError is an answer: trying again is useless."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, packs: Iterable[list[tuple[int, Any]]]) -> Iterator[tuple[int, Any]]:
+        quiet_worker()
+        for members in packs:
+            for number, item in members:
+                try:
+                    yield number, self.function(item)
+                except TableError as error:
+                    yield number, error
+
+
+def quiet_worker() -> None:
+    """Keep a reused Python worker from reading its zip archives anew at every task.
+
+    PySpark 3.5 calls importlib.invalidate_caches() per task, which costs 65 to 90 ms there.
+    """
+    zipimport.zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign] # noqa: ARG005
+
+
+def pack(weights: Sequence[int], count: int) -> list[list[int]]:
+    """Spread items over at most `count` packs of about equal weight; none of them empty."""
+    heap: list[tuple[int, int]] = [(0, number) for number in range(min(count, len(weights)))]
+    packs: list[list[int]] = [[] for _ in heap]
+    for item in sorted(range(len(weights)), key=lambda i: -weights[i]):
+        load, number = heapq.heappop(heap)
+        packs[number].append(item)
+        heapq.heappush(heap, (load + weights[item] + 1, number))
+    return packs

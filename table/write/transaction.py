@@ -1,0 +1,221 @@
+"""One write on the timeline: begun under the lock, completed by one atomic put, or undone.
+
+What a failed write leaves is its data files (named by markers made before them), its log files in
+the metadata table and its instants. Undoing deletes them in an order that keeps the instant pending
+until nothing else is left, so that it can be cut off anywhere and done again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from table.config import TableConfig, load_config
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.format.log.reader import read_blocks
+from table.metadata.partitions import FILES, supported
+from table.metadata.reader import MetadataTable
+from table.model import BaseFile, WriteStat
+from table.naming import (
+    METADATA,
+    PARTITION_METADATA,
+    TEMP,
+    check_relative,
+    marked_file,
+    parse_base_file,
+    parse_log_file,
+)
+from table.storage import Storage
+from table.timeline.commit_metadata import encode_commit
+from table.timeline.instant_name import COMPLETED
+from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from table.view import Listing, Snapshot, snapshot
+
+_MARKERS_FILE = re.compile(r"^MARKERS\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """One consistent reading of a table: config, both timelines, listing and snapshot."""
+
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline
+    metadata: MetadataTable | None
+    snapshot: Snapshot
+
+    @classmethod
+    def load(cls, storage: Storage, as_of: str | None = None) -> TableState:
+        """Read the table as it is, or as it was at an instant."""
+        config = load_config(storage)
+        timeline = Timeline.load(storage)
+        metadata = None
+        if FILES in config.metadata_partitions:
+            metadata = MetadataTable.load(storage, timeline)
+            listing: Listing = metadata.listing()
+        else:
+            listing = list_storage(storage)
+        return cls(
+            storage=storage,
+            config=config,
+            timeline=timeline,
+            metadata=metadata,
+            snapshot=snapshot(listing, timeline, as_of),
+        )
+
+
+def list_storage(storage: Storage) -> dict[str, dict[str, int]]:
+    """The listing of a table without a metadata table: every folder that holds base files."""
+    listing: dict[str, dict[str, int]] = {}
+    for status in storage.walk(""):
+        folder, _, name = status.path.rpartition("/")
+        if status.path.startswith(".hoodie/") or parse_base_file(folder, name, status.size) is None:
+            continue
+        listing.setdefault(folder, {})[name] = status.size
+    return listing
+
+
+def clear_failed(storage: Storage) -> None:
+    """Undo what dead writers left and sweep the markers of completed instants.
+
+    Call it under the lock. Pending actions that are no writes are refused by name: they belong to
+    an engine that can finish them.
+    """
+    load_config(storage)
+    timeline = Timeline.load(storage)
+    for instant in timeline.pending():
+        if instant.action == "clean":
+            continue
+        if instant.action != "commit":
+            raise UnsupportedTableError(
+                f"a {instant.action} of instant {instant.time} is pending: finish or roll it back "
+                "with Apache Hudi first"
+            )
+        undo(storage, timeline, instant.time)
+    _refuse_pending_metadata(storage)
+    done = {instant.time for instant in timeline.completed()}
+    for folder in {s.path.split("/")[2] for s in storage.walk(TEMP) if s.path.count("/") > 2}:
+        if folder in done:
+            storage.delete_tree(f"{TEMP}/{folder}")
+
+
+def _refuse_pending_metadata(storage: Storage) -> None:
+    for instant in Timeline.load(storage, METADATA).pending():
+        if instant.action in ("compaction", "logcompaction"):
+            raise UnsupportedTableError(
+                f"a {instant.action} of instant {instant.time} is pending in the metadata table: "
+                "finish it with Apache Hudi first"
+            )
+
+
+def undo(storage: Storage, timeline: Timeline, time: str) -> None:
+    """Take an uncompleted commit back: data files, index blocks, markers, instants, in that order.
+
+    An instant that was completed after all stays: the put may have succeeded and its answer lost.
+    """
+    if storage.exists(timeline.path(time, "commit", COMPLETED)):
+        return
+    for path in _data_files(storage, time):
+        storage.delete(path)
+    metadata = Timeline.load(storage, METADATA)
+    for path in _log_files(storage, metadata, time):
+        storage.delete(f"{METADATA}/{path}")
+    metadata.remove(time, "deltacommit")
+    storage.delete_tree(f"{TEMP}/{time}")
+    timeline.remove(time, "commit")
+
+
+def _data_files(storage: Storage, time: str) -> Iterator[str]:
+    """Base files that an instant made, by its markers, or by a listing where it has none."""
+    folder = f"{TEMP}/{time}"
+    marked = set(_marked(storage, time))
+    if not storage.exists(folder):
+        marked = {status.path for status in storage.walk("")}
+    partitions = set()
+    for path in marked:
+        check_relative(path, folder)
+        partition, _, name = path.rpartition("/")
+        file = parse_base_file(partition, name, 0)
+        if file is not None and file.instant_time == time:
+            partitions.add(partition)
+            yield path
+    for partition in partitions:
+        yield from _partition_metadata(storage, partition, time)
+
+
+def sweep_losers(storage: Storage, time: str, winners: set[str]) -> None:
+    """Delete the data files that an instant marked and no result of it names."""
+    for path in set(_marked(storage, time)) - winners:
+        storage.delete(check_relative(path, f"{TEMP}/{time}"))
+
+
+def _marked(storage: Storage, time: str) -> Iterator[str]:
+    """The files that DIRECT markers or a timeline server's marker files name."""
+    for status in storage.walk(f"{TEMP}/{time}"):
+        if _MARKERS_FILE.match(status.name):
+            for line in storage.read(status.path).decode("utf-8", "replace").splitlines():
+                path = marked_file(line, time)
+                if path is not None:
+                    yield path
+        else:
+            path = marked_file(status.path, time)
+            if path is not None:
+                yield path
+
+
+def _partition_metadata(storage: Storage, partition: str, time: str) -> Iterator[str]:
+    """The partition's own file, where this instant opened the partition."""
+    path = f"{partition}/{PARTITION_METADATA}" if partition else PARTITION_METADATA
+    try:
+        text = storage.read(path).decode("iso-8859-1")
+    except FileNotFoundError:
+        return
+    if f"commitTime={time}\n" in text:
+        yield path
+
+
+def _log_files(storage: Storage, metadata: Timeline, time: str) -> Iterator[str]:
+    """Log files of the metadata table that only that instant wrote, none that others count on."""
+    kept = {
+        path
+        for instant in metadata.completed(COMMIT_ACTIONS)
+        if instant.time != time
+        for _, path, _ in metadata.commit(instant).files
+    }
+    for status in storage.walk(METADATA):
+        partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")
+        log = parse_log_file(partition, name, status.size)
+        if log is None or log.path in kept or not supported(partition):
+            continue
+        blocks = read_blocks(storage.open(status.path), complete=False)
+        # A torn first block can only be the dead writer's: nothing completed names the file.
+        if all(block.instant_time == time for block in blocks):
+            yield log.path
+
+
+def commit_data(
+    timeline: Timeline, time: str, stats: Sequence[WriteStat], *, schema: str | None, operation: str
+) -> None:
+    """Complete the data commit: the one step that makes the write visible."""
+    content = encode_commit(stats, schema=schema, operation=operation)
+    timeline.complete(time, "commit", content)
+
+
+def table_schema(timeline: Timeline) -> str | None:
+    """The Avro schema of the table's rows as the latest commit tells it; None before the first."""
+    for instant in reversed(timeline.completed(("commit", "replacecommit"))):
+        schema = timeline.commit(instant).schema
+        if schema:
+            return schema
+    return None
+
+
+def check_listed(file: BaseFile, storage: Storage) -> None:
+    """A base file that the table names must be there, whole."""
+    try:
+        size = storage.open(file.path).size
+    except FileNotFoundError as error:
+        raise CorruptFileError(file.path, 0, "the table names this file and it is gone") from error
+    if size < file.size:
+        raise CorruptFileError(file.path, size, f"the table names {file.size} bytes")

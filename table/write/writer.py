@@ -1,0 +1,257 @@
+"""What writes need beside their rows, and one attempt to write: lock, instant, undo on failure."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from table.clock import Clock
+from table.config import TableConfig
+from table.errors import TableError, UnsupportedTableError
+from table.format.parquet import BaseFileOptions, FooterOptions
+from table.format.schema import (
+    avro_names,
+    conform,
+    from_avro,
+    to_avro,
+    with_meta,
+    without_meta,
+)
+from table.keygen import check_key_generator
+from table.metadata.partitions import supported
+from table.model import CommitResult
+from table.naming import TEMP
+from table.options import (
+    BLOOM_MOVE,
+    EVENT_TIME_PAYLOAD,
+    PAYLOAD_CLASS,
+    RECORD_MOVE,
+    SIMPLE_MOVE,
+    Options,
+)
+from table.storage import Storage
+from table.timeline.timeline import next_instant
+from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
+from table.write.file_group import WriteTarget
+from table.write.index import Index, IndexContext
+from table.write.runner import TaskRunner
+from table.write.transaction import TableState, clear_failed, table_schema, undo
+
+_MOVE_OPTIONS = {"record": RECORD_MOVE, "global_simple": SIMPLE_MOVE, "global_bloom": BLOOM_MOVE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """A table to write to. `options` are the table's facts and what was given for this write.
+
+    `spark` opens or returns a Spark session; `on_phase` is told when a phase begins.
+    """
+
+    storage: Storage
+    clock: Clock
+    runner: TaskRunner
+    index: Index
+    options: Options
+    spark: Callable[[], Any]
+    on_phase: Callable[[str], None]
+
+    @property
+    def moves(self) -> bool:
+        """Whether a key that arrives with another partition moves there (update.partition.path)."""
+        option = _MOVE_OPTIONS.get(self.index.name)
+        return option is not None and self.options.flag(option)
+
+    def attempt(
+        self, operation: str, schema: Any, work: Callable[[Attempt], CommitResult]
+    ) -> CommitResult:
+        """Run one write under the lock, on a table without left-overs.
+
+        Args:
+            operation: Hudi's name of it, for the commit.
+            schema: pa.Schema of the incoming rows, the table's if this is its first commit.
+            work: does the write; whatever it raises takes the table back to where it was.
+        """
+        with self.storage.lock():
+            started = self.clock.seconds()
+            clear_failed(self.storage)
+            state = TableState.load(self.storage)
+            check_writable(state.config)
+            attempt = Attempt.of(self, state, operation, schema)
+            try:
+                state.timeline.begin(attempt.instant, "commit")
+                result = work(attempt)
+            except BaseException:
+                # What cannot be taken back now, the next write takes back.
+                with contextlib.suppress(TableError, OSError):
+                    undo(self.storage, state.timeline, attempt.instant)
+                raise
+            self.storage.delete_tree(f"{TEMP}/{attempt.instant}")
+            result.phases["total"] = self.clock.seconds() - started
+            return result
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One write under way: the table as it was, the instant, and what the commit will say."""
+
+    writer: Writer
+    state: TableState
+    instant: str
+    operation: str
+    target: WriteTarget
+    avro_schema: str | None
+    unchanged: int = 0
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, writer: Writer, state: TableState, operation: str, incoming: Any) -> Attempt:
+        """Choose the instant and settle the schema."""
+        config = state.config
+        stored = table_schema(state.timeline)
+        record, namespace = avro_names(config.name)
+        avro = stored or _first_schema(incoming, record, namespace)
+        schema = without_meta(from_avro(avro)) if avro else None
+        timelines = [state.timeline] + ([state.metadata.timeline] if state.metadata else [])
+        instant = next_instant(writer.clock, config.zone, *timelines)
+        target = WriteTarget(
+            storage=writer.storage,
+            instant=instant,
+            schema=schema,
+            options=_base_file_options(writer.options, schema, record, namespace),
+            metadata_partitions=config.metadata_partitions,
+            ordering=config.ordering
+            if writer.options.text(PAYLOAD_CLASS) == EVENT_TIME_PAYLOAD
+            else None,
+        )
+        return cls(
+            writer=writer,
+            state=state,
+            instant=instant,
+            operation=operation,
+            target=target,
+            avro_schema=avro,
+        )
+
+    @property
+    def config(self) -> TableConfig:
+        """The table's config."""
+        return self.state.config
+
+    @property
+    def storage(self) -> Storage:
+        """The table's storage."""
+        return self.writer.storage
+
+    @property
+    def options(self) -> Options:
+        """The options of this write."""
+        return self.writer.options
+
+    @property
+    def context(self) -> IndexContext:
+        """The table as the index sees it."""
+        return IndexContext(
+            storage=self.storage,
+            config=self.config,
+            options=self.options,
+            snapshot=self.state.snapshot,
+            metadata=self.state.metadata,
+            runner=self.writer.runner,
+            spark=self.writer.spark,
+        )
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure a phase; several stretches of one name add up."""
+        self.writer.on_phase(name)
+        started = self.writer.clock.seconds()
+        yield
+        spent = self.writer.clock.seconds() - started
+        self.phases[name] = self.phases.get(name, 0.0) + spent
+
+    def batch(self, rows: Any) -> Batch:
+        """Incoming rows (pa.Table) in the table's schema, keyed and checked."""
+        check_fields(rows, self.config)
+        deletes = delete_flags(rows)
+        return keyed(in_table_schema(rows, self.target.schema), self.config, deletes)
+
+    def tag(self, batch: Batch) -> Any:
+        """The index's answer for the keys of a combined batch."""
+        with self.phase("tag"):
+            return self.writer.index.tag(batch.keys, batch.partitions, self.context)
+
+    def locate(self, batch: Batch) -> Any:
+        """Where the keys of a batch are, exactly."""
+        with self.phase("tag"):
+            return self.writer.index.lookup(batch.keys, self.context)
+
+    def start(self) -> None:
+        """Put the inflight file: data files follow."""
+        self.state.timeline.start(self.instant, "commit")
+
+    def average_record_bytes(self) -> float | None:
+        """Bytes per row of the latest commit that wrote rows; None before the first."""
+        for instant in reversed(self.state.timeline.completed(("commit", "replacecommit"))):
+            done = self.state.timeline.commit(instant)
+            if done.rows:
+                return done.bytes_written / done.rows
+        return None
+
+    def result(self, **counts: int) -> CommitResult:
+        """The write's result, with the phases measured so far."""
+        return CommitResult(instant=self.instant, phases=self.phases, **counts)
+
+
+def in_table_schema(rows: Any, schema: Any) -> Any:
+    """Incoming rows (pa.Table) in a table's schema: without meta columns and delete flags."""
+    extra = [c for c in without_meta(rows.schema).names if c != DELETED_COLUMN]
+    chosen = rows.select(extra)
+    if DELETED_COLUMN in schema.names:
+        chosen = chosen.append_column(DELETED_COLUMN, pa.array(delete_flags(rows)))
+    return conform(chosen, schema, "the incoming rows")
+
+
+def check_writable(config: TableConfig) -> None:
+    """Refuse what Keymark could not keep right by writing."""
+    check_key_generator(config)
+    for partition in config.metadata_partitions:
+        if not supported(partition):
+            raise UnsupportedTableError(
+                f"the metadata partition {partition} cannot be kept up to date yet"
+            )
+    building = config.properties.get("hoodie.table.metadata.partitions.inflight", "")
+    if building:
+        raise UnsupportedTableError(
+            f"the metadata partition {building} is being built: let Apache Hudi finish it first"
+        )
+
+
+def _first_schema(incoming: Any, record: str, namespace: str) -> str | None:
+    """The Avro schema of a table's first rows: without meta columns, everything nullable."""
+    if incoming is None:
+        return None
+    fields = [f for f in without_meta(incoming) if f.name != DELETED_COLUMN]
+    schema = pa.schema([f.with_nullable(True) for f in fields])
+    return to_avro(schema, record_name=record, namespace=namespace)
+
+
+def _base_file_options(
+    options: Options, schema: Any, record: str, namespace: str
+) -> BaseFileOptions:
+    full = with_meta(schema) if schema else None
+    return BaseFileOptions(
+        codec=options.text("hoodie.parquet.compression.codec"),
+        block_size=options.integer("hoodie.parquet.block.size"),
+        avro_schema=to_avro(full, record_name=record, namespace=namespace) if full else None,
+        footer=FooterOptions(
+            bloom_enabled=options.flag("hoodie.parquet.bloom.filter.enabled"),
+            bloom_type=options.text("hoodie.bloom.index.filter.type"),
+            bloom_entries=options.integer("hoodie.index.bloom.num_entries"),
+            bloom_fpp=options.number("hoodie.index.bloom.fpp"),
+            bloom_max_entries=options.integer("hoodie.bloom.index.filter.dynamic.max.entries"),
+        ),
+    )
