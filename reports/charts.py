@@ -172,6 +172,8 @@ def stacked_medians(whole: Table) -> tuple[dict[str, list[float]], list[float]]:
 def interval_words(summaries: Sequence[Summary]) -> str:
     """Say what a bar and its whisker are: ``median of 3, whisker = range``."""
     counts = sorted({summary.n for summary in summaries})
+    if counts == [1]:
+        return "n = 1, spread unknown"
     n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     if all(summary.coverage >= CONFIDENCE for summary in summaries):
         return f"median of n = {n}, whisker: 95 % interval"

@@ -33,7 +33,7 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
         "run_id": "+".join(clean(run.run_id) for run in runs),
         "verified": verified(runs),
         "cells": [_cell(cell) for run in runs for cell in run.cells],
-        "missing": [name for run in runs for name in missing_cells(run)],
+        "missing": [clean(name) for run in runs for name in missing_cells(run)],
         "warnings": [notice for run in runs for notice in run.notices],
     }
 

@@ -20,8 +20,9 @@ Fact = tuple[str, str]
 LONGEST_LIST = 400
 """Facts of one section that a page shows."""
 
-_APART = {"schema_version", "run_id", "scenario", "notes", "cells", "command"}
+_APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
 _SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|private", re.IGNORECASE)
+_USERINFO = re.compile(r"(://)[^/@\s]+@")
 
 
 def compared(run: Run) -> str:
@@ -43,9 +44,10 @@ def compared(run: Run) -> str:
     if doing:
         parts.append(f"through {listed(doing)}")
     schedule = _mapping(plan.get("schedule"))
-    if _count(schedule, "repetitions"):
+    taken = _count(run.info, "repetitions") or _count(schedule, "repetitions")
+    if taken:
         parts.append(
-            f"measured {_count(schedule, 'repetitions')} times, interleaved, "
+            f"measured {taken} times, interleaved, "
             f"after {_count(schedule, 'warmups') or 'no'} warm-up"
         )
     return f"{', '.join(parts)}."
@@ -64,19 +66,18 @@ def scenario(run: Run) -> list[Fact]:
 def notes(run: Run) -> list[str]:
     """What the harness wants readers to know."""
     found = run.info.get("notes")
-    if isinstance(found, Mapping):
-        return [f"{clean(key)}: {clean(value)}" for key, value in found.items()][:LONGEST_LIST]
-    if isinstance(found, list):
-        return [clean(note) for note in found][:LONGEST_LIST]
-    return [clean(found)] if found else []
+    said = [clean(note) for note in found][:LONGEST_LIST] if isinstance(found, list) else []
+    if run.info.get("status") == "running":
+        said.insert(0, "the run did not come to its end; `--resume` goes on with it")
+    return said
 
 
 def missing_cells(run: Run) -> list[str]:
-    """Cells of the scenario that left no sample at all, as `engine/index`."""
+    """Cells of the scenario that left no sample at all, as `engine/index`; not safe to show."""
     plan = _section(run, "scenario")
     seen = {(cell.engine, cell.index) for cell in run.cells}
     return [
-        clean(f"{engine}/{index}")
+        f"{engine}/{index}"
         for engine in _names(plan.get("engines"))
         for index in _names(plan.get("indexes"))
         if (engine, index) not in seen
@@ -84,22 +85,19 @@ def missing_cells(run: Run) -> list[str]:
 
 
 def command(run: Run) -> str:
-    """One command that measures the same again, from the project's root."""
+    """One command that measures the same again, from the project's root, into a new run folder."""
     given = run.info.get("command")
-    if isinstance(given, list) and given and all(isinstance(word, str) for word in given):
-        return clean(shlex.join(given), 2000)
-    if isinstance(given, str) and given:
-        return clean(given, 2000)
-    plan = _section(run, "scenario")
-    words = [".venv/bin/python", "run_bench.py", "run", str(plan.get("name", "quickstart"))]
-    for option, key in (("--engine", "engines"), ("--index", "indexes")):
-        words += [word for name in _names(plan.get(key)) for word in (option, name)]
-    for section in ("dataset", "table", "workload", "schedule"):
-        for key, value in _leaves(_mapping(plan.get(section)), section):
-            if value is not None:
-                shown = str(value).lower() if isinstance(value, bool) else str(value)
-                words += ["--set", f"{key}={shown}"]
-    return clean(shlex.join(words), 2000)
+    if not (isinstance(given, list) and given and all(isinstance(word, str) for word in given)):
+        plan = _section(run, "scenario")
+        given = [".venv/bin/python", "run_bench.py", "run", str(plan.get("name", "quickstart"))]
+    kept: list[str] = []
+    words = iter(given)
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif word not in ("--resume", "--json") and not word.startswith("--out="):
+            kept.append(_USERINFO.sub(r"\1", word))
+    return clean(shlex.join(kept), 2000)
 
 
 def _doing(data: Mapping[str, Any], work: Mapping[str, Any]) -> list[str]:
@@ -111,7 +109,7 @@ def _doing(data: Mapping[str, Any], work: Mapping[str, Any]) -> list[str]:
         doing.append(f"{_count(work, 'rounds')} upserts of {rows} rows{updates}")
     if work.get("delete"):
         doing.append(f"a delete of {_count(data, 'delete_rows')} keys")
-    kinds = ("lookup_present", "lookup_absent", "lookup_deleted")
+    kinds = ("lookup_present", "lookup_absent")
     looked = sum(work[kind] for kind in kinds if isinstance(work.get(kind), int))
     if looked:
         doing.append(f"a lookup of {looked:,} keys")
@@ -140,7 +138,7 @@ def _names(value: object) -> list[str]:
 def _flat(section: Mapping[str, Any]) -> list[Fact]:
     facts = []
     for key, value in _leaves(section):
-        shown = "(left out)" if _SECRET.search(key) else clean(_plain(value))
+        shown = "(left out)" if _SECRET.search(key) else clean(_USERINFO.sub(r"\1", _plain(value)))
         facts.append((clean(key, 120), shown))
     return facts[:LONGEST_LIST]
 

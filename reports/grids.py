@@ -17,7 +17,8 @@ class Entry:
 
     Attributes:
         value: the median with its unit; a dash when not measured.
-        spread: the interval with its unit; empty when all values are equal or there is none.
+        spread: the interval with its unit; empty when all values are equal or there is none,
+            ``one value`` where nothing is known of it.
         n: ``n = 3``; empty when not measured.
         mark: ``best``, ``joint best`` or empty.
         ratio: how many times the best; empty where nothing leads.
@@ -110,7 +111,7 @@ def _entry(column: Column, row: int, *, judged: bool) -> Entry:
         mark, ratio = ("best" if column.standing is Standing.BEST else "joint best"), None
     return Entry(
         value=amount(summary.median, column.unit),
-        spread=spread(summary, column.unit),
+        spread=spread(summary, column.unit) if summary.n > 1 else "one value",
         n=f"n = {summary.n}",
         mark=mark,
         ratio=times(ratio.median) if ratio else "",

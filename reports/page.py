@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from reports import charts, export, facts, prose, svg, tables
 from reports.grids import Grid, grid
-from reports.projection import CellView, Run, cell_order
+from reports.projection import CellView, Run, cell_order, failed_cells
 from reports.stats import CaveatKind
 from reports.text import clean, listed
 
@@ -162,9 +162,11 @@ def _title(runs: Sequence[Run], cells: Sequence[CellView]) -> str:
 def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
     failed = [(c.label, c.reasons) for run in runs for c in run.cells if not c.verified]
     for run in runs:
-        name = f" · {run.label}" if len(runs) > 1 else ""
+        name = f" · {run.label}" if run.label else ""
+        reasons = failed_cells(run.info)
         failed += [
-            (f"{cell}{name}", ("planned, but left no sample",)) for cell in facts.missing_cells(run)
+            (f"{clean(cell)}{name}", (reasons.get(cell, "planned, but left no sample"),))
+            for cell in facts.missing_cells(run)
         ]
     return failed
 

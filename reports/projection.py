@@ -129,6 +129,14 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
     return tuple(_labelled(run, _letter(place), engines) for place, run in enumerate(runs))
 
 
+def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
+    """Cells that run.json calls failed, with the reason, safe to show."""
+    failed = info.get("failed")
+    if not isinstance(failed, Mapping):
+        return {}
+    return {cell: clean(reason) for cell, reason in failed.items()}
+
+
 def cell_order(cell: CellView) -> tuple[int, str, str, str]:
     """Sort key of a cell: by index, then engine; cells alike keep the order of their runs."""
     return _place(cell.index, INDEX_ORDER), cell.index, cell.engine, cell.cell
@@ -154,7 +162,7 @@ def _load_one(path: Path) -> Run:
     strangers = {sample.run_id for sample in samples} - {run_id}
     if strangers:
         raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
-    cells = tuple(_cells(run_id, samples, notices))
+    cells = tuple(_cells(run_id, samples, notices, failed_cells(info)))
     return Run(
         run_id=run_id,
         label="",
@@ -173,12 +181,21 @@ def _torn_line(folder: RunFolder) -> Iterable[str]:
         yield f"line {number} of samples.jsonl is unfinished (the run was cut off) and left out"
 
 
-def _cells(run_id: str, samples: Iterable[Sample], notices: list[str]) -> list[CellView]:
+def _cells(
+    run_id: str, samples: Iterable[Sample], notices: list[str], failed: Mapping[str, str]
+) -> list[CellView]:
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.cell, []).append(sample)
     views = [_cell(run_id, cell, lines, notices) for cell, lines in grouped.items()]
-    return sorted(views, key=cell_order)
+    return sorted((_unless_failed(view, failed) for view in views), key=cell_order)
+
+
+def _unless_failed(view: CellView, failed: Mapping[str, str]) -> CellView:
+    """Take the run's own word for a failure that left no sample behind."""
+    if not view.verified or view.cell not in failed:
+        return view
+    return replace(view, verified=False, reasons=(failed[view.cell],))
 
 
 def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> CellView:

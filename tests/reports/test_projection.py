@@ -51,6 +51,13 @@ def test_nothing_valid_is_not_verified(tmp_path):
     assert cell.reasons == ("nothing valid was measured",)
 
 
+def test_the_runs_own_word_fails_a_cell(tmp_path):
+    info = {"run_id": "r1", "failed": {"native/record": "repetition 1 did not end"}}
+    _, cell = cell_of(tmp_path, [sample()], info)
+    assert not cell.verified
+    assert cell.reasons == ("repetition 1 did not end",)
+
+
 def test_upserts_pool_to_one_value_per_complete_repetition(tmp_path):
     samples = [
         sample(step="upsert_1", round=1, repetition=0, value=1.0),

@@ -70,6 +70,8 @@ def small_run(path: Path) -> Path:
     info = {
         "run_id": "r1",
         "scenario": INFO["scenario"],
+        "command": INFO["command"],
+        "failed": {"native/global_bloom": "load: it fell over"},
         "notes": ["bucket: the rows were re-loaded off the clock"],
     }
     return write_run(path, samples, info)
@@ -93,6 +95,7 @@ def test_failed_and_missing_cells_are_named_and_on_no_chart(tmp_path):
     page = published.index.read_text(encoding="utf-8")
     assert "2 of 4 cells failed" in page
     assert "1 row is missing" in page
+    assert "load: it fell over" in page
     for chart in published.report.charts:
         assert "bucket" not in chart.drawing.svg
         assert [row.index for row in chart.grid.rows] == ["record", "global_simple"]

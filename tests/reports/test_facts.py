@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import INFO, quickstart, sample, write_run
+
+from reports import facts
+from reports.projection import load
+
+
+def run_with(tmp_path, info):
+    return load([write_run(tmp_path / "run", [sample()], {"run_id": "r1"} | info)])[0]
+
+
+def test_one_sentence_tells_what_was_compared(tmp_path):
+    (run,) = load([quickstart(tmp_path / "run")])
+    assert facts.compared(run) == (
+        "record, global_simple, global_bloom and bucket (engine native), on a table of 200,000 "
+        "trips rows in 20 partitions, through 2 upserts of 10,000 rows, 50% of them updates, a "
+        "delete of 2,000 keys, a lookup of 10,000 keys and a point query, measured 3 times, "
+        "interleaved, after 1 warm-up."
+    )
+
+
+def test_a_copied_table_is_told(tmp_path):
+    scenario = INFO["scenario"] | {"table": {"source": "copies/<trips>"}}
+    assert "on a copy of the table copies/<trips>" in facts.compared(
+        run_with(tmp_path, {"scenario": scenario})
+    )
+
+
+def test_the_command_measures_again_into_a_new_folder(tmp_path):
+    words = ["python", "run_bench.py", "run", "my file.toml", "--out", "runs/x", "--resume"]
+    run = run_with(tmp_path, {"command": [*words, "--set", "table.source=s3://me:pw@host/t"]})
+    assert facts.command(run) == (
+        "python run_bench.py run 'my file.toml' --set table.source=s3://host/t"
+    )
+
+
+def test_without_a_command_the_scenarios_name_must_do(tmp_path):
+    run = run_with(tmp_path, {"scenario": {"name": "ci"}})
+    assert facts.command(run) == ".venv/bin/python run_bench.py run ci"
+
+
+def test_secrets_never_reach_a_page(tmp_path):
+    conf = {"fs.s3a.secret.key": "hunter2", "fs.s3a.access.key": "AKIA", "url": "s3://u:p@h/x"}
+    shown = dict(facts.environment(run_with(tmp_path, {"spark_conf": conf, "cores": 2})))
+    assert shown["spark_conf.fs.s3a.secret.key"] == "(left out)"
+    assert shown["spark_conf.fs.s3a.access.key"] == "(left out)"
+    assert shown["spark_conf.url"] == "s3://h/x"
+    assert shown["cores"] == "2"
+
+
+def test_an_unfinished_run_says_so(tmp_path):
+    assert "--resume" in facts.notes(run_with(tmp_path, {"status": "running"}))[0]
+
+
+@pytest.mark.parametrize("odd", [None, 3, "text", [1], {"engines": 3, "dataset": [], "table": 1}])
+def test_odd_scenarios_say_less_and_break_nothing(tmp_path, odd):
+    run = run_with(tmp_path, {"scenario": odd, "notes": odd, "command": odd, "failed": odd})
+    assert facts.compared(run) == "record (engine native)."
+    assert facts.missing_cells(run) == []
+    assert facts.command(run)
+    facts.scenario(run)
+    facts.notes(run)
