@@ -70,7 +70,7 @@ def run(request: Request, progress: Progress) -> Finished:
         "status": "complete",
         "finished": _now(),
         "repetitions": outcome.repetitions,
-        "notes": [*outcome.notes],
+        "notes": [*_notes(request.scenario), *outcome.notes],
         "failed": dict(outcome.failed),
     }
     folder.write_info(info)
@@ -89,6 +89,10 @@ def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
         "started": _now(),
         "command": environment.command(),
         "scenario": described,
+        "cells": [
+            {"cell": cell.cell_id, "index": cell.index, "options": dict(cell.options)}
+            for cell in expand(request.scenario)
+        ],
         "seeds": {"dataset": request.scenario.dataset.seed},
         "machine": environment.machine(),
     }
@@ -164,6 +168,28 @@ def dataset_of(scenario: Scenario, source: Path | None) -> Dataset:
         inserts=section.inserts,
         deletes=section.delete_rows,
     )
+
+
+def _notes(scenario: Scenario) -> list[str]:
+    """What a reader must know to judge the numbers fairly."""
+    notes = [
+        "All cells ran in one Spark session, interleaved with alternating direction.",
+        "Every repetition started from a copy of the cell's loaded table.",
+    ]
+    if scenario.table.source is None:
+        return notes
+    notes.append(
+        f"The tables started from copies of {Path(scenario.table.source).name}, which was only "
+        "read; the truth started from an independent reading of its files."
+    )
+    others = [name for name in scenario.indexes if name not in ("record", "bucket")]
+    held = independent.facts(Path(scenario.table.source)).partitions_of_metadata
+    if others and "record_index" in held:
+        notes.append(
+            f"The source has a record index, which {' and '.join(others)} do not use but keep up "
+            "to date: that is part of their phase `index`."
+        )
+    return notes
 
 
 def _count(folder: RunFolder) -> None:

@@ -65,7 +65,7 @@ def adopt(kit: Kit, cell: Cell, source: Path) -> str | None:
     try:
         if note is None:
             snapshot.copy(source, path)
-            table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
+            table = kit.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
         else:
             table = _create(kit, cell, path)
             table.bulk_insert(kit.inputs.load())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +27,8 @@ INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket
 
 SUPPORTED_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
 
-Scalar = str | int | float | bool
+_BUILT_IN = Path(__file__).parent / "scenarios"
+
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -203,8 +203,7 @@ class Scenario(_Section):
 
 def builtin_names() -> tuple[str, ...]:
     """The built-in scenarios, sorted."""
-    found = (entry.name for entry in files("harness").joinpath("scenarios").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+    return tuple(sorted(path.stem for path in _BUILT_IN.glob("*.toml")))
 
 
 def load(
@@ -285,8 +284,7 @@ def _as_texts(value: object) -> object:
 
 def _read(name: str) -> dict[str, Any]:
     if name in builtin_names():
-        text = files("harness").joinpath("scenarios", f"{name}.toml").read_text(encoding="utf-8")
-        return tomllib.loads(text)
+        return tomllib.loads((_BUILT_IN / f"{name}.toml").read_text(encoding="utf-8"))
     path = Path(name)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))

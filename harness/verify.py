@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.engines.base import Facts, IndexCheck
+
 
 def rows_mistake(found: tuple[int, str], expected: tuple[int, str]) -> str | None:
     """Compare (rows, digest) of the table with the truth."""
@@ -23,22 +25,22 @@ def rows_mistake(found: tuple[int, str], expected: tuple[int, str]) -> str | Non
     return None
 
 
-def index_mistake(info: Mapping[str, Any], index: str) -> str | None:
+def index_mistake(info: Facts, index: str) -> str | None:
     """Proof that the index under test is the one that the table uses."""
-    used = info.get("index")
-    return None if used == index else f"the table uses index {used!r} instead of {index!r}"
-
-
-def check_mistake(answer: Mapping[str, Any]) -> str | None:
-    """The table's own comparison of its record index with its data."""
-    if answer.get("ok") is True:
+    if info.index == index:
         return None
-    counts = ", ".join(
-        f"{answer[name]} {name}"
-        for name in ("missing", "extra", "wrong", "duplicate")
-        if answer.get(name)
+    return f"the table uses index {info.index!r} instead of {index!r}"
+
+
+def check_mistake(answer: IndexCheck) -> str | None:
+    """The table's own comparison of its record index with its data."""
+    if answer.ok:
+        return None
+    counts = (
+        f"{answer.missing} missing, {answer.extra} extra, {answer.wrong} wrong, "
+        f"{answer.duplicate} duplicate"
     )
-    return f"the record index disagrees with the data: {counts or 'no reason given'}"
+    return f"the record index disagrees with the data: {counts}"
 
 
 def lookup_mistake(answer: pa.Table, *, asked: pa.Table, located: pa.Table) -> str | None:

@@ -30,6 +30,38 @@ class WriteOutcome(Protocol):
         """Seconds of `tag`, `write`, `index`, `commit`, `total`."""
 
 
+class Facts(Protocol):
+    """What a table says of itself; `table.services.info.TableInfo` is one."""
+
+    @property
+    def index(self) -> str:
+        """Name of the index that it uses."""
+
+
+class IndexCheck(Protocol):
+    """A record index compared with the data; `table.services.check.CheckResult` is one."""
+
+    @property
+    def ok(self) -> bool:
+        """No difference."""
+
+    @property
+    def missing(self) -> int:
+        """Keys that the index lacks."""
+
+    @property
+    def extra(self) -> int:
+        """Keys in the index only."""
+
+    @property
+    def wrong(self) -> int:
+        """Keys in another place than the index says."""
+
+    @property
+    def duplicate(self) -> int:
+        """Keys in more than one place of the data."""
+
+
 class MeasuredTable(Protocol):
     """A table under test; `table.Table` is one. Data frames are the engine's own kind."""
 
@@ -48,11 +80,11 @@ class MeasuredTable(Protocol):
     def lookup(self, keys: Any, /) -> Any:
         """Record key, partition path and file id (`pa.Table`) per key, in order; null if absent."""
 
-    def info(self) -> Mapping[str, Any]:
-        """Facts of the table; `index` names the index that it uses."""
+    def info(self) -> Facts:
+        """What the table says of itself."""
 
-    def check(self) -> Mapping[str, Any]:
-        """Compare record index and data; `ok` says whether they agree."""
+    def check(self) -> IndexCheck:
+        """Compare record index and data."""
 
 
 class Engine(Protocol):
@@ -64,4 +96,7 @@ class Engine(Protocol):
         """A new, empty table."""
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
-        """An existing table, to be used with this index."""
+        """A table that was made or adopted with this index."""
+
+    def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+        """A copy of somebody's table, to be used with this index from now on."""

@@ -9,6 +9,11 @@ from pyspark.sql import SparkSession
 
 from harness.engines.base import Layout, MeasuredTable
 from table import Table
+from table.config import load_config
+from table.facts import FACTS, declare_index
+from table.options import INDEX_TYPE
+from table.storage import LocalStorage
+from table.write.index import HUDI_TYPES
 
 
 class NativeEngine:
@@ -24,14 +29,27 @@ class NativeEngine:
         return Table.create(
             str(path),
             name=layout.name,
-            record_key=",".join(layout.record_key),
-            partition_path=",".join(layout.partition_path),
+            record_key=layout.record_key,
+            partition_path=layout.partition_path,
             ordering=layout.ordering,
             index=index,
-            options=dict(options),
+            options=options,
             spark=self._spark,
         )
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
-        """An existing table, used with the given index."""
-        return Table.open(str(path), index=index, options=dict(options), spark=self._spark)
+        """A table that was made or adopted with this index."""
+        given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
+        return Table.open(str(path), options=given, spark=self._spark)
+
+    def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+        """A copy of a table without facts of its own, as Hudi writes them, given an index.
+
+        Such a table opens with its record index if it has one, whatever options say; only a
+        fact of the copy makes it use another.
+        """
+        given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
+        storage = LocalStorage.at(str(path))
+        facts = {name: value for name, value in given.items() if name in FACTS}
+        declare_index(storage, load_config(storage), facts)
+        return self.open(path, index=index, options=options)

@@ -6,6 +6,7 @@ import hashlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,10 +97,10 @@ class HonestTable:
         )
 
     def info(self):
-        return {"index": self.index}
+        return SimpleNamespace(index=self.index)
 
     def check(self):
-        return {"ok": True}
+        return SimpleNamespace(ok=True)
 
 
 class FakeEngine:
@@ -114,6 +115,8 @@ class FakeEngine:
 
     def open(self, path, *, index, options):  # noqa: ARG002
         return self.table(path, index)
+
+    adopt = open
 
 
 class FakeInputs:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 from harness_fakes import FILE_ID, Frame, HonestTable, Quiet, kit
@@ -72,7 +74,7 @@ class KeepsADeletedRow(HonestTable):
 
 class UsesAnotherIndex(HonestTable):
     def info(self):
-        return {"index": "global_simple"}
+        return SimpleNamespace(index="global_simple")
 
 
 class InventsAKey(HonestTable):
@@ -118,7 +120,7 @@ class ReadsAnOldRow(HonestTable):
 
 class RecordsTooMuch(HonestTable):
     def check(self):
-        return {"ok": False, "missing": 0, "extra": 3, "wrong": 0, "duplicate": 0}
+        return SimpleNamespace(ok=False, missing=0, extra=3, wrong=0, duplicate=0)
 
 
 @pytest.mark.parametrize(
