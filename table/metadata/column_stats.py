@@ -69,7 +69,7 @@ class _Range:
 
 
 def column_stats_records(
-    partition_path: str, file_name: str, metadata: Any, columns: Sequence[str] | None = None
+    partition_path: str, file_name: str, metadata: Any, schema: Any
 ) -> tuple[list[str], list[bytes]]:
     """The records of one base file.
 
@@ -77,7 +77,8 @@ def column_stats_records(
         partition_path: empty for a table without partitions.
         file_name: the base file's name, without its path.
         metadata: the pq.FileMetaData of its footer.
-        columns: the indexed columns; None for all. Nested columns never have a record.
+        schema: pa.Schema of the indexed columns, meta columns included. Nested columns never have
+            a record.
 
     Returns:
         Keys and values, in the order of the columns.
@@ -86,10 +87,11 @@ def column_stats_records(
         UnsupportedTableError: a decimal that does not fit 30 digits with 15 after the point.
     """
     keys, values = [], []
+    indexed = set(schema.names)
     for i in range(metadata.num_columns):
         column = metadata.schema.column(i)
         # A leaf of a nested column has a longer path.
-        if column.path != column.name or (columns is not None and column.name not in columns):
+        if column.path != column.name or column.name not in indexed:
             continue
         if column.max_repetition_level or column.physical_type not in _BRANCHES:
             continue

@@ -40,8 +40,9 @@ def read(value, *, payload="ColumnStatsMetadata"):
 @pytest.mark.parametrize("name", ["bulk_insert", "upsert", "types"])
 def test_column_stats_of_hudi(name):
     hudi = HUDI[name]
+    metadata = footer(name).metadata
     keys, values = column_stats.column_stats_records(
-        hudi["partition_path"], hudi["file_name"], footer(name).metadata
+        hudi["partition_path"], hudi["file_name"], metadata, metadata.schema.to_arrow_schema()
     )
     assert set(keys) == set(hudi["column_stats"])
     for key, value in zip(keys, values, strict=True):
@@ -75,7 +76,7 @@ def stats_of(table, **options):
     sink = io.BytesIO()
     pq.write_table(table, sink, store_schema=False, **options)
     metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
-    keys, values = column_stats.column_stats_records("", "f.parquet", metadata)
+    keys, values = column_stats.column_stats_records("", "f.parquet", metadata, table.schema)
     held = [read(value) for value in values]
     for key, one in zip(keys, held, strict=True):
         expected = column_id(one["columnName"]) + partition_id(".") + file_id_hash("f.parquet")
@@ -171,7 +172,8 @@ def test_decimals_that_do_not_fit(kind):
 
 def test_columns_are_chosen():
     metadata = footer("types").metadata
-    keys, _ = column_stats.column_stats_records("p", "f", metadata, ["ts", "c_st", "absent"])
+    schema = pa.schema([(name, pa.int64()) for name in ("ts", "c_st", "absent")])
+    keys, _ = column_stats.column_stats_records("p", "f", metadata, schema)
     assert [key[:12] for key in keys] == [column_id("ts")]
 
 
