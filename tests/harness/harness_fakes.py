@@ -116,7 +116,8 @@ class FakeEngine:
     def open(self, path, *, index, options):  # noqa: ARG002
         return self.table(path, index)
 
-    adopt = open
+    def adopt(self, path, *, index, options):
+        return self.open(path, index=index, options=options)
 
 
 class FakeInputs:
