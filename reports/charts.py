@@ -176,7 +176,7 @@ def interval_words(summaries: Sequence[Summary]) -> str:
         return "n = 1, spread unknown"
     n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     if all(summary.coverage >= CONFIDENCE for summary in summaries):
-        return f"median of n = {n}, whisker: 95 % interval"
+        return f"median of n = {n}, whisker: 95% interval"
     return f"median of n = {n}, whisker: range"
 
 
@@ -195,7 +195,7 @@ def _finish(axes: Any, labels: Sequence[str], right: float) -> None:
     axes.set_yticks(range(len(labels)), [textwrap.fill(_two_lines(t), 26) for t in labels])
     axes.set_xlim(0, right if right > 0 else 1)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5))
+    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=0)

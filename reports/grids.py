@@ -19,7 +19,7 @@ class Entry:
         value: the median with its unit; a dash when not measured.
         spread: the interval with its unit; empty when all values are equal or there is none,
             ``one value`` where nothing is known of it.
-        n: ``n = 3``; empty when not measured.
+        n: number of values; empty when not measured.
         mark: ``best``, ``joint best`` or empty.
         ratio: how many times the best; empty where nothing leads.
         ratio_spread: the same with its interval.
@@ -112,7 +112,7 @@ def _entry(column: Column, row: int, *, judged: bool) -> Entry:
     return Entry(
         value=amount(summary.median, column.unit),
         spread=spread(summary, column.unit) if summary.n > 1 else "one value",
-        n=f"n = {summary.n}",
+        n=str(summary.n),
         mark=mark,
         ratio=times(ratio.median) if ratio else "",
         ratio_spread=ratio_words(ratio) if ratio else "",

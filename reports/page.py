@@ -25,6 +25,7 @@ CHART_TITLES = {
     "point_query": "Point query: reading one record",
     "storage": "Index on disk",
 }
+PARTITION_LOCAL = ("simple", "bloom", "bucket")
 PHASES_TITLE = "Where the time of an upsert goes"
 
 
@@ -92,6 +93,7 @@ class Report:
         beside: the headline of all runs side by side; None for a single run.
         charts: pictures with their tables.
         details: further tables.
+        local: indexes among the cells that find a key within its partition only.
         cautions: what holds for the statistics of the whole page.
         runs: what belongs to one run, answers included.
     """
@@ -103,6 +105,7 @@ class Report:
     beside: Grid | None
     charts: list[Chart]
     details: list[Grid]
+    local: str
     cautions: list[str]
     runs: list[RunPart]
 
@@ -114,7 +117,7 @@ def build(runs: Sequence[Run]) -> Report:
     """
     every = sorted((cell for run in runs for cell in run.cells), key=cell_order)
     right = [cell for cell in every if cell.verified]
-    headline = tables.headline(right)
+    headline = tables.filled(tables.headline(right))
     several = len(runs) > 1
     return Report(
         title=_title(runs, every),
@@ -124,6 +127,7 @@ def build(runs: Sequence[Run]) -> Report:
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         charts=_charts(headline, judged=not several),
         details=_details(right),
+        local=listed([name for name in PARTITION_LOCAL if any(c.index == name for c in right)]),
         cautions=_cautions(headline, runs),
         runs=[_part(run) for run in runs],
     )
@@ -176,7 +180,7 @@ def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
     cells = headline.cells
     for column in headline.columns:
         title = CHART_TITLES.get(column.measure.key)
-        if title and column.standing is not tables.Standing.EMPTY:
+        if title:
             single = tables.Table(cells=headline.cells, columns=(column,))
             drawing = charts.bars(column, cells, title)
             label = prose.chart_label(column, cells)
@@ -222,7 +226,7 @@ def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
 
 
 def _part(run: Run) -> RunPart:
-    headline = tables.headline([cell for cell in run.cells if cell.verified])
+    headline = tables.filled(tables.headline([cell for cell in run.cells if cell.verified]))
     run_id = clean(run.run_id)
     return RunPart(
         run_id=run_id,

@@ -12,6 +12,9 @@ from reports.stats import Summary
 from reports.tables import Column, Standing, Table
 from reports.text import NOTHING, listed
 
+LONGEST_LIST = 6
+"""Cells that one sentence names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -79,8 +82,16 @@ def _behind(column: Column, cells: tuple[CellView, ...]) -> str:
     rows.sort(key=lambda row: row[:2])
     ratios = [f"{label} {ratio_words(ratio)}" for _, label, _, ratio in rows if ratio is not None]
     if len(ratios) == len(rows):
-        return f"as a multiple of the lowest: {listed(ratios)}"
-    return f"the others: {listed([f'{label} {value}' for _, label, value, _ in rows])}"
+        return f"as a multiple of the lowest: {_shortened(ratios)}"
+    return f"the others: {_shortened([f'{label} {value}' for _, label, value, _ in rows])}"
+
+
+def _shortened(words: list[str]) -> str:
+    """Keep a sentence readable where many cells are compared; the table has them all."""
+    if len(words) <= LONGEST_LIST:
+        return listed(words)
+    left_out = len(words) - LONGEST_LIST + 1
+    return f"{', '.join(words[: LONGEST_LIST - 2])}, {left_out} more, and at the end {words[-1]}"
 
 
 def _measured(summary: Summary | None, unit: str) -> str:

@@ -3,7 +3,7 @@
 The interval of a median is the exact one from order statistics: between the k-th smallest and the
 k-th largest value lies the true median with probability 1 - 2 P(Bin(n, 1/2) < k), whatever the
 distribution (David and Nagaraja, Order Statistics, section 7.1). It needs no resampling, so equal
-samples always give equal reports. The price is that fewer than six values can not reach 95 %: then
+samples always give equal reports. The price is that fewer than six values can not reach 95%: then
 the interval is the range, and a caveat says so.
 """
 
@@ -155,6 +155,6 @@ def _few_samples(n: int, coverage: float) -> Caveat:
     else:
         detail = (
             f"{n} values: the interval is their range and holds the true median "
-            f"with {coverage:.0%} probability only (95 % takes at least 6)"
+            f"with {coverage:.0%} probability only (95% takes at least 6)"
         )
     return Caveat(kind=CaveatKind.FEW_SAMPLES, detail=detail)

@@ -85,6 +85,15 @@ def test_a_leader_of_nothing_has_no_multiples(tmp_path):
     assert answer.words == "bucket (0 B) is best; the others: record 4.00 KiB."
 
 
+def test_sentences_stay_short_where_many_are_compared(tmp_path):
+    cells, column = lookups(tmp_path, {f"i{n}": [1.0 + n] for n in range(12)})
+    (answer,) = prose.answers(tables.Table(cells=cells, columns=(column,)))
+    assert answer.words == (
+        "i0 (1.00 s) is best; as a multiple of the lowest: i1 2.00x, i2 3.00x, i3 4.00x, i4 5.00x, "
+        "6 more, and at the end i11 12.0x."
+    )
+
+
 def test_storage_is_that_of_the_last_step_that_tells(tmp_path):
     samples = [
         sample(step=step, metric="index_bytes", value=value)
