@@ -10,7 +10,7 @@ locations = t.lookup(["a", "b"])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -184,6 +184,10 @@ class Table:
         )
         bases = state.snapshot.by_location()
         return tuple(bases[location] for location in sorted(wanted & bases.keys()))
+
+    def keys_of(self, keys: Any) -> Any:
+        """Encoded record keys (pa.Array of string) of a list, an array or a frame."""
+        return self._keys_and_partitions(keys)[0]
 
     def check(self) -> CheckResult:
         """Compare the record index with the data, key by key."""

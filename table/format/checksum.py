@@ -33,10 +33,12 @@ def checksum_count(length: int, chunk: int) -> int:
     return -(-length // chunk)
 
 
-def chunk_checksums(data: bytes, chunk: int, kind: ChecksumType = ChecksumType.CRC32C) -> bytes:
-    """One big-endian value per `chunk` bytes of `data`, the last chunk may be shorter."""
+def chunk_checksums(
+    data: bytes, length: int, chunk: int, kind: ChecksumType = ChecksumType.CRC32C
+) -> bytes:
+    """One big-endian value per `chunk` of the first `length` bytes, the last may be shorter."""
     compute = _ALGORITHMS[kind]
     return b"".join(
-        compute(data[start : start + chunk]).to_bytes(CHECKSUM_BYTES, "big")
-        for start in range(0, len(data), chunk)
+        compute(data[start : min(start + chunk, length)]).to_bytes(CHECKSUM_BYTES, "big")
+        for start in range(0, length, chunk)
     )

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from table.errors import CorruptFileError, InvalidOptionError
 from table.format.bloom import DYNAMIC, SIMPLE, BloomFilter
+from table.format.rezip import gzip_pages
 from table.storage import RangeReader
 
 _BLOOM = b"org.apache.hudi.bloomfilter"
@@ -31,7 +32,7 @@ _MAX_KEY = b"hoodie_max_record_key"
 
 _RECORD_KEY = "_hoodie_record_key"
 _MAGIC = b"PAR1"
-# Hudi's gzip level is Java's default; level 1 of Arrow's zlib comes within 2 % of its size.
+# Level 1 of Arrow's gzip comes within 2 % of the size of Hudi's files, at a third of the time.
 _CODECS: dict[str, tuple[str, int | None]] = {
     "gzip": ("gzip", 1),
     "snappy": ("snappy", None),
@@ -113,12 +114,22 @@ def write_base_file(
     """
     # Metadata of the schema would be repeated beside the footer's own keys.
     table = table.replace_schema_metadata(None)
-    codec, level = _CODECS[options.codec.lower()]
+    entries = _footer_entries(table, options, previous, inserted)
+    codec = options.codec.lower()
+    if codec == "gzip":
+        zipped = gzip_pages(_write(table, options, "uncompressed", entries).to_pybytes())
+        if zipped is not None:
+            return pa.py_buffer(zipped)
+    return _write(table, options, codec, entries)
+
+
+def _write(table: Any, options: BaseFileOptions, codec: str, entries: dict[bytes, bytes]) -> Any:
+    name, level = _CODECS[codec]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
-        compression=codec,
+        compression=name,
         compression_level=level,
         use_dictionary=_dictionary_columns(table),
         store_schema=False,
@@ -127,7 +138,7 @@ def write_base_file(
     ) as writer:
         rows = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
         writer.write_table(table, row_group_size=rows)
-        writer.add_key_value_metadata(_footer_entries(table, options, previous, inserted))
+        writer.add_key_value_metadata(entries)
     return sink.getvalue()
 
 

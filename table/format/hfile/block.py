@@ -79,7 +79,7 @@ def encode_block(kind: BlockKind, payload: Any, previous: int) -> bytes:
         size,
     )
     block = header + compressed
-    return block + chunk_checksums(block, BYTES_PER_CHECKSUM)
+    return block + chunk_checksums(block, size, BYTES_PER_CHECKSUM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +164,12 @@ class BlockReader:
         if header.magic != kind.value:
             self._fail(at, f"block magic {header.magic!r}, expected {kind.value!r}")
         self._verify(block, header, at)
-        compressed = block[HEADER_SIZE : header.data_end]
+        compressed = memoryview(block)[HEADER_SIZE : header.data_end]
         if self.codec is Codec.GZ:
             return self._inflate(compressed, header.uncompressed, at)
         if len(compressed) != header.uncompressed:
             self._fail(at, f"{len(compressed)} stored bytes, the header says {header.uncompressed}")
-        return compressed
+        return bytes(compressed)
 
     def looks_gzipped(self, at: int) -> bool:
         """Whether the payload of the block at `at` starts as a gzip stream does."""
@@ -194,11 +194,11 @@ class BlockReader:
     def _verify(self, block: bytes, header: _Header, at: int) -> None:
         if header.checksum_type is ChecksumType.NONE:
             return
-        data = block[: header.data_end]
-        if chunk_checksums(data, header.chunk, header.checksum_type) != block[header.data_end :]:
+        sums = chunk_checksums(block, header.data_end, header.chunk, header.checksum_type)
+        if sums != block[header.data_end :]:
             self._fail(at, f"{header.checksum_type.name} checksum of the block does not match")
 
-    def _inflate(self, compressed: bytes, uncompressed: int, at: int) -> bytes:
+    def _inflate(self, compressed: memoryview, uncompressed: int, at: int) -> bytes:
         if uncompressed > min(BLOCK_BYTES_MAX, _DEFLATE_RATIO_MAX * len(compressed)):
             self._fail(at, f"{len(compressed)} bytes claim to inflate to {uncompressed}")
         stream = isal_zlib.decompressobj(_GZIP_WBITS)

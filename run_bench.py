@@ -1,0 +1,87 @@
+"""Keymark's command line: mounts the packages' commands, each imported when it is called.
+
+Exit codes: 0 done, 1 the answer is no, 2 bad input or environment (one line `error: …` on standard
+error), 3 gate inconclusive, 4 a bug of ours, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+
+import typer
+
+# name -> module, attribute (a Typer app, or a function that becomes one), help
+COMMANDS = {
+    "run": ("harness.cli", "run", "run a scenario and write its report"),
+    "scenarios": ("harness.cli", "scenarios", "list the built-in scenarios"),
+    "report": ("reports.cli", "app", "write the report of one or several runs"),
+    "data": ("datasets.cli", "app", "describe, write or digest a dataset"),
+    "table": ("table.cli", "app", "create, write, read and check tables"),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; returns the exit code."""
+    os.environ.setdefault("TZ", "UTC")
+    if not arguments or arguments[0] in ("--help", "-h"):
+        print(usage())
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return fail(f"no command {name!r}{hint} (run_bench.py --help lists them)")
+    return call(name, rest)
+
+
+def usage() -> str:
+    """What `--help` prints."""
+    lines = [f"  {name:<10} {text}" for name, (_, _, text) in COMMANDS.items()]
+    return "\n".join(["usage: run_bench.py COMMAND [ARGUMENTS]", "", *lines])
+
+
+def call(name: str, arguments: list[str]) -> int:
+    """Import a command and run it; every failure ends in one line and its exit code."""
+    try:
+        module, attribute, _ = COMMANDS[name]
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, typer.Typer):
+            app = typer.Typer(add_completion=False)
+            app.command()(command)
+            command = app
+        code = command(arguments, prog_name=f"run_bench.py {name}", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except Exception as error:  # noqa: BLE001  the last door: nothing gets past it unexplained
+        return explain(error)
+
+
+def explain(error: Exception) -> int:
+    """One line for an error that a user can act on; a traceback as well for a bug of ours."""
+    usage_line = getattr(error, "format_message", None)
+    if usage_line is not None:
+        return fail(usage_line())
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):
+        return fail(str(error), code)
+    if isinstance(error, OSError):
+        return fail(str(error))
+    traceback.print_exception(error)
+    return fail(f"this is a bug of Keymark's: {type(error).__name__}: {error}", 4)
+
+
+def fail(message: str, code: int = 2) -> int:
+    """Print the one line that names what is wrong."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

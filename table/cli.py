@@ -1,0 +1,247 @@
+"""`run_bench.py table`: tables from the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from table.errors import InputError, InvalidOptionError
+from table.files import RowWriter, read_data, read_keys
+from table.table import Table
+from table.write.index import LookupStats
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, write and read tables.")
+
+PathArg = Annotated[str, typer.Argument(metavar="PATH", help="The table's folder.")]
+DataArg = Annotated[
+    list[Path], typer.Argument(metavar="DATA", help="Parquet, CSV or JSON lines files.")
+]
+OptionOpt = Annotated[
+    list[str] | None, typer.Option("--option", metavar="K=V", help="A hoodie.* option.")
+]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+KeysOpt = Annotated[
+    Path | None, typer.Option("--keys", metavar="FILE", help="Keys: Parquet, or a key per line.")
+]
+KeyOpt = Annotated[
+    list[str] | None, typer.Option("--key", metavar="K", help="One encoded record key.")
+]
+
+
+@app.command()
+def create(
+    path: PathArg,
+    key: Annotated[str, typer.Option("--key", metavar="COLS", help="Record key columns.")],
+    name: Annotated[str | None, typer.Option("--name", help="Table name.")] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="COLS", help="Partition columns.")
+    ] = None,
+    ordering: Annotated[
+        str | None, typer.Option("--ordering", metavar="COL", help="Ordering column.")
+    ] = None,
+    index: Annotated[str, typer.Option("--index", help="Index of the table.")] = "record",
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Make an empty table."""
+    table = Table.create(
+        path,
+        name=name,
+        record_key=key,
+        partition_path=partition,
+        ordering=ordering,
+        index=index,
+        options=_options(option),
+    )
+    _answer(
+        {"path": table.storage.root, "name": table.config.name, "index": table.choice.name},
+        as_json=as_json,
+    )
+
+
+@app.command()
+def insert(
+    path: PathArg, data: DataArg, option: OptionOpt = None, as_json: JsonOpt = False
+) -> None:
+    """Add rows; keys that exist are refused, dropped or doubled as the dup.policy option says."""
+    _write("insert", path, data, option, as_json=as_json)
+
+
+@app.command()
+def upsert(
+    path: PathArg, data: DataArg, option: OptionOpt = None, as_json: JsonOpt = False
+) -> None:
+    """Add rows with new keys, replace the rows of known ones."""
+    _write("upsert", path, data, option, as_json=as_json)
+
+
+@app.command("bulk-insert")
+def bulk_insert(
+    path: PathArg, data: DataArg, option: OptionOpt = None, as_json: JsonOpt = False
+) -> None:
+    """Add many rows as new files."""
+    _write("bulk_insert", path, data, option, as_json=as_json)
+
+
+@app.command()
+def delete(
+    path: PathArg,
+    data: Annotated[list[Path] | None, typer.Argument(metavar="[DATA]")] = None,
+    keys: KeysOpt = None,
+    key: KeyOpt = None,
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Take keys away, given as rows with the key columns, a keys file or single keys."""
+    table = Table.open(path, options=_options(option))
+    if bool(data) + (keys is not None) + bool(key) != 1:
+        raise InputError("delete takes either DATA, --keys or --key")
+    gone = read_data(data, table) if data else _keys(table, keys, key)
+    _answer(_result(table.delete(gone)), as_json=as_json)
+
+
+@app.command()
+def read(
+    path: PathArg,
+    keys: KeysOpt = None,
+    key: KeyOpt = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="A,B")] = None,
+    as_of: Annotated[str | None, typer.Option("--as-of", metavar="T", help="An instant.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Parquet, CSV or JSON lines.")
+    ] = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Read rows; without --out the first 20 are printed."""
+    table = Table.open(path)
+    asked = _keys(table, keys, key) if keys is not None or key else None
+    chosen = None if columns is None else [name for name in columns.split(",") if name]
+    plan = table.scan(asked, chosen, as_of)
+    count, shown = 0, []
+    with RowWriter(out, plan.schema) as writer:
+        for rows in plan.tables():
+            if out is None and count < 20 and not as_json:
+                shown.append(rows.slice(0, 20 - count))
+            writer.write(rows)
+            count += rows.num_rows
+    answer = {
+        "rows": count,
+        "files_total": plan.files_total,
+        "files_read": len(plan.files),
+        "out": None if out is None else str(out),
+    }
+    if shown:
+        print(pa.concat_tables(shown).to_pandas().to_string(index=False))
+    _answer(answer, as_json=as_json)
+
+
+@app.command()
+def lookup(
+    path: PathArg, keys: KeysOpt = None, key: KeyOpt = None, as_json: JsonOpt = False
+) -> None:
+    """Say in which file group each key is."""
+    table = Table.open(path)
+    stats = LookupStats()
+    found = table.lookup(_keys(table, keys, key), stats=stats)
+    answers = [
+        {
+            "record_key": row["record_key"],
+            "found": row["file_id"] is not None,
+            "partition_path": row["partition_path"],
+            "file_id": row["file_id"],
+            "instant_time": row["instant_time"],
+        }
+        for row in found.to_pylist()
+    ]
+    if as_json:
+        document = {
+            "keys": answers,
+            "shards_read": stats.shards_read,
+            "blocks_decoded": stats.blocks_decoded,
+        }
+        _print_json(document)
+        return
+    for answer in answers:
+        place = "absent"
+        if answer["found"]:
+            place = f"{answer['partition_path'] or '.'} {answer['file_id']}"
+        print(f"{_visible(str(answer['record_key']))}\t{place}")
+
+
+@app.command()
+def info(path: PathArg, as_json: JsonOpt = False) -> None:
+    """Show what the table is made of."""
+    _answer(dataclasses.asdict(Table.open(path).info()), as_json=as_json)
+
+
+@app.command()
+def check(path: PathArg, as_json: JsonOpt = False) -> None:
+    """Compare the record index with the data, key by key; exit 1 if they differ."""
+    result = Table.open(path).check()
+    _answer({"ok": result.ok, **dataclasses.asdict(result)}, as_json=as_json)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def _write(
+    operation: str, path: str, data: list[Path], option: list[str] | None, *, as_json: bool
+) -> None:
+    table = Table.open(path, options=_options(option))
+    result = getattr(table, operation)(read_data(data, table))
+    _answer(_result(result), as_json=as_json)
+
+
+def _result(result: Any) -> dict[str, Any]:
+    return dataclasses.asdict(result)
+
+
+def _options(given: list[str] | None) -> dict[str, str]:
+    options = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidOptionError(f"option {text!r} is not of the form name=value")
+        options[name.strip()] = value.strip()
+    return options
+
+
+def _keys(table: Table, file: Path | None, single: list[str] | None) -> Any:
+    if (file is None) == (not single):
+        raise InputError("give either --keys FILE or --key K")
+    return list(single or []) if file is None else read_keys(file, table)
+
+
+def _answer(document: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        _print_json(document)
+        return
+    width = max(len(name) for name in document)
+    for name, value in document.items():
+        if isinstance(value, list | tuple):
+            print(f"{name:<{width}}  {len(value)}")
+            for item in value:
+                print(f"{'':<{width}}  {_visible(_line(item))}")
+        else:
+            print(f"{name:<{width}}  {_visible(_line(value))}")
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, dict):
+        return "  ".join(f"{name} {_line(item)}" for name, item in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _visible(text: str) -> str:
+    """Text for a terminal: control characters, which could steer it, are shown escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    json.dump(document, sys.stdout, ensure_ascii=False)
+    print()

@@ -1,0 +1,130 @@
+"""Rows and keys in files of the user's: Parquet, CSV, JSON lines, text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from table.errors import InputError, StorageError
+from table.format.schema import from_avro, without_meta
+from table.timeline.timeline import Timeline
+from table.write.transaction import table_schema
+
+if TYPE_CHECKING:
+    from table.table import Table
+
+_JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+
+
+def read_data(paths: Sequence[Path], table: Table) -> Any:
+    """The rows (pa.Table) of data files; CSV takes its types from the table."""
+    tables = [_read_file(path, table) for path in paths]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"the data files differ in their columns: {_first(error)}") from error
+
+
+def _read_file(path: Path, table: Table) -> Any:
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    try:
+        match path.suffix.lower():
+            case ".parquet":
+                return pq.read_table(path)
+            case ".csv":
+                return _read_csv(path, table)
+            case suffix if suffix in _JSON_SUFFIXES:
+                return pyarrow.json.read_json(path)
+            case _ if path.is_dir():
+                return pq.read_table(path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {_first(error)}") from error
+    raise InputError(f"{path}: data must be .parquet, .csv or .json lines")
+
+
+def _read_csv(path: Path, table: Table) -> Any:
+    text = table_schema(Timeline.load(table.storage))
+    if text is None:
+        raise InputError(
+            f"{path}: a new table cannot take its types from CSV; give Parquet or JSON"
+        )
+    types = {field.name: field.type for field in without_meta(from_avro(text))}
+    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+    return pyarrow.csv.read_csv(path, convert_options=options)
+
+
+def read_keys(path: Path, table: Table) -> Any:
+    """Keys of a keys file: Parquet with `record_key` or the key columns, or a key per line."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    try:
+        if path.suffix.lower() == ".parquet":
+            return table.keys_of(pq.read_table(path))
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {_first(error)}") from error
+    if lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+class RowWriter:
+    """Writes tables of one schema to a file, or nowhere."""
+
+    def __init__(self, path: Path | None, schema: Any) -> None:
+        self._path = path
+        self._sink: Any = None
+        if path is None or schema is None:
+            return
+        suffix = path.suffix.lower()
+        try:
+            if suffix == ".csv":
+                self._sink = pyarrow.csv.CSVWriter(path, schema)
+            elif suffix in _JSON_SUFFIXES:
+                self._sink = path.open("w", encoding="utf-8")
+            elif suffix == ".parquet":
+                self._sink = pq.ParquetWriter(path, schema)
+            else:
+                raise InputError(f"{path}: --out must end in .parquet, .csv or .jsonl")
+        except (OSError, pa.ArrowException) as error:
+            raise StorageError(f"cannot write {path}: {_first(error)}") from error
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def write(self, rows: Any) -> None:
+        """Append rows (pa.Table)."""
+        if self._sink is None:
+            return
+        try:
+            if hasattr(self._sink, "write_table"):
+                self._sink.write_table(rows)
+            elif hasattr(self._sink, "write_batch"):
+                self._sink.write(rows)
+            else:
+                for row in rows.to_pylist():
+                    self._sink.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+        except (OSError, pa.ArrowException) as error:
+            raise StorageError(f"cannot write {self._path}: {_first(error)}") from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._sink is not None:
+            self._sink.close()
+
+
+def _first(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,85 @@
+"""Reading a snapshot as a Spark DataFrame, opening only the files that can hold what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from table.errors import InputError
+from table.model import BaseFile
+from table.read.arrow import plan_read
+from table.read.predicate import fixed_keys
+from table.write.file_group import KEY_COLUMN
+from table.write.transaction import TableState
+
+if TYPE_CHECKING:
+    from table.table import Table
+
+_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_KEYS_IN_FILTER = 1000
+
+
+def read_frame(
+    table: Table,
+    keys: Any,
+    where: str | None,
+    *,
+    columns: Sequence[str] | None,
+    as_of: str | None,
+) -> Any:
+    """Rows of a table as a DataFrame; see Table.read."""
+    spark = table.session()
+    state = TableState.load(table.storage, as_of)
+    files = state.snapshot.files
+    wanted = None if keys is None else table.keys_of(keys)
+    plan = plan_read(state, files, wanted, columns)
+    if plan.schema is None:
+        raise InputError("the table has no rows and no schema yet")
+    fixed = wanted if wanted is not None else fixed_keys(spark, where, state.config, plan.full)
+    if fixed is not None:
+        files = table.prune(state, fixed)
+    frame = scan_files(spark, state.storage.root, files, plan.full)
+    if wanted is not None:
+        frame = _only_keys(spark, frame, wanted)
+    if where is not None:
+        frame = frame.where(where)
+    return frame if columns is None else frame.select(*(f"`{name}`" for name in columns))
+
+
+def scan_files(spark: Any, root: str, files: Sequence[BaseFile], schema: Any) -> Any:
+    """A DataFrame over exactly these base files, with these columns (pa.Schema)."""
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  needs pandas
+
+    columns = from_arrow_schema(pa.schema(schema))
+    if not files:
+        return spark.createDataFrame([], columns)
+    with _listed_by_driver(spark):
+        return (
+            spark.read.schema(columns)
+            # No partition columns from folder names, no glob characters in them.
+            .option("recursiveFileLookup", "true")
+            .option("__globPaths__", "false")
+            .parquet(*(f"{root}/{file.path}" for file in files))
+        )
+
+
+@contextmanager
+def _listed_by_driver(spark: Any) -> Iterator[None]:
+    """Keep Spark from starting a job to look at files whose names are known."""
+    before = spark.conf.get(_LISTING_THRESHOLD)
+    spark.conf.set(_LISTING_THRESHOLD, "1000000")
+    try:
+        yield
+    finally:
+        spark.conf.set(_LISTING_THRESHOLD, before)
+
+
+def _only_keys(spark: Any, frame: Any, keys: Any) -> Any:
+    texts = keys.unique().to_pylist()
+    if len(texts) <= _KEYS_IN_FILTER:
+        return frame.where(frame[KEY_COLUMN].isin(texts))
+    asked = spark.createDataFrame([(text,) for text in texts], f"{KEY_COLUMN} string")
+    return frame.join(asked, KEY_COLUMN, "left_semi").select(frame.columns)
