@@ -94,6 +94,17 @@ def test_files_of_hudi_written_again(name, codec):
         assert ours.size <= 1.05 * source.size
 
 
+def test_gzip_without_shortcut(monkeypatch):
+    table = rows(500)
+    quick = in_memory(write(table))
+    monkeypatch.setattr(parquet, "gzip_pages", lambda data: None)
+    plain = in_memory(write(table))
+    assert plain.data != quick.data
+    for source in (quick, plain):
+        assert read_footer(source).metadata.row_group(0).column(2).compression == "GZIP"
+        assert read_base_file(source).equals(table)
+
+
 def test_types_are_hudis():
     ours = in_memory(write(read_base_file(reader("types"))))
     hudi = read_footer(reader("types")).metadata.schema
