@@ -97,7 +97,7 @@ def test_files_of_hudi_written_again(name, codec):
 def test_gzip_without_shortcut(monkeypatch):
     table = rows(500)
     quick = in_memory(write(table))
-    monkeypatch.setattr(parquet, "gzip_pages", lambda data: None)
+    monkeypatch.setattr(parquet, "gzip_pages", lambda _: None)
     plain = in_memory(write(table))
     assert plain.data != quick.data
     for source in (quick, plain):
