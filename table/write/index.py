@@ -38,11 +38,17 @@ LOCATION_SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class LookupStats:
-    """What a lookup touched; indexes add to it."""
+    """What a lookup touched; indexes add to it.
+
+    `candidates` are the pairs of key and file that a bloom index checks against filters,
+    `false_positives` those that a filter let pass for nothing.
+    """
 
     shards_read: int = 0
     blocks_decoded: int = 0
     files_read: int = 0
+    candidates: int = 0
+    false_positives: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
