@@ -40,7 +40,7 @@ _CODECS: dict[str, tuple[str, int | None]] = {
     "uncompressed": ("none", None),
 }
 # Rows looked at when a column's encoding is chosen.
-_SAMPLE = 2048
+_SAMPLE = 512
 # Files up to this size are read whole: one request instead of one per column.
 _WHOLE_READ = 1 << 22
 
