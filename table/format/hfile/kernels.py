@@ -55,7 +55,7 @@ def _int32(data: Any, at: int) -> Any:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _compare(  # noqa: PLR0913, PLR0917 - an array slice per cell would cost more than the loop
+def _compare(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
     left: Any, left_at: int, left_length: int, right: Any, right_at: int, right_length: int
 ) -> Any:
     """Unsigned byte order of two pieces: negative, 0 or positive."""
@@ -248,7 +248,7 @@ def split_root_index(payload: Any, entries: Any) -> Any:
             return -1
         entries[0, index] = (_int32(payload, at) << 32) | _int32(payload, at + 4)
         entries[1, index] = _int32(payload, at + 8)
-        length = np.int64(payload[at + 12])
+        length: Any = np.int64(payload[at + 12])
         at += 13
         if length > 127:
             # Hadoop's VInt: first byte -112 - n, then n bytes. No key is as long as 4 GiB.

@@ -11,7 +11,7 @@ from table.errors import InputError
 from table.format.hfile import kernels
 
 _OFFSET_MAX = (1 << 31) - 1
-_OFFSET_TYPES = {
+_OFFSET_TYPES: dict[Any, Any] = {
     pa.string(): np.dtype(np.int32),
     pa.binary(): np.dtype(np.int32),
     pa.large_string(): np.dtype(np.int64),

@@ -32,9 +32,9 @@ def test_varint_vectors(value, encoded):
 
 
 def test_checksum_vectors():
-    assert chunk_checksums(b"123456789", 16384).hex() == "e3069283"
-    assert chunk_checksums(b"123456789", 16384, ChecksumType.CRC32).hex() == "cbf43926"
-    assert len(chunk_checksums(bytes(20000), 16384)) == 8
+    assert chunk_checksums(b"123456789", 9, 16384).hex() == "e3069283"
+    assert chunk_checksums(b"123456789", 9, 16384, ChecksumType.CRC32).hex() == "cbf43926"
+    assert len(chunk_checksums(bytes(20000), 20000, 16384)) == 8
 
 
 @given(

@@ -136,7 +136,7 @@ def test_checksum_types(kind):
     size = struct.unpack_from(">i", data, 29)[0]
     changed = bytearray(data)
     changed[24] = kind
-    sums = chunk_checksums(bytes(changed[:size]), BYTES_PER_CHECKSUM, kind) if kind else bytes(4)
+    sums = chunk_checksums(bytes(changed), size, BYTES_PER_CHECKSUM, kind) if kind else bytes(4)
     changed[size : size + 4] = sums
     assert scanned(open_bytes(bytes(changed))) == rows
     changed[size] ^= 1
