@@ -25,6 +25,9 @@ from harness.scenario import Scenario
 from harness.session import SparkRuntime, redact
 from harness.store import RunFolder
 
+SOURCE_CHANGE = 4
+"""Divisor of a source's rows: no kind of change in a batch is greater than that share."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -152,21 +155,25 @@ def _measure(
 
 
 def dataset_of(scenario: Scenario, source: Path | None) -> Dataset:
-    """The rows of a scenario: generated, or those of an existing table and changes to them."""
+    """The rows of a scenario: generated, or those of an existing table and changes to them.
+
+    Changes to an existing table are as large as the scenario says, but each kind touches at most
+    a fourth of the rows, so that a scenario for large tables also fits a small one.
+    """
     section = scenario.dataset
     if source is None:
         return GeneratedDataset(section.spec())
-    facts = independent.facts(source)
+    facts, rows = independent.facts(source), independent.rows(source)
     return SourceDataset(
-        independent.rows(source),
+        rows,
         name=facts.name,
         record_key=facts.record_key,
         partition_path=facts.partition_path,
         ordering=facts.ordering,
         seed=section.seed,
-        updates=section.updates,
-        inserts=section.inserts,
-        deletes=section.delete_rows,
+        updates=min(section.updates, rows.num_rows // SOURCE_CHANGE),
+        inserts=min(section.inserts, rows.num_rows // SOURCE_CHANGE),
+        deletes=min(section.delete_rows, rows.num_rows // SOURCE_CHANGE),
     )
 
 

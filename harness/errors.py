@@ -1,6 +1,6 @@
 """The errors of a run, in one tree.
 
-HarnessError            root; carries the exit code of the command line
+HarnessError            root; carries the exit code; its text is one line that names the thing
 +-- ScenarioError       a scenario that cannot be run; its text lists every mistake
 +-- RunFolderError      a run folder that is not one, is damaged or belongs to another scenario
 +-- CellError           a cell could not be measured; fails the cell, not the run
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 
 class HarnessError(Exception):
-    """Root of the errors of this package; the first line of its text names the thing."""
+    """Root of the errors of this package; its text is one line that names the thing."""
 
     exit_code: ClassVar[int] = 2
 
@@ -23,7 +23,7 @@ class ScenarioError(HarnessError):
 
     Args:
         source: the file or built-in name that was read.
-        mistakes: one line each, `key: what is wrong`.
+        mistakes: `key: what is wrong` each.
     """
 
     def __init__(self, source: str, mistakes: Sequence[str]) -> None:
@@ -32,8 +32,8 @@ class ScenarioError(HarnessError):
         if len(self.mistakes) == 1:
             super().__init__(f"{source}: {self.mistakes[0]}")
         else:
-            lines = "".join(f"\n  {mistake}" for mistake in self.mistakes)
-            super().__init__(f"{source}: {len(self.mistakes)} mistakes{lines}")
+            listed = "; ".join(self.mistakes)
+            super().__init__(f"{source}: {len(self.mistakes)} mistakes: {listed}")
 
 
 class RunFolderError(HarnessError):

@@ -242,10 +242,10 @@ def load(
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` with the nearest known name, or the known names where none is near."""
+    """` (did you mean X?)` with the nearest known name, or the known names if none is near."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"
+    return f" (did you mean {close[0]!r}?)" if close else f" (known are {', '.join(names)})"
 
 
 def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
@@ -256,7 +256,7 @@ def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
 
 def _index_mistake(name: str) -> str | None:
     if name in INDEXES and name not in SUPPORTED_INDEXES:
-        return f"index {name!r} is not supported yet; there are {', '.join(SUPPORTED_INDEXES)}"
+        return f"index {name!r} is not supported yet (there are {', '.join(SUPPORTED_INDEXES)})"
     return name_mistake("index", name, INDEXES)
 
 
