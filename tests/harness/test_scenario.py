@@ -5,7 +5,6 @@ import pytest
 from harness import scenario
 from harness.errors import ScenarioError
 
-
 UNSUPPORTED = (
     "index 'hbase' is not supported yet (there are record, global_simple, global_bloom, bucket)"
 )
