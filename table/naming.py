@@ -19,6 +19,7 @@ from table.model import BaseFile, LogFile
 
 HOODIE = ".hoodie"
 TEMP = f"{HOODIE}/.temp"
+STAGING = f"{TEMP}/.put"
 METADATA = f"{HOODIE}/metadata"
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 PROPERTIES_BACKUP = f"{HOODIE}/hoodie.properties.backup"

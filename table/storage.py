@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from table.errors import LockHeldError, StorageError
+from table.naming import STAGING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +124,9 @@ class _LocalReader:
 class LocalStorage:
     """The local file system. Writes are fsynced where `durable` is set.
 
-    A put writes a hidden temporary beside the target and links it to its name: the name appears
-    with its whole content or not at all, and never over an existing file.
+    A put writes a temporary into the staging folder and links it to its name: the name appears
+    with its whole content or not at all, and never over an existing file. What a killed process
+    left in the staging folder belongs to nothing.
     """
 
     root: str
@@ -174,10 +176,10 @@ class LocalStorage:
     @contextlib.contextmanager
     def _written_aside(self, path: str, data: bytes) -> Iterator[str]:
         full = self._path(path)
-        folder = os.path.dirname(full)  # noqa: PTH120
-        temporary = f"{folder}/.{secrets.token_hex(8)}.tmp"
+        temporary = self._path(f"{STAGING}/{secrets.token_hex(8)}")
         try:
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            os.makedirs(os.path.dirname(temporary), exist_ok=True)  # noqa: PTH103, PTH120
+            os.makedirs(os.path.dirname(full), exist_ok=True)  # noqa: PTH103, PTH120
             with open(temporary, "xb") as file:  # noqa: PTH123
                 file.write(data)
                 if self.durable:

@@ -20,6 +20,7 @@ from table.model import BaseFile, WriteStat
 from table.naming import (
     METADATA,
     PARTITION_METADATA,
+    STAGING,
     TEMP,
     check_relative,
     marked_file,
@@ -83,6 +84,8 @@ def clear_failed(storage: Storage) -> None:
     an engine that can finish them.
     """
     load_config(storage)
+    if storage.exists(STAGING):
+        storage.delete_tree(STAGING)
     timeline = Timeline.load(storage)
     for instant in timeline.pending():
         if instant.action == "clean":
