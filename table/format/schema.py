@@ -317,13 +317,14 @@ def _conform_array(array: Any, kind: Any) -> Any:
         return _conform_struct(array, kind)
     if pa.types.is_map(kind) and pa.types.is_map(array.type):
         keys = _conform_array(array.keys, kind.key_type)
-        items = _conform_member(array.items, kind.item_field, array)
-        return pa.MapArray.from_arrays(
-            _list_offsets(array), keys, items, kind, mask=_null_mask(array)
-        )
+        offsets = _list_offsets(array)
+        first, end = offsets[0].as_py(), offsets[-1].as_py()
+        visible = array.items.slice(first, end - first)
+        items = _conform_member(array.items, kind.item_field, visible)
+        return pa.MapArray.from_arrays(offsets, keys, items, kind, mask=_null_mask(array))
     lists = (pa.types.is_list, pa.types.is_large_list)
     if pa.types.is_list(kind) and any(matches(array.type) for matches in lists):
-        values = _conform_member(array.values, kind.value_field, array)
+        values = _conform_member(array.values, kind.value_field, array.flatten())
         return pa.ListArray.from_arrays(_list_offsets(array), values, kind, mask=_null_mask(array))
     if not _castable(array.type, kind):
         raise _MisfitError("the types differ")
@@ -334,15 +335,18 @@ def _conform_struct(array: Any, kind: Any) -> Any:
     names = [member.name for member in array.type]
     if sorted(names) != sorted(member.name for member in kind):
         raise _MisfitError("the fields differ")
-    children = [
-        _conform_member(array.field(names.index(member.name)), member, array) for member in kind
-    ]
+    children = []
+    for member in kind:
+        child = array.field(names.index(member.name))
+        # Below a null parent a value may be null even where the schema forbids it.
+        visible = child.filter(array.is_valid()) if array.null_count else child
+        children.append(_conform_member(child, member, visible))
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=_null_mask(array))
 
 
-def _conform_member(values: Any, member: Any, parent: Any) -> Any:
-    # Below a null parent a value may be null even where the schema forbids it.
-    if values.null_count and not member.nullable and not parent.null_count:
+def _conform_member(values: Any, member: Any, visible: Any) -> Any:
+    """The values of a nested array; `visible` are those of them that are no filling."""
+    if visible.null_count and not member.nullable:
         raise _MisfitError(f"{member.name} holds nulls")
     return _conform_array(values, member.type)
 
@@ -352,7 +356,8 @@ def _null_mask(array: Any) -> Any:
 
 
 def _list_offsets(array: Any) -> Any:
-    return array.offsets.cast(pa.int32())
+    # Arrow combines no null mask with offsets that are a slice: start them anew.
+    return pa.array(array.offsets.cast(pa.int32()).to_numpy())
 
 
 def _castable(source: Any, target: Any) -> bool:

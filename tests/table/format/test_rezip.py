@@ -108,9 +108,10 @@ def test_pages_are_gzip_members():
     zipped = rezip.gzip_pages(written(table, use_dictionary=False))
     chunk = pq.read_metadata(io.BytesIO(zipped)).row_group(0).column(0)
     start, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
-    page = zipped[zipped.index(b"\x1f\x8b", start) : end]
-    values = gzip.decompress(page)[-8000:]
-    assert values == table.column("x").chunk(0).buffers()[1].to_pybytes()[:8000]
+    first = zipped.index(b"\x1f\x8b", start)
+    values = gzip.decompress(zipped[first:end])
+    assert chunk.total_uncompressed_size == first - start + len(values)
+    assert values[-8000:] == table.column("x").chunk(0).buffers()[1].to_pybytes()[:8000]
 
 
 def test_empty_table():

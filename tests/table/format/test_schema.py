@@ -202,6 +202,25 @@ def test_conform_nested_slices_and_nulls():
     assert done.column("s").to_pylist() == [None, {"x": 3}]
 
 
+def test_only_visible_nulls_count():
+    strict = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+    child = pa.array([1, None, None])
+    hidden = pa.StructArray.from_arrays([child], ["x"], mask=pa.array([False, True, True]))
+    assert conform_one(hidden, strict).column("c").to_pylist() == [{"x": 1}, None, None]
+    shown = pa.StructArray.from_arrays([child], ["x"], mask=pa.array([False, True, False]))
+    with pytest.raises(InputError, match="x holds nulls"):
+        conform_one(shown, strict)
+    lists = pa.list_(pa.field("element", pa.int64(), nullable=False))
+    array = pa.array([[None], [1], [2, 3], None, [None]])
+    assert conform_one(array[1:4], lists).column("c").to_pylist() == [[1], [2, 3], None]
+    maps = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
+    array = pa.array([[("a", None)], [("b", 1)]], pa.map_(pa.string(), pa.int32()))
+    assert conform_one(array[1:], maps).column("c").to_pylist() == [[("b", 1)]]
+    for bad, kind in ((pa.array([[None], None]), lists), (array, maps)):
+        with pytest.raises(InputError, match="holds nulls"):
+            conform_one(bad, kind)
+
+
 def conform_one(array, kind, *, nullable=True):
     return schemas.conform(
         pa.table({"c": array}), pa.schema([pa.field("c", kind, nullable)]), "rows"
