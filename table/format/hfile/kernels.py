@@ -76,18 +76,15 @@ def _compare(  # noqa: PLR0913 - an array slice per cell would cost more than th
 
 
 @njit(cache=True, nogil=True)
-def check_keys(keys: Any) -> int:
-    """Index of the first key that is empty, too long or not above its predecessor; -1 if none."""
+def check_order(keys: Any) -> int:
+    """Index of the first key that is not above its predecessor; -1 if there is none."""
     data, offsets = keys
-    previous = 0
-    for index in range(offsets.size - 1):
+    for index in range(1, offsets.size - 1):
+        previous = offsets[index - 1]
         start = offsets[index]
         length = offsets[index + 1] - start
-        if length < 1 or length > ROW_BYTES_MAX:
+        if _compare(data, previous, start - previous, data, start, length) >= 0:
             return index
-        if index and _compare(data, previous, start - previous, data, start, length) >= 0:
-            return index
-        previous = start
     return NO_FAULT
 
 

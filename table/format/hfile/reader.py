@@ -15,7 +15,7 @@ from table.format.hfile import kernels
 from table.format.hfile.block import BlockKind, BlockReader
 from table.format.hfile.file_info import decode_file_info
 from table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
-from table.format.hfile.strings import from_arrow, to_arrow
+from table.format.hfile.strings import concat, from_arrow, to_arrow
 from table.format.hfile.trailer import read_trailer
 from table.storage import RangeReader
 
@@ -77,6 +77,8 @@ class HFileReader:
             array in the same order.
         """
         wanted = from_arrow(keys, "key")
+        if kernels.check_order(wanted) != kernels.NO_FAULT:
+            raise ValueError("keys must be sorted by UTF-8 bytes and unique")
         found: list[Any] = [np.empty(0, np.int64)]
         values: list[Any] = [pa.array([], pa.binary())]
         for ref in data_blocks(self._blocks, self._root, wanted):
@@ -87,7 +89,7 @@ class HFileReader:
             self._check_rows(ref, block, fault, slice(row, row + row_length))
             found.append(hits[0, :count] + ref.first)
             values.append(to_arrow(block, hits[1, :count], hits[2, :count]))
-        return np.concatenate(found), pa.concat_arrays(values)
+        return np.concatenate(found), concat(values)
 
     def scan(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """All entries in key order: per data block its keys and values, both pa.binary()."""

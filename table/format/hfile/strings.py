@@ -79,11 +79,20 @@ def to_arrow(data: Any, starts: Any, lengths: Any) -> pa.Array:
         starts: int64, where each piece starts.
         lengths: int64, of each piece.
     """
-    size = int(lengths.sum())
-    if size > _OFFSET_MAX:
-        raise InputError(f"{size} bytes do not fit into one column; ask for fewer keys at once")
-    out = np.empty(size, np.uint8)
+    out = np.empty(int(lengths.sum()), np.uint8)
     offsets = np.empty(len(starts) + 1, np.int32)
     kernels.gather(data, starts, lengths, out, offsets)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+
+
+def concat(arrays: list[Any]) -> pa.Array:
+    """Join pa.binary() arrays.
+
+    Raises:
+        InputError: the result would have more bytes than 32-bit offsets can tell.
+    """
+    size = sum(array.nbytes for array in arrays)
+    if size > _OFFSET_MAX:
+        raise InputError(f"{size} bytes of values do not fit; ask for fewer keys at once")
+    return pa.concat_arrays(arrays)

@@ -117,13 +117,14 @@ class _Parts:
 
 
 def _check_keys(keys: Strings) -> None:
-    fault = kernels.check_keys(keys)
-    if fault == kernels.NO_FAULT:
-        return
-    size = keys.size(fault, fault + 1)
-    if 1 <= size <= kernels.ROW_BYTES_MAX:
+    sizes = np.diff(keys.offsets)
+    for number in np.flatnonzero((sizes < 1) | (sizes > kernels.ROW_BYTES_MAX)).tolist():
+        raise InputError(
+            f"key number {number} has {sizes[number]} bytes, not 1 to {kernels.ROW_BYTES_MAX}"
+        )
+    fault = kernels.check_order(keys)
+    if fault != kernels.NO_FAULT:
         raise InputError(f"key number {fault} is not above the one before it")
-    raise InputError(f"key number {fault} has {size} bytes; 1 to {kernels.ROW_BYTES_MAX} are legal")
 
 
 def _block_bounds(keys: Strings, values: Strings, block_size: int) -> list[int]:

@@ -109,6 +109,12 @@ def test_only_strings_are_keys():
         write_hfile(pa.array([1]), binary([b""]), schema=SCHEMA)
 
 
+@pytest.mark.parametrize("asked", [[b"b", b"a"], [b"a", b"a"], [b"aaaaaaaab", b"aaaaaaaa"]])
+def test_lookup_of_unsorted_keys_is_refused(asked):
+    with pytest.raises(ValueError, match="sorted"):
+        open_bytes(written({b"a": b"1"})).lookup(binary(asked))
+
+
 def test_lookup_of_null_is_refused():
     with pytest.raises(InputError):
         open_bytes(written({b"a": b"1"})).lookup(binary([None]))
