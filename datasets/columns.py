@@ -1,8 +1,8 @@
 """The kinds of column. Each defines its values twice: as Arrow arrays and as Spark SQL.
 
 Both definitions stand side by side and say the same: a value is a function of a hash of (key of
-the column, row number) or of (key of the column, row number, version), where the version of a row is
-the round of its last change. `Values` and `Expressions` give that hash in either world.
+the column, row number) or of (key of the column, row number, version), where the version of a row
+is the round of its last change. `Values` and `Expressions` give that hash in either world.
 """
 
 from __future__ import annotations

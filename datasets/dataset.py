@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Dataset(Protocol):
     """A first load, rounds of changes, and what a table must hold after each.
 
-    Rounds count from 1; round 0 is the first load. Every answer depends on nothing but the dataset's
-    definition and the arguments.
+    Rounds count from 1; round 0 is the first load. Every answer depends on nothing but the
+    dataset's definition and the arguments.
     """
 
     @property
@@ -74,11 +74,11 @@ class Dataset(Protocol):
 
     def sample_keys(
         self,
-        round: int,
+        round: int,  # noqa: A002
         *,
         present: int,
         absent: int,
-        deleted: bool,  # noqa: A002
+        deleted: bool,
     ) -> pa.Table:
         """Key columns and `expect_present`: keys that the state has, then keys that it lacks.
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +76,7 @@ class Digest:
         return Truth(self.rows, self.hex)
 
     @classmethod
-    def of(cls, table: pa.Table, columns: Sequence[str] | None = None) -> Self:
+    def of(cls, table: pa.Table, columns: Sequence[str] | None = None) -> Digest:
         """Digest of the rows of an Arrow table over the named columns, or over all.
 
         Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -92,12 +92,26 @@ class GeneratedDataset:
                 total -= self._removed(past)
         return total - self._removed(round) if deleted else total
 
-    def batch_chunks(self, round: int) -> Iterator[Callable[[], Chunk]]:  # noqa: A002
-        """Numbers and versions of the rows of a round's batch, chunk by chunk."""
-        for start, stop in self._spans(0, self.stream.updates if round else 0):
-            yield partial(self._updated, round, start, stop)
-        for start, stop in self._spans(*self.stream.inserted(round)):
-            yield partial(_numbered, start, stop, round)
+    def batch_slice(self, round: int, start: int, stop: int) -> Chunk:  # noqa: A002
+        """Numbers and versions of a slice of a round's batch: its updates, then its inserts.
+
+        The batch of round 0 is the first load.
+        """
+        updates = self.stream.updates if round else 0
+        drawn = self.stream.updated(round, start, min(stop, updates))
+        first = self.stream.inserted(round)[0] - updates
+        added = np.arange(first + max(start, updates), first + stop, dtype=np.int64)
+        numbers = np.concatenate([drawn, added])
+        return numbers, np.full_like(numbers, round)
+
+    def batch_size(self, round: int) -> int:  # noqa: A002
+        """Rows of a round's batch; those of the first load for round 0."""
+        return sum(self.batch_counts(round)) if round else self.spec.rows
+
+    def slices(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Cut a range of rows into pieces that are made at once."""
+        step = chunk_rows(self.spec)
+        return ((first, min(first + step, stop)) for first in range(start, stop, step))
 
     def sample_keys(
         self,
@@ -126,21 +140,15 @@ class GeneratedDataset:
     def _change(self, round_: int) -> Digest:
         """New versions and new rows of a round, less the versions that they replace."""
         if round_ not in self._changes:
-            stale = (
-                partial(self._replaced, round_, start, stop)
-                for start, stop in self._spans(0, self.stream.updates if round_ else 0)
+            fresh = self._sum(partial(self.batch_slice, round_), 0, self.batch_size(round_))
+            stale = self._sum(
+                partial(self._replaced, round_), 0, self.stream.updates if round_ else 0
             )
-            fresh = self._sum(self.batch_chunks(round_))
-            self._changes[round_] = fresh - self._sum(stale)
+            self._changes[round_] = fresh - stale
         return self._changes[round_]
 
     def _removed(self, round_: int) -> Digest:
-        spans = self._spans(*self.stream.deleted_slice(round_))
-        return self._sum(partial(self._deleted, round_, start, stop) for start, stop in spans)
-
-    def _updated(self, round_: int, start: int, stop: int) -> Chunk:
-        numbers = self.stream.updated(round_, start, stop)
-        return numbers, np.full_like(numbers, round_)
+        return self._sum(partial(self._deleted, round_), *self.stream.deleted_slice(round_))
 
     def _replaced(self, round_: int, start: int, stop: int) -> Chunk:
         numbers = self.stream.updated(round_, start, stop)
@@ -150,14 +158,6 @@ class GeneratedDataset:
         numbers = self.stream.deleted(start, stop)
         return numbers, self.stream.versions(numbers, round_)
 
-    def _spans(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        step = chunk_rows(self.spec)
-        return ((first, min(first + step, stop)) for first in range(start, stop, step))
-
-    def _sum(self, chunks: Iterable[Callable[[], Chunk]]) -> Digest:
+    def _sum(self, rows: Callable[[int, int], Chunk], start: int, stop: int) -> Digest:
+        chunks = (partial(rows, *span) for span in self.slices(start, stop))
         return sum(digest_rows(self.spec, chunks, self.columns), Digest())
-
-
-def _numbered(start: int, stop: int, version: int) -> Chunk:
-    numbers = np.arange(start, stop, dtype=np.int64)
-    return numbers, np.full_like(numbers, version)

@@ -8,10 +8,13 @@ column, so that any chain can be built from them. All arrays of hashes are uint6
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 import xxhash
 from numba import njit
 
+Word: TypeAlias = Any  # uint64 inside numba, which numpy's own types cannot tell a checker
 SPARK_SEED = np.uint64(42)
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
@@ -34,12 +37,12 @@ def derive(seed: int, *names: object) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _rotl(value: np.uint64, bits: int) -> np.uint64:
+def _rotl(value: Word, bits: int) -> Word:
     return (value << np.uint64(bits)) | (value >> (_BITS - np.uint64(bits)))
 
 
 @njit(cache=True, nogil=True)
-def _fmix(value: np.uint64) -> np.uint64:
+def _fmix(value: Word) -> Word:
     value ^= value >> np.uint64(33)
     value *= _P2
     value ^= value >> np.uint64(29)
@@ -48,25 +51,25 @@ def _fmix(value: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _step8(state: np.uint64, word: np.uint64) -> np.uint64:
+def _step8(state: Word, word: Word) -> Word:
     return _rotl(state ^ (_rotl(word * _P2, 31) * _P1), 27) * _P1 + _P4
 
 
 @njit(cache=True, nogil=True)
-def hash_long(value: np.uint64, seed: np.uint64) -> np.uint64:
+def hash_long(value: Word, seed: Word) -> Word:
     """Hash one 64-bit value (``XXH64.hashLong``)."""
     return _fmix(_step8(seed + _P5 + np.uint64(8), np.uint64(value)))
 
 
 @njit(cache=True, nogil=True)
-def hash_int(value: np.uint64, seed: np.uint64) -> np.uint64:
+def hash_int(value: Word, seed: Word) -> Word:
     """Hash the low 32 bits of a value (``XXH64.hashInt``)."""
     state = (seed + _P5 + np.uint64(4)) ^ ((np.uint64(value) & _LOW32) * _P1)
     return _fmix(_rotl(state, 23) * _P2 + _P3)
 
 
 @njit(cache=True, nogil=True)
-def _word(data: np.ndarray, at: int, size: int) -> np.uint64:
+def _word(data: np.ndarray, at: int, size: int) -> Word:
     value = np.uint64(0)
     for index in range(size):
         value |= np.uint64(data[at + index]) << np.uint64(8 * index)
@@ -74,12 +77,12 @@ def _word(data: np.ndarray, at: int, size: int) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _round(state: np.uint64, word: np.uint64) -> np.uint64:
+def _round(state: Word, word: Word) -> Word:
     return _rotl(state + word * _P2, 31) * _P1
 
 
 @njit(cache=True, nogil=True)
-def hash_bytes(data: np.ndarray, start: int, stop: int, seed: np.uint64) -> np.uint64:
+def hash_bytes(data: np.ndarray, start: int, stop: int, seed: Word) -> Word:
     """Hash the bytes ``data[start:stop]`` (``XXH64.hashUnsafeBytes``, the standard XXH64)."""
     at = start
     if stop - start >= 32:
@@ -177,4 +180,4 @@ def draw(key: int, *columns: np.ndarray) -> np.ndarray:
     state = mix(np.array([key], np.int64), np.array([SPARK_SEED]))
     for column in columns:
         state = mix(column, state)
-    return state
+    return np.asarray(state)

@@ -1,10 +1,10 @@
 """A keyed permutation of 0..n-1 that can be evaluated at one point, in either direction.
 
-It is a Feistel network over a grid of a x b >= n cells (a close to the root of n), where each of six
-rounds shifts one coordinate by a hash of the other. The few cells beyond n are walked through until
-a cell below n is reached (cycle walking); their landing places are listed, so that Spark, which has
-no loops, looks them up. Picking the first k images of such a permutation draws k rows without
-replacement, in an order of its own, at O(1) memory, and "was this row drawn" is one inverse.
+It is a Feistel network over a grid of a x b >= n cells (a close to the root of n), where each of
+six rounds shifts one coordinate by a hash of the other. The few cells beyond n are walked through
+until a cell below n is reached (cycle walking); their landing places are listed, so that Spark,
+which has no loops, looks them up. Picking the first k images of such a permutation draws k rows
+without replacement, in an order of its own, at O(1) memory; "was this row drawn" is one inverse.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from datasets.hashing import SPARK_SEED, derive, hash_long
+from datasets.hashing import SPARK_SEED, Word, derive, hash_long
 
 _ROUNDS = 6
 _CANDIDATES = 65_536
@@ -57,11 +58,11 @@ class Permutation:
 
     def apply(self, elements: np.ndarray) -> np.ndarray:
         """Return the images of the elements (int64)."""
-        return _walk(elements, self._parameters, self._seeds, forward=True)
+        return np.asarray(_walk(elements, self._parameters, self._seeds, forward=True))
 
     def invert(self, images: np.ndarray) -> np.ndarray:
         """Return the elements whose images are given (int64)."""
-        return _walk(images, self._parameters, self._seeds, forward=False)
+        return np.asarray(_walk(images, self._parameters, self._seeds, forward=False))
 
     @property
     def _parameters(self) -> np.ndarray:
@@ -74,14 +75,14 @@ class Permutation:
 
 
 @njit(cache=True, nogil=True)
-def _shift(seed: np.uint64, coordinate: int, modulus: int) -> int:
+def _shift(seed: Word, coordinate: int, modulus: int) -> Any:
     """Spark's pmod(xxhash64(key, coordinate), modulus): the remainder of the signed hash."""
     remainder = np.int64(hash_long(np.uint64(coordinate), seed)) % np.int64(modulus)
     return remainder + modulus if remainder < 0 else remainder
 
 
 @njit(cache=True, nogil=True)
-def _once(cell: int, grid: np.ndarray, seeds: np.ndarray, forward: bool) -> int:  # noqa: FBT001
+def _once(cell: int, grid: np.ndarray, seeds: np.ndarray, forward: bool) -> Any:  # noqa: FBT001
     rows, columns = grid[0], grid[1]
     row, column = cell // columns, cell % columns
     for step in range(len(seeds)):

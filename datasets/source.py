@@ -1,9 +1,9 @@
 """A dataset that starts from the rows of an existing table and changes samples of them.
 
-Updates are sampled rows with the ordering column raised by 1; inserts are copies of sampled rows with
-a new key: `-k<n>` appended to a text, or a number above the greatest; deletes are sampled rows that
-the same round does not update. Samples are images of keyed permutations, so counts are exact. The
-model of the table is three numbers per row: the source row that it copies, by how much its
+Updates are sampled rows with the ordering column raised by 1; inserts are copies of sampled rows
+with a new key: `-k<n>` appended to a text, or a number above the greatest; deletes are sampled rows
+that the same round does not update. Samples are images of keyed permutations, so counts are exact.
+The model of the table is three numbers per row: the source row that it copies, by how much its
 ordering value is raised, and the number of its new key.
 """
 
@@ -320,7 +320,8 @@ def _normal(rows: pa.Table) -> pa.Table:
     Nanoseconds come from INT96, Spark's older form of a timestamp, which is in UTC.
     """
     names = [name for name in rows.column_names if name not in _META_COLUMNS]
-    table = rows.select(names).combine_chunks()
+    # a Spark schema in the metadata of the source's files would count more than the columns
+    table = rows.select(names).replace_schema_metadata(None).combine_chunks()
     for field in table.schema:
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
             micros = table[field.name].cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))

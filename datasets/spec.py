@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -24,6 +24,7 @@ from datasets.errors import DatasetError
 
 _CATALOG = Path(__file__).parent / "catalog"
 _MAX_ROWS = 10**13
+ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
 class DatasetSpec(BaseModel):
@@ -62,7 +63,7 @@ class DatasetSpec(BaseModel):
     inserts: int | float = Field(default=0.01, ge=0)
     deletes: int | float = Field(default=0.005, ge=0)
     delete_every: int = Field(default=0, ge=0)
-    columns: dict[str, Kind] = Field(min_length=1)
+    columns: dict[ColumnName, Kind] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -72,37 +73,26 @@ class DatasetSpec(BaseModel):
         return self
 
     def _problems(self) -> Iterator[str]:
+        names = [name for name, _ in self.flat_columns()]
         kinds = dict(self.flat_columns())
-        unknown = [
-            (role, name)
-            for role, names in (
-                ("record_key", self.record_key),
-                ("partition_path", self.partition_path),
-                ("ordering", (self.ordering,) if self.ordering else ()),
-            )
-            for name in names
-            if name not in kinds
-        ]
-        for role, name in unknown:
-            yield f"{role}: no column {name!r}{nearest(name, kinds)}"
-        known = set(kinds) - {name for _, name in unknown}
-        key = [name for name in self.record_key if name in known]
-        if not unknown and not any(isinstance(kinds[name], Uuid) for name in key):
+        roles = {"record_key": self.record_key, "partition_path": self.partition_path}
+        roles["ordering"] = (self.ordering,) if self.ordering else ()
+        yield from _unknown_columns(roles, names)
+        yield from _repeated(names)
+        key = [kinds[name] for name in self.record_key if name in kinds]
+        if len(key) == len(self.record_key) and not any(isinstance(kind, Uuid) for kind in key):
             yield "record_key: needs a column of kind uuid, which makes keys unique"
         yield from (
             f"{name}: a key or partition column must not change with the round"
-            for name in (*key, *self.partition_path)
-            if name in known and not _is_fixed(kinds[name])
+            for name in (*self.record_key, *self.partition_path)
+            if name in kinds and not _is_fixed(kinds[name])
         )
-        if self.ordering in known and not isinstance(kinds[str(self.ordering)], Ordering):
+        if self.ordering in kinds and not isinstance(kinds[str(self.ordering)], Ordering):
             yield f"ordering: column {self.ordering!r} must be of kind ordering"
+        amounts = {"updates": self.updates, "inserts": self.inserts, "deletes": self.deletes}
         yield from (
             f"{role}: {value} is neither a whole number nor a share of rows below 1"
-            for role, value in (
-                ("updates", self.updates),
-                ("inserts", self.inserts),
-                ("deletes", self.deletes),
-            )
+            for role, value in amounts.items()
             if isinstance(value, float) and value >= 1 and not value.is_integer()
         )
 
@@ -156,7 +146,10 @@ def load_spec(source: str | Path, overrides: Mapping[str, Any] | None = None) ->
     try:
         spec = DatasetSpec.model_validate(settings)
     except ValidationError as error:
-        problems += [_describe(detail) for detail in error.errors()]
+        details = error.errors()
+        problems += [_describe(detail) for detail in details]
+        if all(detail["loc"] for detail in details):  # the names were not reached
+            problems += _unknown_columns(settings, _raw_columns(settings))
     if problems:
         raise DatasetError(f"{origin}: {'; '.join(problems)}")
     return spec
@@ -166,6 +159,37 @@ def nearest(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
     """Return ` (did you mean 'x'?)` for the known name most like this one, or nothing."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {matches[0]!r}?)" if matches else ""
+
+
+def _unknown_columns(roles: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """Names in record_key, partition_path and ordering that are no column."""
+    given = {role: roles.get(role) or () for role in ("record_key", "partition_path", "ordering")}
+    return [
+        f"{role}: no column {name!r}{nearest(str(name), columns)}"
+        for role, names in given.items()
+        for name in ([names] if isinstance(names, str) else names)
+        if name not in columns
+    ]
+
+
+def _repeated(names: Sequence[str]) -> Iterator[str]:
+    """Columns that Spark, which ignores case, could not tell apart."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            yield f"columns.{name}: there is already a column {seen[name.lower()]!r}"
+        seen[name.lower()] = name
+
+
+def _raw_columns(settings: Mapping[str, Any]) -> list[str]:
+    """Column names of settings that may be wrong elsewhere."""
+    columns = settings.get("columns")
+    names = []
+    for name, kind in columns.items() if isinstance(columns, dict) else ():
+        repeat = kind.get("repeat", 1) if isinstance(kind, dict) else 1
+        count = repeat if isinstance(repeat, int) else 1
+        names += [name] if count == 1 else [f"{name}_{index}" for index in range(count)]
+    return names
 
 
 def _read(source: str | Path) -> tuple[str, dict[str, Any]]:

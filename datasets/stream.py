@@ -1,8 +1,8 @@
 """Which rows a change stream touches: exact counts, no draws, one row at a time at O(rounds).
 
-Row numbers 0..rows-1 are the first load; each round appends new numbers. Deleted rows are taken from
-the first load in the order of one keyed permutation, slice after slice, so the rows that are left are
-the rest of that order. The live rows of any state therefore have positions 0..live-1 (the
+Row numbers 0..rows-1 are the first load; each round appends new numbers. Deleted rows are taken
+from the first load in the order of one keyed permutation, slice after slice, so the rows that are
+left are the rest of that order. The live rows of any state therefore have positions 0..live-1 (the
 inserted rows first, then the rest of the order), and a round updates the first images of its own
 permutation of these positions.
 """
@@ -130,8 +130,10 @@ class Stream:
 
     def updated(self, round_: int, start: int, stop: int) -> np.ndarray:
         """Numbers of the rows that a round updates, for a slice of 0..updates-1 (int64)."""
-        positions = self.chosen(round_).apply(np.arange(start, stop, dtype=np.int64))
-        return self.numbers(positions, self.before(round_))
+        places = np.arange(start, stop, dtype=np.int64)
+        if len(places) == 0:
+            return places
+        return self.numbers(self.chosen(round_).apply(places), self.before(round_))
 
     def inserted(self, round_: int) -> tuple[int, int]:
         """First and end number of the rows that a round adds; round 0 adds the first load."""

@@ -1,0 +1,106 @@
+"""A round of a generated dataset as Parquet files or as a digest, on all cores, without Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from datasets.digest import Digest
+from datasets.errors import DatasetError
+from datasets.generated import GeneratedDataset
+from datasets.rows import make_rows
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """The rows of a round's batch, to be made in ranges side by side.
+
+    Attributes:
+        dataset: the dataset.
+        number: the round; the batch of round 0 is the first load.
+        partitions: number of ranges; it never changes the rows.
+        advance: called with the number of rows done since the last call, from any thread.
+    """
+
+    dataset: GeneratedDataset
+    number: int
+    partitions: int
+    advance: Callable[[int], None]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.dataset.batch_size(self.number)
+
+    def digest(self) -> Digest:
+        """Return the digest of the rows."""
+        return self._on_all_cores(lambda _, span: self._digested(span))
+
+    def write(self, out: Path) -> Digest:
+        """Write one Parquet file per range into a new folder, and return the rows' digest.
+
+        Raises:
+            DatasetError: the folder is not empty or cannot be written.
+        """
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            empty = not any(out.iterdir())
+        except OSError as error:
+            raise DatasetError(f"{out} cannot be written: {error.strerror}") from error
+        if not empty:
+            raise DatasetError(f"{out} is not empty")
+        return self._on_all_cores(
+            lambda index, span: self._written(span, out / f"part-{index:05d}.parquet")
+        )
+
+    def _spans(self) -> Iterator[Span]:
+        for index in range(self.partitions):
+            yield (
+                self.rows * index // self.partitions,
+                self.rows * (index + 1) // self.partitions,
+            )
+
+    def _on_all_cores(self, work: Callable[[int, Span], Digest]) -> Digest:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            futures = [pool.submit(work, index, span) for index, span in enumerate(self._spans())]
+            try:
+                return sum((future.result() for future in futures), Digest())
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _tables(self, span: Span) -> Iterator[pa.Table]:
+        """The rows of a range, some at a time; at least one table, which may be empty."""
+        dataset = self.dataset
+        for start, stop in list(dataset.slices(*span)) or [span]:
+            numbers, versions = dataset.batch_slice(self.number, start, stop)
+            yield make_rows(dataset.spec, numbers, versions, dataset.columns)
+            self.advance(stop - start)
+
+    def _digested(self, span: Span) -> Digest:
+        return sum((Digest.of(table) for table in self._tables(span)), Digest())
+
+    def _written(self, span: Span, path: Path) -> Digest:
+        """Write a file under a hidden name first: what has its name is complete."""
+        hidden = path.with_name(f".{path.name}.partial")
+        writer: Any = None
+        total = Digest()
+        try:
+            for table in self._tables(span):
+                writer = writer or pq.ParquetWriter(hidden, table.schema)
+                writer.write_table(table)
+                total += Digest.of(table)
+            writer.close()
+            hidden.rename(path)
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be written: {error.strerror or error}") from error
+        return total
