@@ -22,7 +22,7 @@ from harness.kit import Kit
 from harness.matrix import expand
 from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
 from harness.scenario import Scenario
-from harness.session import SparkRuntime, redact
+from harness.session import SparkRuntime, redact, redact_arguments
 from harness.store import RunFolder
 
 SOURCE_CHANGE = 4
@@ -90,7 +90,7 @@ def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
     return folder, {
         "run_id": run_id,
         "started": _now(),
-        "command": environment.command(),
+        "command": redact_arguments(environment.command()),
         "scenario": described,
         "cells": [
             {"cell": cell.cell_id, "index": cell.index, "options": dict(cell.options)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from harness.scenario import SparkSection
 from table import spark as table_spark
 
 _CORES = re.compile(r"local\[(\d+)")
-_SECRET = re.compile(
-    r"secret|password|passwd|token|credential|access[._-]?key|account[._-]?key", re.IGNORECASE
-)
+_SENSITIVE = "secret|password|passwd|token|credential|access[._-]?key|account[._-]?key"
+_SECRET = re.compile(_SENSITIVE, re.IGNORECASE)
+_SECRET_ARGUMENT = re.compile(rf"((?:{_SENSITIVE})[^=]*=).*", re.IGNORECASE | re.DOTALL)
 _USERINFO = re.compile(r"(://)[^/@\s]+@")
 
 REDACTED = "*(redacted)*"
@@ -45,6 +45,7 @@ def measuring_conf(section: SparkSection, events: Path) -> dict[str, str]:
         "spark.eventLog.compress": "true",
         "spark.eventLog.compression.codec": "zstd",
         "spark.eventLog.rolling.enabled": "false",
+        "spark.redaction.regex": f"(?i){_SENSITIVE}",
         **section.conf,
     }
 
@@ -54,6 +55,14 @@ def _cores(master: str) -> int:
     if match:
         return int(match.group(1))
     return 1 if master == "local" else os.cpu_count() or 1
+
+
+def redact_arguments(arguments: Iterable[str]) -> list[str]:
+    """A command line fit for a file: what follows `=` after a secret-looking name left out."""
+    return [
+        _USERINFO.sub(r"\1", _SECRET_ARGUMENT.sub(rf"\1{REDACTED}", argument))
+        for argument in arguments
+    ]
 
 
 def redact(values: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from harness.inputs import encode_keys
 from harness.probes import Listing
 from harness.runner import Runner
 from harness.scenario import SparkSection
-from harness.session import REDACTED, measuring_conf, redact
+from harness.session import REDACTED, measuring_conf, redact, redact_arguments
 from harness.store import RunFolder
 from harness.units import METRICS, human
 from harness.workload import label
@@ -183,6 +183,14 @@ def test_secrets_never_reach_a_file():
     assert shown["my.PassWord"] == REDACTED
     assert shown["spark.jars.repositories"] == "https://host/path"
     assert shown["spark.sql.shuffle.partitions"] == "2"
+
+
+def test_secrets_of_the_command_line_are_left_out():
+    shown = redact_arguments(
+        ["run", "--set", "spark.conf.spark.hadoop.fs.s3a.secret.key=a=b", "--set", "dataset.rows=3"]
+    )
+    assert shown[2] == f"spark.conf.spark.hadoop.fs.s3a.secret.key={REDACTED}"
+    assert shown[-1] == "dataset.rows=3"
 
 
 def test_the_scenario_has_the_last_word_on_spark(tmp_path):
