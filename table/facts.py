@@ -14,7 +14,7 @@ from table.errors import InputError, InvalidOptionError, StorageError
 from table.keygen import key_generator_for
 from table.metadata.partitions import FILES, RECORD_INDEX, record_index_groups
 from table.metadata.writer import initialize
-from table.naming import HOODIE, is_bucket_file_id
+from table.naming import HOODIE, METADATA, PROPERTIES, PROPERTIES_BACKUP, is_bucket_file_id
 from table.options import (
     BLOOM_MOVE,
     BUCKET_COUNT,
@@ -31,6 +31,7 @@ from table.options import (
     Options,
 )
 from table.storage import Storage
+from table.timeline.timeline import Timeline
 from table.write.index import HUDI_TYPES, index_name
 from table.write.transaction import TableState
 
@@ -80,20 +81,28 @@ def names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
 def create_table(
     storage: Storage, identity: Identity, index: str, given: Mapping[str, str]
 ) -> None:
-    """Make an empty table; hoodie.properties comes last, so a table is there whole or not at all."""
-    if storage.exists(HOODIE):
-        raise StorageError(f"{storage.root} holds a table already")
+    """Make an empty table; hoodie.properties comes last: the table is there whole or not at all."""
     if not identity.record_key:
         raise InvalidOptionError("a table needs at least one record key column")
     properties = new_properties(identity, index, given)
     groups = {RECORD_INDEX: _record_index_groups(given)} if index == "record" else {}
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
-    try:
-        initialize(storage, identity.name, groups)
-        save_config(storage, properties)
-    except BaseException:
-        storage.delete_tree(HOODIE)
-        raise
+    with storage.lock():
+        if _holds_table(storage):
+            raise StorageError(f"{storage.root} holds a table already")
+        # Without properties and instants it can only be what a dead create left.
+        storage.delete_tree(METADATA)
+        try:
+            initialize(storage, identity.name, groups)
+            save_config(storage, properties)
+        except BaseException:
+            storage.delete_tree(HOODIE)
+            raise
+
+
+def _holds_table(storage: Storage) -> bool:
+    named = storage.exists(PROPERTIES) or storage.exists(PROPERTIES_BACKUP)
+    return named or bool(Timeline.load(storage).instants)
 
 
 def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> dict[str, str]:

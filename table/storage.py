@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from table.errors import LockHeldError, StorageError
-from table.naming import STAGING
+from table.naming import HOODIE, STAGING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,12 @@ class LocalStorage:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the table by an flock on its `.hoodie` folder: it ends with the process."""
-        fd = os.open(self._path(".hoodie"), os.O_RDONLY)
+        folder = self._path(HOODIE)
+        try:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103  a table to be created has none
+            fd = os.open(folder, os.O_RDONLY)
+        except OSError as error:
+            raise StorageError(f"cannot lock {self.root}: {error.strerror}") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -1,0 +1,103 @@
+"""A storage that fails when told to, in front of a real one.
+
+Every mutating call (put, replace, delete, delete_tree) has a number. From number `at` on, the
+storage either refuses to store anything more (a full disk: deletes still work), or does nothing at
+all any more, as if the process had been killed just before that call. Dying after call n is dying
+before call n + 1, so one loop over n sees every state that a death between two calls can leave.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from table.errors import StorageError
+from table.storage import FileStatus, LocalStorage, RangeReader, Storage
+
+FULL, DEAD = "disk full", "killed"
+
+
+class Killed(BaseException):
+    """The process is gone: nothing in it can do anything about that."""
+
+
+@dataclass
+class FaultStorage:
+    """Counts the mutating calls; from the call numbered `at` on, they fail as `kind` says."""
+
+    inner: Storage
+    kind: str = FULL
+    at: int = 0
+    calls: int = 0
+    log: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def struck(self) -> bool:
+        """Whether a call failed."""
+        return 0 < self.at <= self.calls
+
+    @property
+    def root(self) -> str:
+        return self.inner.root
+
+    def open(self, path: str) -> RangeReader:
+        return self.inner.open(path)
+
+    def read(self, path: str) -> bytes:
+        return self.inner.read(path)
+
+    def list(self, path: str) -> list[FileStatus]:
+        return self.inner.list(path)
+
+    def walk(self, path: str) -> Iterator[FileStatus]:
+        return self.inner.walk(path)
+
+    def exists(self, path: str) -> bool:
+        return self.inner.exists(path)
+
+    def lock(self) -> AbstractContextManager[None]:
+        return self.inner.lock()
+
+    def put(self, path: str, data: bytes) -> None:
+        self._count("put", path, stores=True)
+        self.inner.put(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._count("replace", path, stores=True)
+        self.inner.replace(path, data)
+
+    def delete(self, path: str) -> bool:
+        self._count("delete", path, stores=False)
+        return self.inner.delete(path)
+
+    def delete_tree(self, path: str) -> None:
+        self._count("delete_tree", path, stores=False)
+        self.inner.delete_tree(path)
+
+    def _count(self, call: str, path: str, *, stores: bool) -> None:
+        with self._lock:
+            self.calls += 1
+            self.log.append(f"{call} {path}")
+            failing = self.struck
+        if failing and self.kind == DEAD:
+            raise Killed
+        if failing and stores:
+            raise StorageError(f"cannot write {path}: No space left on device")
+
+
+def every_fault(
+    kind: str, root: Callable[[], str], limit: int = 200
+) -> Iterator[tuple[int, FaultStorage]]:
+    """Storages over a fresh copy of a table each, failing at call 1, 2, ... until none fails.
+
+    The last storage handed out is the one that nothing happened to.
+    """
+    for number in range(1, limit):
+        storage = FaultStorage(LocalStorage.at(root()), kind, number)
+        yield number, storage
+        if not storage.struck:
+            return
+    raise AssertionError(f"still failing after {limit} calls")
