@@ -35,7 +35,7 @@ from table.rows import arrow_schema, is_frame
 from table.write.assign import FileSizing
 from table.write.batch import check_fields
 from table.write.bulk_index import update_index_in_bulk
-from table.write.commit import begin_delta, finish, open_partition
+from table.write.commit import begin_delta, finish
 from table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
 from table.write.index import Index
 from table.write.key_file import KeyFile, write_key_file
@@ -325,7 +325,6 @@ class _Stream:
         )
         meta = meta_columns(target.instant, number, keys, path, file.name)
         table = pa.table([*meta, *rows.columns], schema=with_meta(target.schema))
-        open_partition(target.storage, target.instant, path)
         data = bytes(write_base_file(table, options=target.options))
         written, records = put_base_file(target, file, data, schema=table.schema, kind="CREATE")
         stat = WriteStat(

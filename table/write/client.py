@@ -27,7 +27,6 @@ from table.write.commit import (
     IndexUpdate,
     begin_delta,
     finish,
-    open_partition,
     update_record_index,
 )
 from table.write.file_group import (
@@ -164,9 +163,6 @@ def _apply(attempt: Attempt, batch: Batch, placement: Placement) -> CommitResult
     tasks = _tasks(attempt, batch, entries, groups)
     with attempt.phase("write"):
         attempt.start()
-        known = set(attempt.state.snapshot.partition_paths())
-        for path in sorted({g[0] for g in groups} - known):
-            open_partition(attempt.storage, attempt.instant, path)
         weights = [(t.base.size if t.base else 0) + len(t.keys) * 100 for t in tasks]
         results = attempt.writer.runner.run(write_file_group, tasks, weights=weights)
     outcomes = np.empty(len(entries.rows), np.uint8)

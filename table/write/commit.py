@@ -9,7 +9,6 @@ log files of files, column_stats, bloom_filters
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +19,8 @@ import pyarrow as pa
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import split_by_shard
 from table.metadata.records import encode_locations
-from table.metadata.writer import DeltaCommit, partition_metadata, write_group
+from table.metadata.writer import DeltaCommit, write_group
 from table.model import BaseFile, WriteStat
-from table.naming import PARTITION_METADATA
-from table.storage import Storage
 from table.timeline.instant_name import instant_millis
 from table.write.file_group import FileGroupResult
 from table.write.runner import TaskRunner
@@ -45,14 +42,6 @@ class IndexUpdate:
     codes: Any
     locations: Sequence[tuple[str, str]]
     deletes: Any
-
-
-def open_partition(storage: Storage, instant: str, path: str) -> None:
-    """Put the partition metadata file of a partition path, unless it is there."""
-    name = f"{path}/{PARTITION_METADATA}" if path else PARTITION_METADATA
-    with contextlib.suppress(FileExistsError):
-        if not storage.exists(name):
-            storage.put(name, partition_metadata(instant, path))
 
 
 def begin_delta(state: TableState, instant: str, block_size: int) -> DeltaCommit | None:

@@ -1,6 +1,6 @@
 """One file group's part of a write: read the base file, merge, put the next slice.
 
-    base rows   + incoming rows (put, delete)   ->  rows of the new slice, an outcome per incoming row
+    base rows + incoming rows (put, delete)  ->  rows of the new slice, an outcome per incoming row
 
 The marker comes before the file, so that a dead attempt can be found; the file's name carries the
 attempt's own token, so that an attempt that runs twice leaves two files and the commit names one.
@@ -9,6 +9,7 @@ Source: HoodieMergeHandle, HoodieCreateHandle of Hudi 0.15.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -31,8 +32,9 @@ from table.format.schema import conform, with_meta
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from table.metadata.writer import partition_metadata
 from table.model import BaseFile, WriteStat
-from table.naming import marker_path
+from table.naming import PARTITION_METADATA, marker_path
 from table.storage import BytesReader, RangeReader, Storage
 
 KEY_COLUMN, FILE_NAME_COLUMN = "_hoodie_record_key", "_hoodie_file_name"
@@ -310,10 +312,18 @@ def _put(
     return FileGroupResult(file=written, stat=stat, outcomes=outcomes, records=records)
 
 
+def _open_partition(target: WriteTarget, path: str) -> None:
+    """Put the partition's own file, unless it is there. A marker must name the partition before."""
+    name = f"{path}/{PARTITION_METADATA}" if path else PARTITION_METADATA
+    with contextlib.suppress(FileExistsError):
+        if not target.storage.exists(name):
+            target.storage.put(name, partition_metadata(target.instant, path))
+
+
 def put_base_file(
     target: WriteTarget, file: BaseFile, data: bytes, *, schema: Any, kind: str
 ) -> tuple[BaseFile, dict[str, tuple[list[str], list[bytes]]]]:
-    """Marker, then file; with the records that describe it for the metadata partitions there are.
+    """Marker, partition metadata, file; and records of the metadata partitions that describe it.
 
     Args:
         target: the commit.
@@ -323,6 +333,8 @@ def put_base_file(
         kind: CREATE or MERGE.
     """
     target.storage.put(marker_path(target.instant, file, kind), b"")
+    if kind == "CREATE":
+        _open_partition(target, file.partition_path)
     target.storage.put(file.path, data)
     written = replace(file, size=len(data))
     records: dict[str, tuple[list[str], list[bytes]]] = {}
