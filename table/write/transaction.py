@@ -83,24 +83,27 @@ def clear_failed(storage: Storage) -> None:
     Call it under the lock. Pending actions that are no writes are refused by name: they belong to
     an engine that can finish them.
     """
-    load_config(storage)
     if storage.exists(STAGING):
         storage.delete_tree(STAGING)
     timeline = Timeline.load(storage)
-    for instant in timeline.pending():
-        if instant.action == "clean":
-            continue
-        if instant.action != "commit":
-            raise UnsupportedTableError(
-                f"a {instant.action} of instant {instant.time} is pending: finish or roll it back "
-                "with Apache Hudi first"
-            )
-        undo(storage, timeline, instant.time)
+    _refuse_pending(timeline)
     _refuse_pending_metadata(storage)
+    for instant in timeline.pending():
+        if instant.action == "commit":
+            undo(storage, timeline, instant.time)
     done = {instant.time for instant in timeline.completed()}
     for folder in {s.path.split("/")[2] for s in storage.walk(TEMP) if s.path.count("/") > 2}:
         if folder in done:
             storage.delete_tree(f"{TEMP}/{folder}")
+
+
+def _refuse_pending(timeline: Timeline) -> None:
+    for instant in timeline.pending():
+        if instant.action not in ("commit", "clean"):
+            raise UnsupportedTableError(
+                f"a {instant.action} of instant {instant.time} is pending: finish or roll it back "
+                "with Apache Hudi first"
+            )
 
 
 def _refuse_pending_metadata(storage: Storage) -> None:
@@ -122,6 +125,8 @@ def undo(storage: Storage, timeline: Timeline, time: str) -> None:
     for path in _data_files(storage, time):
         storage.delete(path)
     metadata = Timeline.load(storage, METADATA)
+    # A completed instant must not name files that are gone already.
+    storage.delete(metadata.path(time, "deltacommit", COMPLETED))
     for path in _log_files(storage, metadata, time):
         storage.delete(f"{METADATA}/{path}")
     metadata.remove(time, "deltacommit")

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from table.clock import Clock
-from table.config import TableConfig
-from table.errors import TableError, UnsupportedTableError
+from table.config import TableConfig, load_config
+from table.errors import StorageError, TableError, UnsupportedTableError
 from table.format.parquet import BaseFileOptions, FooterOptions
 from table.format.schema import (
     avro_names,
@@ -77,19 +77,22 @@ class Writer:
         """
         with self.storage.lock():
             started = self.clock.seconds()
+            check_writable(load_config(self.storage))
             clear_failed(self.storage)
             state = TableState.load(self.storage)
-            check_writable(state.config)
             attempt = Attempt.of(self, state, operation, schema)
+            # Outside the try: where another writer took the instant, its files must stay.
+            state.timeline.begin(attempt.instant, "commit")
             try:
-                state.timeline.begin(attempt.instant, "commit")
                 result = work(attempt)
             except BaseException:
                 # What cannot be taken back now, the next write takes back.
                 with contextlib.suppress(TableError, OSError):
                     undo(self.storage, state.timeline, attempt.instant)
                 raise
-            self.storage.delete_tree(f"{TEMP}/{attempt.instant}")
+            # The write is done; markers that cannot be swept now, the next write sweeps.
+            with contextlib.suppress(StorageError):
+                self.storage.delete_tree(f"{TEMP}/{attempt.instant}")
             result.phases["total"] = self.clock.seconds() - started
             return result
 
