@@ -25,19 +25,18 @@ class Killed(BaseException):
 
 @dataclass
 class FaultStorage:
-    """Counts the mutating calls; from the call numbered `at` on, they fail as `kind` says."""
+    """Counts the mutating calls; from the call numbered `at` on, they fail as `kind` says.
+
+    `struck` tells whether one did.
+    """
 
     inner: Storage
     kind: str = FULL
     at: int = 0
     calls: int = 0
+    struck: bool = False
     log: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def struck(self) -> bool:
-        """Whether a call failed."""
-        return 0 < self.at <= self.calls
 
     @property
     def root(self) -> str:
@@ -81,10 +80,11 @@ class FaultStorage:
         with self._lock:
             self.calls += 1
             self.log.append(f"{call} {path}")
-            failing = self.struck
+            failing = 0 < self.at <= self.calls and (stores or self.kind == DEAD)
+            self.struck |= failing
         if failing and self.kind == DEAD:
             raise Killed
-        if failing and stores:
+        if failing:
             raise StorageError(f"cannot write {path}: No space left on device")
 
 

@@ -106,7 +106,7 @@ def latest_files(root: Any) -> dict[Location, str]:
     timeline = Path(root) / ".hoodie"
     done: dict[str, str] = {}
     gone: set[Location] = set()
-    for name in os.listdir(timeline):
+    for name in _names(timeline):
         match = _DONE.match(name)
         if match is None:
             continue
@@ -137,6 +137,10 @@ def by_listing(root: Any) -> dict[str, tuple[Location, tuple[Any, ...]]]:
     return found
 
 
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def _files(root: Any) -> list[str]:
     """Paths of all files of a table relative to it, Hadoop's checksum side-cars aside."""
     found = []
@@ -157,9 +161,8 @@ def left_over(root: Any) -> list[str]:
     for path in _files(root):
         folder, _, name = path.rpartition("/")
         if folder in (".hoodie", ".hoodie/metadata/.hoodie"):
-            if re.match(r"^\d+\.", name) and not _completed(root / folder, name):
-                found.append(path)
-            elif name == "hoodie.properties.backup":
+            begun = re.match(r"^\d+\.", name) and not _completed(root / folder, name)
+            if begun or name == "hoodie.properties.backup":
                 found.append(path)
         elif name == ".hoodie_partition_metadata":
             if not folder.startswith(".hoodie/") and folder not in opened:
@@ -172,7 +175,7 @@ def left_over(root: Any) -> list[str]:
 def _named(timeline: Path, prefix: str) -> set[str]:
     """Paths that the completed commits of a timeline name."""
     named: set[str] = set()
-    for name in filter(_DONE.match, os.listdir(timeline)):
+    for name in filter(_DONE.match, _names(timeline)):
         for stats in json.loads((timeline / name).read_bytes())["partitionToWriteStats"].values():
             named |= {prefix + stat["path"] for stat in stats}
     return named
