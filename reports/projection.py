@@ -137,9 +137,10 @@ def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
     return {cell: clean(reason) for cell, reason in failed.items()}
 
 
-def cell_order(cell: CellView) -> tuple[int, str, str, str]:
-    """Sort key of a cell: by index, then engine; cells alike keep the order of their runs."""
-    return _place(cell.index, INDEX_ORDER), cell.index, cell.engine, cell.cell
+def cell_order(cell: CellView) -> tuple[int, str, bool, str, str]:
+    """Sort key of a cell: by index, then engine, ours first; runs keep their order."""
+    foreign = cell.engine != "native"
+    return _place(cell.index, INDEX_ORDER), cell.index, foreign, cell.engine, cell.cell
 
 
 def step_order(step: str) -> tuple[int, int, str]:

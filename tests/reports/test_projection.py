@@ -122,7 +122,7 @@ def test_labels_add_engine_cell_and_run_only_where_needed(tmp_path):
     first = write_run(tmp_path / "a", [sample(), sample(cell="2", engine="hudi@0.15.0")])
     second = write_run(tmp_path / "b", [sample(cell="x"), sample(cell="y")])
     (alone,) = load([first])
-    assert [cell.label for cell in alone.cells] == ["record · hudi@0.15.0", "record · native"]
+    assert [cell.label for cell in alone.cells] == ["record · native", "record · hudi@0.15.0"]
     both = load([first, second])
     assert [run.label for run in both] == ["A", "B"]
     assert [cell.label for cell in both[1].cells] == [

@@ -216,7 +216,9 @@ def test_several_runs_stand_side_by_side(tmp_path):
     assert "not measured side by side" in page
     labels = [row.label for row in published.report.charts[0].grid.rows]
     assert labels[:3] == ["record · A", "record · B", "global_simple · A"]
-    assert all(e.mark == "" == e.ratio for r in published.report.beside.rows for e in r.entries)
+    unjudged = [published.report.beside, *(chart.grid for chart in published.report.charts)]
+    assert all(e.mark == "" == e.ratio for g in unjudged for r in g.rows for e in r.entries)
+    assert all(run.answer.rows[3].entries[0].mark == "best" for run in published.report.runs)
 
 
 def test_samples_csv_has_every_line(published):
