@@ -85,6 +85,6 @@ def _typed(name: str, literals: list[Any], schema: Any) -> list[Any] | None:
         wanted = {"int", "bigint", "smallint", "tinyint"}
     if not all(literal.dataType().simpleString() in wanted for literal in literals):
         return None
-    # A null literal equals nothing: it adds no key.
-    texts = [literal.value().toString() for literal in literals if literal.value() is not None]
-    return texts if pa.types.is_string(kind) else [int(text) for text in texts]
+    # A null literal equals nothing: it adds no key. Numbers arrive as int, texts as UTF8String.
+    values = [literal.value() for literal in literals if literal.value() is not None]
+    return [value if isinstance(value, int) else value.toString() for value in values]

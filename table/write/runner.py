@@ -65,7 +65,7 @@ class SparkRunner:
         self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
     ) -> list[R]:
         """Pack the items by weight, run a task per pack, return the results in order."""
-        if sum(weights) < self.local_bytes:
+        if not items or sum(weights) < self.local_bytes:
             return LocalRunner().run(function, items, weights=weights)
         context = self.spark.sparkContext
         packs = pack(weights, 2 * context.defaultParallelism)
