@@ -8,6 +8,7 @@ Source: HoodieSimpleBucketIndex, BucketIdentifier of Hudi 0.15.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,36 +37,20 @@ class BucketIndex:
 
     def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
         """The file group of each key's bucket in its partition path, null where there is none."""
-        count = context.options.integer(BUCKET_COUNT)
-        paths, groups = _groups(context.snapshot, count)
-        if not len(paths):
-            return locations(np.full(len(keys), ABSENT, np.int64), context)
-        wanted = self.buckets(keys, context.config, context.options)
-        rows = pc.index_in(partitions, value_set=paths)
-        known = pc.is_valid(rows).to_numpy(zero_copy_only=False)
-        numbers = np.full(len(keys), ABSENT, np.int64)
-        numbers[known] = groups[rows.drop_null().to_numpy(), wanted[known]]
-        return locations(numbers, context)
+        return locations(self._belong(keys, partitions, context), context)
 
-    def lookup(self, keys: Any, context: IndexContext) -> Any:
-        """Check the keys of each bucket against its file groups in all partition paths."""
-        count = context.options.integer(BUCKET_COUNT)
-        _, groups = _groups(context.snapshot, count)
-        wanted = self.buckets(keys, context.config, context.options)
-        order = np.argsort(wanted, kind="stable")
-        bounds = np.searchsorted(wanted[order], np.arange(count + 1))
-        tasks, rows, numbers = [], [], []
-        for bucket in np.unique(wanted).tolist():
-            members = order[bounds[bucket] : bounds[bucket + 1]]
-            candidates = keys.take(pa.array(members))
-            for number in groups[:, bucket][groups[:, bucket] != ABSENT].tolist():
-                file = context.snapshot.files[number]
-                tasks.append(KeyProbe(context.storage, file, candidates))
-                rows.append(members)
-                numbers.append(number)
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+        """Check the keys against the file groups of their buckets."""
+        if partitions is None:
+            candidates = self._everywhere(keys, context)
+        else:
+            numbers = self._belong(keys, partitions, context)
+            candidates = [item for item in _grouped(numbers) if item[0] != ABSENT]
+        files = context.snapshot.files
+        tasks = [KeyProbe(context.storage, files[n], keys.take(pa.array(r))) for n, r in candidates]
         found = context.runner.run(probe_keys, tasks, weights=[task.weight for task in tasks])
         context.stats.files_read += len(tasks)
-        answers = [(n, r[f]) for n, r, f in zip(numbers, rows, found, strict=True)]
+        answers = [(n, rows[held]) for (n, rows), held in zip(candidates, found, strict=True)]
         return locations(first_files(len(keys), answers), context)
 
     def buckets(self, keys: Any, config: TableConfig, options: Options) -> npt.NDArray[np.int32]:
@@ -77,6 +62,33 @@ class BucketIndex:
             key_fields=config.record_key,
             hash_fields=[name.strip() for name in fields.split(",") if name.strip()],
         )
+
+    def _belong(self, keys: Any, partitions: Any, context: IndexContext) -> _Numbers:
+        """The file number of each key's bucket in its partition path, or ABSENT."""
+        numbers = np.full(len(keys), ABSENT, np.int64)
+        paths, groups = _groups(context.snapshot, context.options.integer(BUCKET_COUNT))
+        rows = pc.index_in(partitions, value_set=paths)
+        known = pc.is_valid(rows).to_numpy(zero_copy_only=False)
+        wanted = self.buckets(keys, context.config, context.options)
+        numbers[known] = groups[rows.drop_null().to_numpy(), wanted[known]]
+        return numbers
+
+    def _everywhere(self, keys: Any, context: IndexContext) -> list[tuple[int, _Numbers]]:
+        """The file groups of the keys' buckets in all partition paths, and the rows of each."""
+        _, groups = _groups(context.snapshot, context.options.integer(BUCKET_COUNT))
+        wanted = self.buckets(keys, context.config, context.options)
+        return [
+            (number, rows)
+            for bucket, rows in _grouped(wanted)
+            for number in groups[groups[:, bucket] != ABSENT, bucket].tolist()
+        ]
+
+
+def _grouped(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, _Numbers]]:
+    """Each distinct number and the rows that hold it."""
+    order = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[order], return_index=True)
+    return zip(found.tolist(), np.split(order, starts[1:]), strict=False)
 
 
 def _groups(snapshot: Snapshot, count: int) -> tuple[Any, _Numbers]:

@@ -138,11 +138,11 @@ class GlobalBloomIndex:
 
     def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
         """Locate distinct keys; see table.write.index.Index."""
-        del partitions
-        return self.lookup(keys, context)
+        return self.lookup(keys, context, partitions)
 
-    def lookup(self, keys: Any, context: IndexContext) -> Any:
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
         """Locate keys by ranges, filters and key columns."""
+        del partitions
         order, asked = _sorted_keys(keys)
         files = context.snapshot.files if len(order) else ()
         footers = [FooterRead(context.storage, file) for file in files]

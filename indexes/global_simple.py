@@ -45,11 +45,11 @@ class GlobalSimpleIndex:
 
     def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
         """Locate distinct keys; see table.write.index.Index."""
-        del partitions
-        return self.lookup(keys, context)
+        return self.lookup(keys, context, partitions)
 
-    def lookup(self, keys: Any, context: IndexContext) -> Any:
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
         """Locate keys by a join."""
+        del partitions
         files = context.snapshot.files
         numbers = np.full(len(keys), ABSENT, np.int64)
         if not files or not len(keys):

@@ -59,11 +59,11 @@ class RecordIndex:
 
     def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
         """Locate distinct keys; see table.write.index.Index."""
-        del partitions
-        return self.lookup(keys, context)
+        return self.lookup(keys, context, partitions)
 
-    def lookup(self, keys: Any, context: IndexContext) -> Any:
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
         """Locate keys by their shards."""
+        del partitions
         if context.metadata is None or RECORD_INDEX not in context.config.metadata_partitions:
             raise UnsupportedTableError(
                 "the table has no record index and Keymark cannot build one yet: create the table "

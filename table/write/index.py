@@ -95,10 +95,15 @@ class Index(Protocol):
             pa.Table of LOCATION_SCHEMA, a row per key in the same order, null where the key is new.
         """
 
-    def lookup(self, keys: Any, context: IndexContext) -> Any:
-        """Locate keys wherever they are: as `tag`, exactly, with no partition path known.
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+        """Locate keys exactly: as `tag`, null for every key that is in no file.
 
-        A partition-local index that finds a key in several partitions answers with the first.
+        Args:
+            keys: pa.Array of string; distinct, or with `partitions` distinct per partition path.
+            context: the table.
+            partitions: pa.Array of string, the only partition path in which a partition-local
+                index looks for each key; a global index takes no notice. None: a key counts
+                wherever it is, and where it is in several partition paths, in the first of them.
         """
 
     def buckets(self, keys: Any, config: TableConfig, options: Options) -> Any:

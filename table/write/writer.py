@@ -188,9 +188,9 @@ class Attempt:
             return self.writer.index.tag(batch.keys, batch.partitions, self.context)
 
     def locate(self, batch: Batch) -> Any:
-        """Where the keys of a batch are, exactly."""
+        """Where the keys of a combined batch are, exactly; as the index counts them."""
         with self.phase("tag"):
-            return self.writer.index.lookup(batch.keys, self.context)
+            return self.writer.index.lookup(batch.keys, self.context, batch.partitions)
 
     def start(self) -> None:
         """Put the inflight file: data files follow."""

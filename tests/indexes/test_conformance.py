@@ -1,0 +1,48 @@
+"""Every index passes the suite of conformance.py; those on Spark with fewer histories."""
+
+from __future__ import annotations
+
+import pytest
+from conformance import SHAPES, SHAPES_BY_NAME, History
+
+LOCAL = ("record", "global_bloom", "bucket")
+STEPS = 6
+# A seed's remainder by 4 decides about moves and event time.
+CASES = [
+    (shape, seed) for n, shape in enumerate(SHAPES) for seed in (range(4) if not n else (n, 5 - n))
+]
+
+
+def finders(index, spark):
+    """The indexes that can serve a table with this one."""
+    if index == "bucket":
+        return ("bucket", "global_bloom") if spark is None else ("bucket", "global_simple")
+    found = {"record": ("record", "global_bloom")}.get(index, ("global_bloom",))
+    return found if spark is None else (*found, "global_simple")
+
+
+def play(history, indexes):
+    history.check_lookups(indexes)
+    history.bulk_insert()
+    history.check_lookups(indexes)
+    for _ in range(STEPS):
+        name = history.step()
+        history.check_lookups(indexes)
+        assert not (name == "none" and not history.model.rows)
+
+
+@pytest.mark.parametrize(("shape", "seed"), CASES, ids=lambda value: getattr(value, "name", None))
+@pytest.mark.parametrize("index", LOCAL)
+def test_history(tmp_path, index, shape, seed):
+    history = History.start(tmp_path / "t", index, shape, seed=seed)
+    play(history, finders(index, None))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("shape", "seed"), [("text", 0), ("text", 3), ("composite", 2), ("encoded", 1), ("nested", 0)]
+)
+def test_history_of_global_simple(tmp_path, spark, shape, seed):
+    shape = SHAPES_BY_NAME[shape]
+    history = History.start(tmp_path / "t", "global_simple", shape, seed=seed, spark=spark)
+    play(history, finders("global_simple", spark))
