@@ -78,11 +78,10 @@ class _Parts:
         self._last: dict[BlockKind, int] = {}
         self._first_data_block = -1
 
-    def add(self, kind: BlockKind, payload: Any, previous: int | None = None) -> tuple[int, int]:
+    def add(self, kind: BlockKind, payload: Any) -> tuple[int, int]:
         """Append a block with a payload of bytes or uint8; its offset and size."""
         offset = self._offset
-        if previous is None:
-            previous = self._last.get(kind, -1)
+        previous = self._last.get(kind, -1)
         if kind is BlockKind.DATA and previous == -1:
             self._first_data_block = offset
         block = encode_block(kind, payload, previous)
@@ -98,7 +97,7 @@ class _Parts:
         root, _ = self.add(BlockKind.ROOT_INDEX, data_index)
         # HBase leaves the root of the data index out of its count of uncompressed bytes.
         self._uncompressed -= HEADER_SIZE + len(data_index)
-        self.add(BlockKind.ROOT_INDEX, b"".join(self.meta_index), root)
+        self.add(BlockKind.ROOT_INDEX, b"".join(self.meta_index))
         info, _ = self.add(BlockKind.FILE_INFO, encode_file_info(file_info))
         trailer = Trailer(
             file_info_offset=info,

@@ -40,6 +40,10 @@ DEEP_FILE = DATA / "hudi_0.15.0_hbase_256_GZ_150_index_96.hfile"
 KEY_SUFFIX = b"\x00\x7f" + b"\xff" * 7 + b"\x04"
 
 
+def source(data: bytes) -> BytesReader:
+    return BytesReader(name="a.hfile", data=data)
+
+
 def small_file() -> tuple[bytes, dict[bytes, bytes]]:
     rows = {b"key-%02d" % number: b"value %d" % number for number in range(12)}
     data = write_hfile(binary(rows), binary(rows.values()), schema=SCHEMA, block_size=200)
@@ -147,16 +151,6 @@ def test_checksum_types(kind):
         assert scanned(open_bytes(bytes(changed))) == rows
 
 
-def block_claiming(payload: bytes, claimed: int) -> bytes:
-    """A sound data block but for the uncompressed size in its header."""
-    compressed = gzip.compress(payload)
-    size = HEADER_SIZE + len(compressed)
-    header = struct.pack(
-        ">8siiqBii", b"DATABLK*", size - HEADER_SIZE, claimed, -1, 0, BYTES_PER_CHECKSUM, size
-    )
-    return header + compressed
-
-
 @pytest.mark.parametrize(
     ("payload", "claimed"),
     [
@@ -170,14 +164,52 @@ def block_claiming(payload: bytes, claimed: int) -> bytes:
     ],
 )
 def test_bombs_do_not_go_off(payload, claimed):
-    block = block_claiming(payload, claimed)
-    blocks = BlockReader(BytesReader(name="a", data=block), 0, None)
+    blocks = BlockReader(source(block_of(gzip.compress(payload), claimed)), 0, None)
     tracemalloc.start()
     with pytest.raises(CorruptFileError):
         blocks.read(0, BlockKind.DATA)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 << 20
+
+
+def block_of(compressed: bytes, uncompressed: int) -> bytes:
+    """A data block without checksums: nothing but gzip guards its payload."""
+    size = HEADER_SIZE + len(compressed)
+    sizes = (size - HEADER_SIZE, uncompressed, -1, 0, BYTES_PER_CHECKSUM, size)
+    return struct.pack(">8siiqBii", b"DATABLK*", *sizes) + compressed
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda stream: stream[:-8],
+        lambda stream: stream[:-1],
+        lambda stream: stream + b"\0",
+        lambda stream: stream + stream,
+        lambda stream: stream[:-8] + bytes([stream[-8] ^ 1]) + stream[-7:],
+        lambda stream: stream[:-1] + bytes([stream[-1] ^ 1]),
+        lambda stream: b"\x1f\x8c" + stream[2:],
+        lambda stream: stream[:0],
+    ],
+    ids=range(8),
+)
+def test_gzip_stream_is_whole_and_alone(spoil):
+    payload = b"x" * 100
+    sound = block_of(gzip.compress(payload), 100)
+    assert BlockReader(source(sound), 0, None).read(0, BlockKind.DATA) == payload
+    spoilt = BlockReader(source(block_of(spoil(gzip.compress(payload)), 100)), 0, None)
+    with pytest.raises(CorruptFileError):
+        spoilt.read(0, BlockKind.DATA)
+
+
+def test_size_of_a_block_is_what_its_index_entry_says():
+    block = block_of(gzip.compress(b"x"), 1)
+    blocks = BlockReader(source(block + bytes(10)), 0, None)
+    assert blocks.read(0, BlockKind.DATA, len(block)) == b"x"
+    for size in (0, HEADER_SIZE - 1, len(block) - 1, len(block) + 1):
+        with pytest.raises(CorruptFileError):
+            blocks.read(0, BlockKind.DATA, size)
 
 
 def cell(row: bytes, value: bytes = b"v") -> bytes:
@@ -256,7 +288,7 @@ def test_wrong_number_of_entries():
 def test_missing_mvcc_bytes_follow_the_file_info():
     """HBase expects a byte behind each value only if KEY_VALUE_VERSION is 1."""
     data = crafted((b"a", cell(b"a") + cell(b"b")), entry_count=2)
-    blocks = BlockReader(BytesReader(name="a", data=data), 0, None)
+    blocks = BlockReader(source(data), 0, None)
     trailer = read_trailer(blocks)
     plain = b"".join(part[:-1] for part in (cell(b"a"), cell(b"b")))
     without = crafted((b"a", plain), entry_count=2)
