@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.csv
@@ -98,7 +98,7 @@ class RowWriter:
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"cannot write {path}: {_first(error)}") from error
 
-    def __enter__(self) -> RowWriter:
+    def __enter__(self) -> Self:
         return self
 
     def write(self, rows: Any) -> None:

@@ -41,7 +41,7 @@ def check_key_generator(config: TableConfig) -> None:
 
 
 def record_keys(batch: Any, config: TableConfig) -> Any:
-    """The record keys (pa.Array of string) of a batch (pa.Table); InputError names field and row."""
+    """Record keys (pa.Array of string) of a batch (pa.Table); InputError names field and row."""
     columns = [_texts(batch, field, "record key") for field in config.record_key]
     if len(columns) == 1:
         keys = columns[0]
@@ -127,7 +127,7 @@ def _texts(batch: Any, field: str, role: str) -> Any:
 
 
 def to_text(column: Any, field: str) -> Any:
-    """Values as text, as Hudi's Avro path prints them (HoodieAvroUtils.getNestedFieldValAsString)."""
+    """Values as Hudi's Avro path prints them (HoodieAvroUtils.getNestedFieldValAsString)."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return to_text(column.dictionary_decode(), field)

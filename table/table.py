@@ -69,7 +69,7 @@ class Table:
         self.choice = choose_index(config, self._given, storage)
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913  what a table is, by name
         cls,
         path: str,
         *,

@@ -21,7 +21,7 @@ from table.format.hfile.writer import write_hfile
 from table.format.log.block import BlockType, HeaderKey
 from table.format.log.deletes import encode_deletes
 from table.format.log.writer import empty_delete_block, encode_block
-from table.metadata.partitions import FILES, RECORD_INDEX, file_id
+from table.metadata.partitions import FILES, file_id
 from table.metadata.reader import MetadataTable
 from table.metadata.records import ALL_PARTITIONS, SCHEMA, encode_files
 from table.model import BaseFile, FileSlice, LogFile, WriteStat
@@ -32,7 +32,7 @@ from table.timeline.timeline import Timeline
 
 PARTITION_LIST, FILE_LIST = 1, 2
 _BOOTSTRAP = "00000000000000"
-_INIT_TOKEN = "0-0-0"
+_INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class DeltaCommit:
         for file in written:
             identifier = file.partition_path or "."
             by_partition.setdefault(identifier, {})[file.name] = (file.size, False)
-        touched = {identifier: (0, False) for identifier in by_partition}
+        touched = dict.fromkeys(by_partition, (0, False))
         records = {ALL_PARTITIONS: encode_files(touched, record_type=PARTITION_LIST)}
         for identifier, names in by_partition.items():
             records[identifier] = encode_files(names, record_type=FILE_LIST)

@@ -66,7 +66,7 @@ def format_instant(epoch_ms: int, zone: tzinfo | None) -> str:
 
 
 def instant_millis(time: str, zone: tzinfo | None) -> int:
-    """Milliseconds since the epoch of an instant time (14 digits mean .999, more than 17 are cut)."""
+    """Epoch milliseconds of an instant time (14 digits mean .999, more than 17 are cut)."""
     digits = f"{time}999" if len(time) == 14 else time[:17]
     try:
         moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # noqa: DTZ007

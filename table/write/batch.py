@@ -64,7 +64,7 @@ def check_fields(rows: Any, config: TableConfig) -> None:
 
 
 def delete_flags(rows: Any) -> Any:
-    """bool per row: the column `_hoodie_is_deleted` says that the row takes its key away."""
+    """For each row (bool): the column `_hoodie_is_deleted` says that the row takes its key away."""
     if DELETED_COLUMN not in rows.column_names:
         return np.zeros(rows.num_rows, bool)
     flags = rows[DELETED_COLUMN]

@@ -103,14 +103,7 @@ def _commit(attempt: Attempt, done: list[BulkDone]) -> None:
         if delta is not None and parts:
             delta.stats.extend(update_index_in_bulk(attempt, delta, parts))
     with attempt.phase("commit"):
-        finish(
-            state,
-            delta,
-            [result for part in done for result in part.results],
-            instant=attempt.instant,
-            schema=attempt.avro_schema,
-            operation=attempt.operation,
-        )
+        finish(attempt, delta, [result for part in done for result in part.results])
 
 
 def _check_policy(attempt: Attempt) -> None:
@@ -208,7 +201,7 @@ class _WritePartition:
 
 
 def write_stream(batches: Iterable[Any], task: BulkTask) -> BulkDone:
-    """Write rows (record batches in the table's schema, grouped) into files; keys into a key file."""
+    """Write grouped rows (record batches in table schema) into files, keys into a key file."""
     stream = _Stream(task)
     for batch in batches:
         stream.take(pa.Table.from_batches([batch]))
@@ -278,8 +271,7 @@ class _Stream:
                 self.task.target.storage,
                 self.task.target.instant,
                 self.name,
-                keys=pa.concat_arrays(self.keys),
-                files=files,
+                entries=pa.table({"key": pa.concat_arrays(self.keys), "file": files}),
                 shards=self.task.shards,
             )
         return BulkDone(tuple(self.results), written, self.rows)

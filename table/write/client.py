@@ -55,7 +55,7 @@ def upsert(writer: Writer, rows: Any) -> CommitResult:
 
 
 def insert(writer: Writer, rows: Any) -> CommitResult:
-    """Add rows (pa.Table); the option hoodie.datasource.insert.dup.policy decides about old keys."""
+    """Add rows (pa.Table); hoodie.datasource.insert.dup.policy decides about keys that exist."""
     policy = writer.options.text(DUP_POLICY)
 
     def work(attempt: Attempt) -> CommitResult:
@@ -183,14 +183,7 @@ def commit(
         if delta is not None and RECORD_INDEX in state.config.metadata_partitions:
             update_record_index(delta, state, index_update(), attempt.writer.runner)
     with attempt.phase("commit"):
-        finish(
-            state,
-            delta,
-            results,
-            instant=attempt.instant,
-            schema=attempt.avro_schema,
-            operation=attempt.operation,
-        )
+        finish(attempt, delta, results)
 
 
 def _tasks(

@@ -21,10 +21,12 @@ from table.metadata.reader import split_by_shard
 from table.metadata.records import encode_locations
 from table.metadata.writer import DeltaCommit, write_group
 from table.model import BaseFile, WriteStat
+from table.timeline.commit_metadata import encode_commit
 from table.timeline.instant_name import instant_millis
 from table.write.file_group import FileGroupResult
 from table.write.runner import TaskRunner
-from table.write.transaction import TableState, commit_data, sweep_losers
+from table.write.transaction import TableState, sweep_losers
+from table.write.writer import Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +86,14 @@ def update_record_index(
     delta.stats.extend(runner.run(write_group, groups, weights=weights))
 
 
-def finish(
-    state: TableState,
-    delta: DeltaCommit | None,
-    results: Sequence[FileGroupResult],
-    *,
-    instant: str,
-    schema: str | None,
-    operation: str,
-) -> None:
+def finish(attempt: Attempt, delta: DeltaCommit | None, results: Sequence[FileGroupResult]) -> None:
     """Complete both commits, the metadata table's first.
 
     A task that ran twice left a file that no result names: it goes before anything is visible.
     """
     files: list[BaseFile] = [r.file for r in results if r.file is not None]
     stats: list[WriteStat] = [r.stat for r in results if r.stat is not None]
-    sweep_losers(state.storage, instant, {file.path for file in files})
+    sweep_losers(attempt.storage, attempt.instant, {file.path for file in files})
     if delta is not None:
         delta.put_files(files)
         merged: dict[str, dict[str, bytes]] = {}
@@ -109,4 +103,5 @@ def finish(
         for partition, records in sorted(merged.items()):
             delta.put_records(partition, records)
         delta.complete()
-    commit_data(state.timeline, instant, stats, schema=schema, operation=operation)
+    content = encode_commit(stats, schema=attempt.avro_schema, operation=attempt.operation)
+    attempt.state.timeline.complete(attempt.instant, "commit", content)

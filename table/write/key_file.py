@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from table.metadata.reader import split_by_shard
@@ -35,14 +34,14 @@ class KeyFile:
 
 
 def write_key_file(
-    storage: Storage, instant: str, name: str, *, keys: Any, files: Any, shards: int
+    storage: Storage, instant: str, name: str, *, entries: Any, shards: int
 ) -> KeyFile:
-    """Put a task's keys (pa.Array of string) with the number of the file that holds each."""
+    """Put a task's keys, each with the number of the file that holds it (pa.Table: key, file)."""
     parts: list[bytes] = []
     stretches: list[tuple[int, int]] = []
     offset = 0
-    for rows in split_by_shard(keys, shards):
-        part = _stream(keys.take(pa.array(rows)), np.asarray(files)[rows])
+    for rows in split_by_shard(entries["key"].combine_chunks(), shards):
+        part = _stream(entries.take(pa.array(rows)))
         parts.append(part)
         stretches.append((offset, len(part)))
         offset += len(part)
@@ -51,8 +50,8 @@ def write_key_file(
     return KeyFile(path, tuple(stretches))
 
 
-def _stream(keys: Any, files: Any) -> bytes:
+def _stream(entries: Any) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
-        stream.write_batch(pa.record_batch([keys, pa.array(files, pa.int32())], schema=_SCHEMA))
+        stream.write_table(entries.cast(_SCHEMA))
     return bytes(sink.getvalue())

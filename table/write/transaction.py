@@ -8,15 +8,14 @@ until nothing else is left, so that it can be cut off anywhere and done again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from table.config import TableConfig, load_config
-from table.errors import CorruptFileError, UnsupportedTableError
+from table.errors import UnsupportedTableError
 from table.format.log.reader import read_blocks
 from table.metadata.partitions import FILES, supported
 from table.metadata.reader import MetadataTable
-from table.model import BaseFile, WriteStat
 from table.naming import (
     METADATA,
     PARTITION_METADATA,
@@ -28,7 +27,6 @@ from table.naming import (
     parse_log_file,
 )
 from table.storage import Storage
-from table.timeline.commit_metadata import encode_commit
 from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 from table.view import Listing, Snapshot, snapshot
@@ -202,14 +200,6 @@ def _log_files(storage: Storage, metadata: Timeline, time: str) -> Iterator[str]
             yield log.path
 
 
-def commit_data(
-    timeline: Timeline, time: str, stats: Sequence[WriteStat], *, schema: str | None, operation: str
-) -> None:
-    """Complete the data commit: the one step that makes the write visible."""
-    content = encode_commit(stats, schema=schema, operation=operation)
-    timeline.complete(time, "commit", content)
-
-
 def table_schema(timeline: Timeline) -> str | None:
     """The Avro schema of the table's rows as the latest commit tells it; None before the first."""
     for instant in reversed(timeline.completed(("commit", "replacecommit"))):
@@ -217,13 +207,3 @@ def table_schema(timeline: Timeline) -> str | None:
         if schema:
             return schema
     return None
-
-
-def check_listed(file: BaseFile, storage: Storage) -> None:
-    """A base file that the table names must be there, whole."""
-    try:
-        size = storage.open(file.path).size
-    except FileNotFoundError as error:
-        raise CorruptFileError(file.path, 0, "the table names this file and it is gone") from error
-    if size < file.size:
-        raise CorruptFileError(file.path, size, f"the table names {file.size} bytes")

@@ -238,7 +238,7 @@ def _first_schema(incoming: Any, record: str, namespace: str) -> str | None:
     if incoming is None:
         return None
     fields = [f for f in without_meta(incoming) if f.name != DELETED_COLUMN]
-    schema = pa.schema([f.with_nullable(True) for f in fields])
+    schema = pa.schema([f.with_nullable(nullable=True) for f in fields])
     return to_avro(schema, record_name=record, namespace=namespace)
 
 
