@@ -211,6 +211,15 @@ def test_command_and_content_must_agree():
             blocks_of(encode_block(kind, given_headers, content))
 
 
+def test_header_entries_are_unique():
+    headers = {HeaderKey.INSTANT_TIME: "first", HeaderKey.SCHEMA: "second"}
+    data = encode_block(BlockType.AVRO_DATA, headers, b"")
+    schema_entry = bytes([0, 0, 0, HeaderKey.SCHEMA, 0, 0, 0, len("second")])
+    twice = data.replace(schema_entry, bytes(4) + schema_entry[4:])
+    with pytest.raises(CorruptFileError, match="twice"):
+        blocks_of(twice)
+
+
 def test_golden_files_are_there():
     assert [path.stem for path in LOG_FILES] == ["init", "puts", "puts_and_deletes", "rollback"]
     assert Path(DATA, "README.md").exists()
