@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from datasets import spark as on_spark
-from datasets.digest import Digest, Truth
+from datasets.digest import Digest, Truth, check_columns
 from datasets.hashing import derive
 from datasets.permutation import Permutation
 from datasets.rows import Chunk, chunk_rows, digest_rows, make_rows
@@ -31,6 +31,9 @@ class GeneratedDataset:
         partitions: Spark partitions of the DataFrames, 0 for Spark's default parallelism; never
             changes the rows.
         columns: columns to make, all by default.
+
+    Raises:
+        DatasetError: a column is unknown.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class GeneratedDataset:
         self.record_key = spec.record_key
         self.partition_path = spec.partition_path
         self.ordering = spec.ordering
-        self.columns = tuple(columns or (name for name, _ in spec.flat_columns()))
+        known = [name for name, _ in spec.flat_columns()]
+        self.columns = tuple(known if columns is None else columns)
+        check_columns(self.columns, known)
         self._partitions = partitions
         self._changes: dict[int, Digest] = {}
 

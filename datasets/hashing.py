@@ -119,7 +119,7 @@ def mix(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         values: int64 or uint64, n values or one for all seeds.
         seeds: uint64, n seeds or one for all values.
     """
-    size = max(len(values), len(seeds))
+    size = max(len(values), len(seeds)) if min(len(values), len(seeds)) else 0
     out = np.empty(size, np.uint64)
     value_step = 0 if len(values) == 1 else 1
     seed_step = 0 if len(seeds) == 1 else 1

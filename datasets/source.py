@@ -10,7 +10,7 @@ ordering value is raised, and the number of its new key.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -286,17 +286,8 @@ class SourceDataset:
     def _table(self, model: _Model) -> pa.Table:
         """The rows of a model."""
         table = self._rows.take(pa.array(model.origin))
-        raised = pc.add_checked(table[self._ordering].cast(pa.int64()), pa.array(model.raised))
-        keys = table[self._new_key]
-        numbers = pa.array(model.key)
-        is_new = pa.array(model.key > 0)
-        if _is_text(keys.type):
-            suffix = pc.binary_join_element_wise("-k", numbers.cast(pa.string()), "")
-            renamed = pc.binary_join_element_wise(keys.cast(pa.string()), suffix, "")
-        else:
-            renamed = numbers
-        keys = pc.if_else(is_new, renamed.cast(keys.type), keys)
-        return _replace(_replace(table, self._ordering, raised), self._new_key, keys)
+        table = _replace(table, self._ordering, lambda old: _raised(old, pa.array(model.raised)))
+        return _replace(table, self._new_key, lambda old: _renamed(old, pa.array(model.key)))
 
     def _frame(self, spark: SparkSession, name: str, table: pa.Table) -> DataFrame:
         """Hand a table to Spark as a file: Parquet keeps every type, nested ones as well."""
@@ -322,17 +313,35 @@ def _normal(rows: pa.Table) -> pa.Table:
     names = [name for name in rows.column_names if name not in _META_COLUMNS]
     # a Spark schema in the metadata of the source's files would count more than the columns
     table = rows.select(names).replace_schema_metadata(None).combine_chunks()
-    for field in table.schema:
+    for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            micros = table[field.name].cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-            table = _replace(table, field.name, micros)
+            micros = table[field.name].cast(pa.timestamp("us", "UTC"))
+            table = table.set_column(index, field.name, micros)
     return table
 
 
-def _replace(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    index = table.column_names.index(name)
+def _raised(values: pa.ChunkedArray, by: pa.Array) -> pa.ChunkedArray:
+    return pc.add_checked(values.cast(pa.int64()), by)
+
+
+def _renamed(keys: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
+    """Keys, but new ones where the number is not 0."""
+    if _is_text(keys.type):
+        old = keys.cast(pa.large_string())
+        parts = (old, numbers.cast(old.type), pa.scalar("-k", old.type))
+        new = pc.binary_join_element_wise(*parts)
+    else:
+        old, new = keys.cast(pa.int64()), numbers
+    return pc.if_else(pc.greater(numbers, 0), new, old)
+
+
+def _replace(
+    table: pa.Table, name: str, change: Callable[[pa.ChunkedArray], pa.ChunkedArray]
+) -> pa.Table:
+    """Change the values of a column, not its type."""
+    field = table.schema.field(name)
     try:
-        values = values.cast(table.schema.field(name).type)
+        values = change(table[name]).cast(field.type)
     except pa.ArrowInvalid as error:
-        raise DatasetError(f"column {name!r} cannot take new values: {error}") from error
-    return table.set_column(index, table.schema.field(name), values)
+        raise DatasetError(f"column {name!r} ({field.type}) has no room: {error}") from error
+    return table.set_column(table.column_names.index(name), field, values)

@@ -1,0 +1,42 @@
+"""A table as a dictionary: what batches and deletes must leave, row by row."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from datasets.digest import Truth, digest_arrow
+
+
+class TableModel:
+    """Rows by record key."""
+
+    def __init__(self, load: pa.Table, key: tuple[str, ...]) -> None:
+        self.schema = load.schema
+        self.key = key
+        self.rows = {self.key_of(row): row for row in load.to_pylist(maps_as_pydicts=None)}
+        assert len(self.rows) == load.num_rows
+
+    def key_of(self, row: dict) -> tuple:
+        return tuple(row[name] for name in self.key)
+
+    def upsert(self, batch: pa.Table) -> tuple[int, int]:
+        """Apply a batch; return (updates, inserts)."""
+        old = len(self.rows)
+        fresh = {self.key_of(row): row for row in batch.to_pylist()}
+        assert len(fresh) == batch.num_rows
+        self.rows |= fresh
+        inserts = len(self.rows) - old
+        return batch.num_rows - inserts, inserts
+
+    def delete(self, gone: pa.Table) -> None:
+        for row in gone.to_pylist():
+            del self.rows[self.key_of(row)]
+
+    def copy(self) -> TableModel:
+        other = TableModel(self.schema.empty_table(), self.key)
+        other.rows = dict(self.rows)
+        return other
+
+    @property
+    def truth(self) -> Truth:
+        return digest_arrow(pa.Table.from_pylist(list(self.rows.values()), self.schema))

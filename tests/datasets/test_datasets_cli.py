@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from datasets.cli import app
+from datasets.digest import digest_arrow
+from datasets.errors import DatasetError
+from datasets.generated import GeneratedDataset
+from datasets.spec import load_spec
+
+
+def answer(*arguments):
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def sets(**settings):
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
+def test_describe_names_the_columns_and_their_types():
+    described = answer("describe", "trips", *sets(rows=10, seed=5))
+    assert (described["name"], described["rows"], described["seed"]) == ("trips", 10, 5)
+    assert described["schema"][:3] == [
+        {"name": "uuid", "type": "string"},
+        {"name": "dt", "type": "string"},
+        {"name": "ts", "type": "bigint"},
+    ]
+
+
+def test_what_is_written_has_the_digest_that_is_printed(tmp_path):
+    for round_ in (0, 2):
+        out = tmp_path / f"round{round_}"
+        settings = sets(rows=1001, round=round_, partitions=3)
+        written = answer("write", "trips", *settings, "--out", out)
+        files = sorted(out.iterdir())
+        assert [file.name for file in files] == [f"part-0000{index}.parquet" for index in range(3)]
+        assert written["files"] == 3
+        assert written["bytes"] == sum(file.stat().st_size for file in files)
+        assert written["out"] == str(out)
+        assert digest_arrow(pq.read_table(out)) == (written["rows"], written["digest"])
+        digest = answer("digest", "trips", *sets(rows=1001, round=round_))
+        assert (digest["rows"], digest["digest"]) == (written["rows"], written["digest"])
+        truth = GeneratedDataset(load_spec("trips", {"rows": 1001})).truth(round_, deleted=False)
+        assert (digest["table_rows"], digest["table_digest"]) == truth
+
+
+@pytest.mark.parametrize("partitions", [1, 7, 200])
+def test_partitions_never_change_the_rows(partitions):
+    digest = answer("digest", "iot", *sets(rows=150, partitions=partitions))
+    assert digest["digest"] == answer("digest", "iot", *sets(rows=150))["digest"]
+
+
+def test_more_partitions_than_rows_give_empty_files(tmp_path):
+    written = answer("write", "trips", *sets(rows=2, partitions=4), "--out", tmp_path / "out")
+    assert (written["rows"], written["files"]) == (2, 4)
+    assert pq.read_table(tmp_path / "out").num_rows == 2
+
+
+def test_chosen_columns_only(tmp_path):
+    written = answer("write", "trips", *sets(rows=5, columns="fare,uuid"), "--out", tmp_path)
+    assert pq.read_table(tmp_path).column_names == ["fare", "uuid"]
+    assert (
+        written["digest"] == answer("digest", "trips", *sets(rows=5, columns="uuid,fare"))["digest"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["digest", "tripps"], "did you mean 'trips'"),
+        (["digest", "trips", *sets(rws=1, round="x")], "round: 'x'.*rws: unknown key"),
+        (["digest", "trips", "--set", "rows"], "write key=value"),
+        (["describe", "trips", *sets(columns="uuid,fair")], "'fair'"),
+        (["digest", "trips", *sets(rows=10, updates=11, round=1)], "updates 11 rows"),
+    ],
+)
+def test_mistakes_are_one_clear_error(arguments, part):
+    with pytest.raises(DatasetError, match=part):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_folder_that_holds_something_or_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    for out, part in ((tmp_path, "is not empty"), (tmp_path / "file" / "x", "cannot be written")):
+        with pytest.raises(DatasetError, match=part):
+            CliRunner().invoke(
+                app, ["write", "trips", *sets(rows=2), "--out", str(out)], catch_exceptions=False
+            )
+    assert (tmp_path / "file").read_text() == "kept"
