@@ -54,7 +54,15 @@ def test_protobuf_fields_in_order():
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x12\x05hi", b"\x08", b"\x08\x80", b"\x09" + bytes(8), b"\xff" * 11, b"\x12\xff\xff\x7f"],
+    [
+        b"\x12\x05hi",
+        b"\x08",
+        b"\x08\x80",
+        b"\x09" + bytes(8),
+        b"\xff" * 11,
+        b"\x08" + b"\x80" * 10 + b"\x01",
+        b"\x12\xff\xff\x7f",
+    ],
 )
 def test_damaged_protobuf_names_the_place(data):
     with pytest.raises(CorruptFileError) as caught:
