@@ -119,11 +119,11 @@ class Table:
 
     def upsert(self, rows: Any) -> CommitResult:
         """Insert new keys, merge rows of known keys; Spark DataFrame or pa.Table."""
-        return client.upsert(self._writer(rows), to_arrow(rows))
+        return client.upsert(self._writer(rows), rows)
 
     def insert(self, rows: Any) -> CommitResult:
         """Add rows; hoodie.datasource.insert.dup.policy decides about keys that exist."""
-        return client.insert(self._writer(rows), to_arrow(rows))
+        return client.insert(self._writer(rows), rows)
 
     def bulk_insert(self, rows: Any) -> CommitResult:
         """Add many rows as new files, without collecting them; keys are checked at the end."""

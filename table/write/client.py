@@ -21,6 +21,7 @@ from table.metadata.partitions import RECORD_INDEX
 from table.model import BaseFile, CommitResult
 from table.naming import bucket_of
 from table.options import DUP_POLICY
+from table.rows import arrow_schema
 from table.write.assign import FileSizing, assign, assign_buckets
 from table.write.batch import Batch, combine
 from table.write.commit import (
@@ -44,18 +45,18 @@ _NOTHING = pa.array([], pa.string())
 
 
 def upsert(writer: Writer, rows: Any) -> CommitResult:
-    """Insert rows (pa.Table) with new keys, merge the others with their stored rows."""
+    """Insert rows (frame or pa.Table) with new keys, merge the others with their stored rows."""
 
     def work(attempt: Attempt) -> CommitResult:
         batch = attempt.batch(rows)
         batch = combine(batch, attempt.config, is_global=writer.index.is_global)
         return _write(attempt, batch, attempt.tag(batch))
 
-    return writer.attempt("UPSERT", rows.schema, work)
+    return writer.attempt("UPSERT", arrow_schema(rows), work)
 
 
 def insert(writer: Writer, rows: Any) -> CommitResult:
-    """Add rows (pa.Table); hoodie.datasource.insert.dup.policy decides about keys that exist."""
+    """Add rows; hoodie.datasource.insert.dup.policy decides about keys that exist."""
     policy = writer.options.text(DUP_POLICY)
 
     def work(attempt: Attempt) -> CommitResult:
@@ -65,7 +66,7 @@ def insert(writer: Writer, rows: Any) -> CommitResult:
         batch, tags = _without_known(attempt, batch, policy)
         return _write(attempt, batch, tags)
 
-    return writer.attempt("INSERT", rows.schema, work)
+    return writer.attempt("INSERT", arrow_schema(rows), work)
 
 
 def delete(writer: Writer, keys: Any, partitions: Any | None) -> CommitResult:

@@ -33,6 +33,7 @@ from table.options import (
     SIMPLE_MOVE,
     Options,
 )
+from table.rows import to_arrow
 from table.storage import Storage
 from table.timeline.timeline import next_instant
 from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
@@ -177,7 +178,8 @@ class Attempt:
         self.phases[name] = self.phases.get(name, 0.0) + spent
 
     def batch(self, rows: Any) -> Batch:
-        """Incoming rows (pa.Table) in the table's schema, keyed and checked."""
+        """Incoming rows (Spark DataFrame or pa.Table) in the table's schema, keyed and checked."""
+        rows = to_arrow(rows)
         check_fields(rows, self.config)
         deletes = delete_flags(rows)
         return keyed(in_table_schema(rows, self.target.schema), self.config, deletes)
