@@ -210,7 +210,8 @@ class History:
     def delete(self):
         rows = self.rows(6)
         rules = self.model.rules
-        if rules.is_global and self.rng.random() < 0.5:
+        by_key = self.rng.random() < 0.5
+        if rules.is_global and by_key:
             result = self.table.delete([rules.key(row) for row in rows])
         else:
             chosen = [*rules.record_key, *rules.partition]
@@ -236,13 +237,9 @@ class History:
 
     def stored(self):
         """Sorted (record key, partition path, data values) of the rows read back."""
-        found = []
-        for table in self.table.scan().tables():
-            for row in table.to_pylist():
-                found.append(
-                    (row["_hoodie_record_key"], row["_hoodie_partition_path"], values(row))
-                )
-        return sorted(found)
+        rows = [row for table in self.table.scan().tables() for row in table.to_pylist()]
+        meta = ("_hoodie_record_key", "_hoodie_partition_path")
+        return sorted((*(row[name] for name in meta), values(row)) for row in rows)
 
     def truth(self):
         """record key -> sorted (partition path, file id), from the rows themselves."""

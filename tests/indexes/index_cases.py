@@ -1,0 +1,56 @@
+"""Small tables with each index, and what the tests of one index ask of them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from conformance import SMALL_FILTERS
+
+from table import Table
+from table.write.index import LookupStats
+from table.write.transaction import TableState
+
+
+def create(path, index, *, options=None, spark=None, partition="dt"):
+    return Table.create(
+        str(path),
+        record_key="id",
+        partition_path=partition,
+        ordering="ts",
+        index=index,
+        options={**SMALL_FILTERS, **(options or {})},
+        spark=spark,
+    )
+
+
+def batch(keys, partitions="p", ts=1):
+    """Rows of keys (text), all of one partition or of one each."""
+    count = len(keys)
+    listed = [partitions] * count if isinstance(partitions, str) else partitions
+    columns = {"id": keys, "dt": listed, "ts": [ts] * count, "v": [f"{k}@{ts}" for k in keys]}
+    types = [("id", pa.string()), ("dt", pa.string()), ("ts", pa.int64()), ("v", pa.string())]
+    return pa.table(columns, schema=pa.schema(types))
+
+
+def with_policy(table, policy):
+    """The same table, for inserts under hoodie.datasource.insert.dup.policy."""
+    options = {**SMALL_FILTERS, "hoodie.datasource.insert.dup.policy": policy}
+    return Table(table.storage, options, spark=table._spark)
+
+
+def stored(table):
+    """Sorted (key, partition path, partition column, v)."""
+    names = ["_hoodie_record_key", "_hoodie_partition_path", "dt", "v"]
+    found = [t.to_pydict() for t in table.scan(columns=names).tables()]
+    return sorted(row for columns in found for row in zip(*columns.values(), strict=True))
+
+
+def files(table):
+    return TableState.load(table.storage).snapshot.files
+
+
+def lookup(table, keys):
+    """(partition path, file id) per key, and what the lookup touched."""
+    stats = LookupStats()
+    found = table.lookup(keys, stats=stats)
+    places = zip(found["partition_path"].to_pylist(), found["file_id"].to_pylist(), strict=True)
+    return list(places), stats
