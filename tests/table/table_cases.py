@@ -101,7 +101,7 @@ def by_hudi_rs(root: Any) -> list[tuple[str, str, str]]:
     return sorted(found)
 
 
-def latest_files(root: Any) -> dict[Location, str]:
+def latest_files(root: Any, as_of: str | None = None) -> dict[Location, str]:
     """(partition path, file id) -> path of its latest completed file, by listing storage."""
     timeline = Path(root) / ".hoodie"
     done: dict[str, str] = {}
@@ -122,15 +122,17 @@ def latest_files(root: Any) -> dict[Location, str]:
         if match is None or path.startswith(".hoodie/"):
             continue
         location, time = (partition, match[1]), match[2]
+        if as_of is not None and time > as_of:
+            continue
         if (time in done or time < start) and location not in gone:
             latest[location] = max(latest.get(location, ("", "")), (time, path))
     return {location: path for location, (_, path) in latest.items()}
 
 
-def by_listing(root: Any) -> dict[str, tuple[Location, tuple[Any, ...]]]:
+def by_listing(root: Any, as_of: str | None = None) -> dict[str, tuple[Location, tuple[Any, ...]]]:
     """Record key -> where it is and its data columns, by listing storage; keys must be unique."""
     found: dict[str, tuple[Location, tuple[Any, ...]]] = {}
-    for location, path in latest_files(root).items():
+    for location, path in latest_files(root, as_of).items():
         part = pq.ParquetFile(f"{root}/{path}").read()
         for key, values in _by_key(part, found).items():
             found[key] = (location, values)

@@ -1,0 +1,239 @@
+"""Tables that Apache Hudi 0.15.0 wrote: read, looked up, checked, and written on.
+
+What must be found is told by `by_listing` (the latest completed file of each file group) and, where
+the fixture has it, by Hudi's own reading (`expected.parquet`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from table_cases import (
+    MOVES,
+    by_hudi_rs,
+    by_listing,
+    data_rows,
+    files_listed,
+    files_stored,
+    left_over,
+    unpack,
+)
+
+from table import Table
+from table.errors import DuplicateKeyError, TableError
+from table.format.hashing import column_id, file_id_hash, partition_id
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from table.write.transaction import TableState
+
+EXPECTED = ("record_index", "complex_key")
+STATES = (
+    "a_1_bulk",
+    "a_2_upsert",
+    "a_3_delete",
+    "a_4_move",
+    "a_5_upsert",
+    "a_6_before_fail",
+    "a_10_upsert",
+    "a2_2_indexed",
+)
+INDEXED = (*EXPECTED, *STATES, "b_np")
+# Hudi 0.15 wrote the first statistics of this one under wrong keys (absolute partition paths).
+MISKEYED = ("a2_2_indexed",)
+
+
+@pytest.fixture(scope="module")
+def hudi(tmp_path_factory):
+    """The folder of each table of Hudi's, by name."""
+    folder = tmp_path_factory.mktemp("hudi")
+    for archive in ("record_index", "complex_key", "states", "variants"):
+        unpack(f"hudi-0.15.0-{archive}.tar.gz", folder)
+    return lambda name: folder / name / "table" if name in EXPECTED else folder / name
+
+
+@pytest.fixture
+def copy(hudi, tmp_path):
+    """Copies of those tables, to write to."""
+    return lambda name: shutil.copytree(hudi(name), tmp_path / name)
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_every_key_is_found_where_it_is(hudi, name):
+    table = Table.open(str(hudi(name)))
+    stored = by_listing(hudi(name))
+    assert table.choice.name == "record"
+    keys = sorted(stored)
+    absent = [*(key + "x" for key in keys[:50]), "", "absent", "\x00", "😀", "k" * 40_000]
+    found = table.lookup([*keys, *absent]).to_pylist()
+    places = {row["record_key"]: (row["partition_path"], row["file_id"]) for row in found}
+    assert places == {k: stored[k][0] if k in stored else (None, None) for k in [*keys, *absent]}
+    assert all((row["instant_time"] is None) == (row["file_id"] is None) for row in found)
+    checked = table.check()
+    assert checked.ok
+    assert checked.keys == len(stored)
+    assert data_rows(table) == {key: values for key, (_, values) in stored.items()}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_rows_are_those_that_hudi_reads(hudi, name):
+    expected = pq.read_table(hudi(name).parent / "expected.parquet")
+    read = pa.concat_tables(Table.open(str(hudi(name))).scan().tables())
+    assert sorted(read.column_names) == sorted(expected.column_names)
+    read = read.sort_by("_hoodie_record_key")
+    expected = expected.sort_by("_hoodie_record_key")
+    for column in expected.column_names:
+        # Spark writes timestamps without their zone, which is UTC.
+        wanted = expected[column].cast(read[column].type)
+        assert read[column].to_pylist() == wanted.to_pylist(), column
+
+
+@pytest.mark.parametrize("name", [*EXPECTED, "a_6_before_fail", "b_np"])
+def test_reading_keys_opens_only_the_files_that_hold_them(hudi, name):
+    table = Table.open(str(hudi(name)))
+    stored = by_listing(hudi(name))
+    keys = sorted(stored)[:: max(1, len(stored) // 3)]
+    plan = table.scan(keys=[*keys, "absent"])
+    places = {(file.partition_path, file.file_id) for file in plan.files}
+    assert places == {stored[key][0] for key in keys}
+    assert plan.files_total == len({place for place, _ in stored.values()})
+    assert data_rows(table, keys=keys) == {key: stored[key][1] for key in keys}
+    assert not table.scan(keys=["absent"]).files
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_reading_as_of_an_instant(hudi, name):
+    root = hudi(name)
+    table = Table.open(str(root))
+    times = sorted(path.stem for path in (root / ".hoodie").glob("*.commit"))
+    assert len(times) == 5
+    counts = []
+    for time in times:
+        read = data_rows(table, as_of=time)
+        assert read == {key: values for key, (_, values) in by_listing(root, as_of=time).items()}
+        counts.append(len(read))
+    assert counts == [1200, 1260, 1260, 1220, 1226]
+    assert not data_rows(table, as_of="20200101000000000")
+
+
+def test_states_are_earlier_readings_of_the_last(hudi):
+    last = Table.open(str(hudi("a_6_before_fail")))
+    for name in ("a_4_move", "a_5_upsert"):
+        time = max(path.stem for path in (hudi(name) / ".hoodie").glob("*.commit"))
+        earlier = {key: values for key, (_, values) in by_listing(hudi(name)).items()}
+        assert data_rows(last, as_of=time) == earlier
+
+
+def _fresh(rows: pa.Table, key: str, suffix: str) -> pa.Table:
+    """Rows with new keys; the last key column carries the suffix, or is raised."""
+    at = rows.schema.get_field_index(key)
+    field = rows.schema.field(at)
+    column = rows[key]
+    if pa.types.is_integer(field.type):
+        new = pc.add(column, 1_000_000 + len(suffix)).cast(field.type)
+    else:
+        new = pc.binary_join_element_wise(column, suffix, "-")
+    return rows.set_column(at, field, new)
+
+
+def _with(rows: pa.Table, column: str, values: Any) -> pa.Table:
+    at = rows.schema.get_field_index(column)
+    return rows.set_column(at, rows.schema.field(at), values)
+
+
+def _write_on(root: Path) -> tuple[Table, dict[str, Any]]:
+    """Update, insert, move, delete on a table of Hudi's; returns it and the rows it must hold."""
+    options = {MOVES: "true", "hoodie.parquet.small.file.limit": "0"}
+    table = Table.open(str(root), options=options)
+    wanted = data_rows(table)
+    config = table.config
+    rows = pa.concat_tables(table.scan().tables())
+    keys = rows["_hoodie_record_key"]
+    rows = rows.select([c for c in rows.column_names if not c.startswith("_hoodie_")])
+    n = max(1, len(wanted) // 10)
+    newer = _with(rows, config.ordering, pc.add(rows[config.ordering], 10))
+    fresh = _fresh(rows.slice(2 * n, n), config.record_key[-1], "new")
+    moved = newer.slice(n, n)
+    if config.partition_fields:
+        moved = _with(moved, config.partition_fields[0], pa.array(["moved/to"] * n))
+    result = table.upsert(pa.concat_tables([newer.slice(0, n), fresh, moved]))
+    assert (result.updated + result.moved, result.inserted) == (2 * n, n)
+    assert result.moved == (n if config.partition_fields else 0)
+    result = table.delete(keys.slice(3 * n, n))
+    assert result.deleted == n
+    more = _fresh(rows.slice(2 * n, n), config.record_key[-1], "newer")
+    assert table.insert(more).inserted == n
+    with pytest.raises(DuplicateKeyError):
+        table.insert(more)
+    for name in keys.slice(3 * n, n).to_pylist():
+        del wanted[name]
+    for part in (newer.slice(0, n), fresh, moved, more):
+        names = Table.open(str(root)).lookup(part.select(config.record_key))["record_key"]
+        values = [tuple(row.values()) for row in part.to_pylist()]
+        wanted.update(zip(names.to_pylist(), values, strict=True))
+    return table, wanted
+
+
+@pytest.mark.parametrize("name", [*EXPECTED, "a_6_before_fail", "a_10_upsert", *MISKEYED, "b_np"])
+def test_writing_on(copy, name):
+    root = copy(name)
+    before, unlisted = left_over(root), _unlisted(Table.open(str(root)))
+    table, wanted = _write_on(root)
+    stored = by_listing(root)
+    assert {key: values for key, (_, values) in stored.items()} == wanted
+    assert data_rows(table) == wanted
+    found = table.lookup(list(wanted)).to_pylist()
+    places = {row["record_key"]: (row["partition_path"], row["file_id"]) for row in found}
+    assert places == {key: place for key, (place, _) in stored.items()}
+    assert table.check().ok
+    assert files_listed(table).items() <= files_stored(root).items()
+    assert _unlisted(table) == unlisted
+    assert left_over(root) == before
+    assert [key for key, _, _ in by_hudi_rs(root)] == sorted(wanted)
+    _assert_described(table, everything=name not in MISKEYED)
+
+
+def _unlisted(table: Table) -> set[str]:
+    return files_stored(table.storage.root).keys() - files_listed(table).keys()
+
+
+def _assert_described(table: Table, *, everything: bool) -> None:
+    """Every base file has its column statistics and its bloom filter, where the table has them."""
+    state = TableState.load(table.storage)
+    ours = max(state.timeline.commit_times())[:14]
+    stats, blooms = set(), set()
+    for path in files_listed(table):
+        partition, _, name = path.rpartition("/")
+        if not everything and name.rpartition("_")[2][:14] < ours[:12]:
+            continue
+        blooms.add(partition_id(partition or ".") + file_id_hash(name))
+        footer = pq.ParquetFile(f"{table.storage.root}/{path}").schema_arrow
+        flat = [f.name for f in footer if not pa.types.is_nested(f.type)]
+        stats |= {column_id(c) + partition_id(partition or ".") + file_id_hash(name) for c in flat}
+    described = {COLUMN_STATS: stats, BLOOM_FILTERS: blooms}
+    for partition in described.keys() & set(state.config.metadata_partitions):
+        keys: set[str] = set()
+        for shard in state.metadata.shards(partition):
+            keys.update(key.decode() for key in shard.scan()[0].to_pylist())
+        assert described[partition]
+        assert described[partition] <= keys, partition
+
+
+def test_check_finds_what_hudi_forgot_to_index(hudi):
+    """With a bucket index Hudi 0.15 does not index rows that it adds to an existing bucket."""
+    checked = Table.open(str(hudi("e"))).check()
+    assert not checked.ok
+    assert (checked.keys, checked.missing, checked.extra, checked.wrong) == (50, 20, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("f", "hoodie.table.type=MERGE_ON_READ"), ("g", "hoodie.populate.meta.fields=false")],
+)
+def test_tables_that_are_refused_by_name(hudi, name, reason):
+    with pytest.raises(TableError, match=reason):
+        Table.open(str(hudi(name)))
