@@ -137,7 +137,9 @@ def _write(table: Any, options: BaseFileOptions, codec: str, entries: dict[bytes
         version="2.6",
     ) as writer:
         rows = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
-        writer.write_table(table, row_group_size=rows)
+        # Readers stumble over a row group without rows: an emptied file has no row group.
+        if table.num_rows:
+            writer.write_table(table, row_group_size=rows)
         writer.add_key_value_metadata(entries)
     return sink.getvalue()
 
@@ -146,15 +148,17 @@ def _footer_entries(
     table: Any, options: BaseFileOptions, previous: BaseFileFooter | None, inserted: Any
 ) -> dict[bytes, bytes]:
     entries = {}
-    if options.footer.bloom_enabled and table.num_rows:
+    if options.footer.bloom_enabled:
         keys = table.column(_RECORD_KEY)
         type_code, text = _bloom_text(keys, options.footer, previous, inserted)
         entries[_BLOOM] = text
         if type_code != SIMPLE:
             entries[_BLOOM_TYPE] = type_code.encode()
-        ends = pc.min_max(keys)
-        entries[_MIN_KEY] = ends["min"].as_py().encode()
-        entries[_MAX_KEY] = ends["max"].as_py().encode()
+        # Hudi's bloom indexes take a missing range for all keys, and fail without the filter.
+        if table.num_rows:
+            ends = pc.min_max(keys)
+            entries[_MIN_KEY] = ends["min"].as_py().encode()
+            entries[_MAX_KEY] = ends["max"].as_py().encode()
     if options.avro_schema is not None:
         entries[b"parquet.avro.schema"] = options.avro_schema.encode()
         entries[b"writer.model.name"] = b"avro"
