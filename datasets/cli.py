@@ -6,8 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -43,14 +42,45 @@ Out = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+class _Progress:
+    """Rows done, as a line on standard error each second once it takes two.
+
+    Attributes:
+        total: rows to be done.
+    """
+
+    def __init__(self, verb: str) -> None:
+        self.total = 0
+        self._verb = verb
+        self._done = 0
+        self._begin = time.monotonic()
+        self._next = self._begin + _QUIET_S
+        self._lock = Lock()
+
+    def advance(self, rows: int) -> None:
+        """Count rows as done, from any thread."""
+        with self._lock:
+            self._done += rows
+            now = time.monotonic()
+            if now < self._next:
+                return
+            self._next = now + _EVERY_S
+            left = (self.total - self._done) * (now - self._begin) / self._done
+            print(
+                f"{self._done:,} of {self.total:,} rows {self._verb}, {left:,.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Request:
     """What the settings ask for."""
 
     spec: DatasetSpec
     dataset: GeneratedDataset
-    round: int
-    partitions: int
+    rows: Round
+    progress: _Progress
 
 
 @app.command()
@@ -88,11 +118,11 @@ def describe(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> 
 @app.command()
 def write(spec: Spec, settings: Settings = None, out: Out = None, as_json: AsJson = False) -> None:
     """Write the rows of a round as Parquet files, one per partition."""
-    asked = _request(spec, settings or ())
-    name = f"{asked.spec.name}-{asked.spec.rows}-{asked.spec.seed}-round{asked.round}"
+    asked = _request(spec, settings or (), "written")
+    name = f"{asked.spec.name}-{asked.spec.rows}-{asked.spec.seed}-round{asked.rows.number}"
     folder = out or Path("runs") / "data" / name
-    with _progress(asked, "written") as rows:
-        digest = rows.write(folder)
+    asked.progress.total = asked.rows.rows
+    digest = asked.rows.write(folder)
     files = sorted(folder.glob("*.parquet"))
     _answer(
         {
@@ -112,10 +142,11 @@ def digest(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> No
 
     The second is `table_rows` and `table_digest`; for round 0 both are the same.
     """
-    asked = _request(spec, settings or ())
-    with _progress(asked, "digested") as rows:
-        found = rows.digest()
-    table = asked.dataset.truth(asked.round, deleted=False) if asked.round else found.truth
+    asked = _request(spec, settings or (), "digested")
+    dataset, round_ = asked.dataset, asked.rows.number
+    asked.progress.total = asked.rows.rows + (dataset.truth_cost(round_) if round_ else 0)
+    found = asked.rows.digest()
+    table = dataset.truth(round_, deleted=False) if round_ else found.truth
     _answer(
         {
             "rows": found.rows,
@@ -127,7 +158,7 @@ def digest(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> No
     )
 
 
-def _request(spec: str, settings: Sequence[str]) -> _Request:
+def _request(spec: str, settings: Sequence[str], verb: str = "") -> _Request:
     """Read the settings; all mistakes are in the one error."""
     problems = [f"--set {text}: write key=value" for text in settings if "=" not in text]
     given = dict(text.split("=", 1) for text in settings if "=" in text)
@@ -140,9 +171,19 @@ def _request(spec: str, settings: Sequence[str]) -> _Request:
         raise DatasetError("; ".join([*problems, str(error)])) from error
     if problems:
         raise DatasetError(f"{spec}: {'; '.join(problems)}")
-    columns = [name.strip() for name in names.split(",")] if names else None
-    dataset = GeneratedDataset(loaded, partitions=partitions, columns=columns)
-    return _Request(loaded, dataset, round_, partitions)
+    progress = _Progress(verb)
+    dataset = GeneratedDataset(
+        loaded,
+        columns=[name.strip() for name in names.split(",")] if names else None,
+        advance=progress.advance,
+    )
+    rows = Round(
+        dataset=dataset,
+        number=round_,
+        partitions=partitions or os.cpu_count() or 1,
+        advance=progress.advance,
+    )
+    return _Request(spec=loaded, dataset=dataset, rows=rows, progress=progress)
 
 
 def _whole(text: str, key: str, problems: list[str]) -> int:
@@ -150,33 +191,6 @@ def _whole(text: str, key: str, problems: list[str]) -> int:
         return int(text)
     problems.append(f"{key}: {text!r} is not a whole number")
     return 0
-
-
-@contextmanager
-def _progress(asked: _Request, verb: str) -> Iterator[Round]:
-    """The rows to be made, with their progress on standard error once it takes two seconds."""
-    begin = time.monotonic()
-    done, shown, lock = 0, begin + _QUIET_S - _EVERY_S, Lock()
-
-    def advance(rows: int) -> None:
-        nonlocal done, shown
-        with lock:
-            done += rows
-            now = time.monotonic()
-            if now - shown < _EVERY_S:
-                return
-            shown = now
-            left = (total - done) * (now - begin) / done
-            print(
-                f"{asked.spec.name}: {done:,} of {total:,} rows {verb}, {left:,.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    partitions = asked.partitions or os.cpu_count() or 1
-    rows = Round(dataset=asked.dataset, number=asked.round, partitions=partitions, advance=advance)
-    total = rows.rows
-    yield rows
 
 
 def _answer(answer: dict[str, Any], *, as_json: bool) -> None:

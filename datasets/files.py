@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ class Round:
     number: int
     partitions: int
     advance: Callable[[int], None]
+    _stopped: Event = field(default_factory=Event, init=False, repr=False)
 
     @property
     def rows(self) -> int:
@@ -75,13 +77,19 @@ class Round:
             try:
                 return sum((future.result() for future in futures), Digest())
             except BaseException:
+                self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _tables(self, span: Span) -> Iterator[pa.Table]:
-        """The rows of a range, some at a time; at least one table, which may be empty."""
+        """The rows of a range, some at a time; at least one table, which may be empty.
+
+        It ends early once another range failed or the user interrupted: nobody waits for the rest.
+        """
         dataset = self.dataset
         for start, stop in list(dataset.slices(*span)) or [span]:
+            if self._stopped.is_set():
+                return
             numbers, versions = dataset.batch_slice(self.number, start, stop)
             yield make_rows(dataset.spec, numbers, versions, dataset.columns)
             self.advance(stop - start)
@@ -99,8 +107,12 @@ class Round:
                 writer = writer or pq.ParquetWriter(hidden, table.schema)
                 writer.write_table(table)
                 total += Digest.of(table)
-            writer.close()
-            hidden.rename(path)
+            if writer is not None:
+                writer.close()
+            if not self._stopped.is_set():
+                hidden.rename(path)
         except OSError as error:
             raise DatasetError(f"{path} cannot be written: {error.strerror or error}") from error
+        finally:
+            hidden.unlink(missing_ok=True)
         return total

@@ -31,13 +31,19 @@ class GeneratedDataset:
         partitions: Spark partitions of the DataFrames, 0 for Spark's default parallelism; never
             changes the rows.
         columns: columns to make, all by default.
+        advance: called with the number of rows that went into the truth since the last call.
 
     Raises:
         DatasetError: a column is unknown.
     """
 
     def __init__(
-        self, spec: DatasetSpec, *, partitions: int = 0, columns: Sequence[str] | None = None
+        self,
+        spec: DatasetSpec,
+        *,
+        partitions: int = 0,
+        columns: Sequence[str] | None = None,
+        advance: Callable[[int], None] | None = None,
     ) -> None:
         self.spec = spec
         self.stream = Stream(spec)
@@ -49,6 +55,7 @@ class GeneratedDataset:
         self.columns = tuple(known if columns is None else columns)
         check_columns(self.columns, known)
         self._partitions = partitions
+        self._advance = advance
         self._changes: dict[int, Digest] = {}
 
     @property
@@ -85,6 +92,10 @@ class GeneratedDataset:
         computed once per object.
         """
         return self.digest(round, deleted=deleted).truth
+
+    def truth_cost(self, round: int) -> int:  # noqa: A002
+        """Rows that a first `truth` of a round makes, without delete steps."""
+        return self.spec.rows + round * (2 * self.stream.updates + self.stream.inserts)
 
     def digest(self, round: int, *, deleted: bool) -> Digest:  # noqa: A002
         """`truth` as a value that can be added to and subtracted from."""
@@ -165,4 +176,9 @@ class GeneratedDataset:
 
     def _sum(self, rows: Callable[[int, int], Chunk], start: int, stop: int) -> Digest:
         chunks = (partial(rows, *span) for span in self.slices(start, stop))
-        return sum(digest_rows(self.spec, chunks, self.columns), Digest())
+        total = Digest()
+        for digest in digest_rows(self.spec, chunks, self.columns):
+            total += digest
+            if self._advance:
+                self._advance(digest.rows)
+        return total

@@ -10,7 +10,7 @@ permutation of these positions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from datasets.errors import DatasetError
 from datasets.hashing import derive
 from datasets.permutation import Permutation
 from datasets.spec import DatasetSpec
+
+_permutation = lru_cache(maxsize=4096)(Permutation)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Stream:
 
     def chosen(self, round_: int) -> Permutation:
         """Permutation of live positions whose first images a round updates."""
-        return Permutation(self.before(round_).live, derive(self.spec.seed, "update", round_))
+        return _permutation(self.before(round_).live, derive(self.spec.seed, "update", round_))
 
     def numbers(self, positions: np.ndarray, state: State) -> np.ndarray:
         """Row numbers at live positions (int64)."""

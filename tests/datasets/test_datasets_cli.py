@@ -93,3 +93,31 @@ def test_a_folder_that_holds_something_or_cannot_be_made_is_refused(tmp_path):
                 app, ["write", "trips", *sets(rows=2), "--out", str(out)], catch_exceptions=False
             )
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_progress_goes_to_standard_error_with_the_time_left(capsys, monkeypatch):
+    from datasets import cli
+
+    now = iter([0.0, 1.0, 2.5, 2.6, 4.0])
+    monkeypatch.setattr(cli.time, "monotonic", lambda: next(now))
+    progress = cli._Progress("written")
+    progress.total = 100
+    for _ in range(4):
+        progress.advance(10)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["20 of 100 rows written, 10 s left", "40 of 100 rows written, 6 s left"]
+
+
+def test_a_full_disk_is_one_error_and_leaves_no_half_file(tmp_path, monkeypatch):
+    from datasets import files
+
+    class Full(files.pq.ParquetWriter):
+        def write_table(self, *_):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.pq, "ParquetWriter", Full)
+    with pytest.raises(DatasetError, match="No space left on device"):
+        CliRunner().invoke(
+            app, ["write", "trips", *sets(rows=9), "--out", str(tmp_path)], catch_exceptions=False
+        )
+    assert list(tmp_path.iterdir()) == []
