@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from table.errors import CorruptFileError
+from table.errors import CorruptFileError, InputError
 from table.model import BaseFile
-from table.naming import parse_base_file
+from table.naming import HOODIE, parse_base_file
 from table.timeline.timeline import Timeline
 
 Listing = Mapping[str, Mapping[str, int]]
@@ -36,7 +36,11 @@ class Snapshot:
 
 
 def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> Snapshot:
-    """The latest visible base file of each file group, at an instant or now."""
+    """The latest visible base file of each file group, at an instant or now.
+
+    Raises:
+        InputError: files that held rows at the instant are gone, or nobody can tell any more.
+    """
     found = [file for file in _base_files(listing) if as_of is None or file.instant_time <= as_of]
     visible = timeline.visible({file.instant_time for file in found})
     replaced = timeline.replaced_file_ids()
@@ -51,8 +55,33 @@ def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> 
         known = latest.get(location)
         if known is None or file.instant_time > known.instant_time:
             latest[location] = file
+    if as_of is not None:
+        _check_kept(latest, timeline, as_of)
     ordered = sorted(latest.values(), key=lambda file: (file.partition_path, file.file_id))
     return Snapshot(tuple(ordered), as_of)
+
+
+def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, as_of: str) -> None:
+    """Refuse an instant that was cleaned: reading what is left of it would miss rows."""
+    start = min(timeline.commit_times(), default="")
+    if as_of < start and timeline.storage.list(f"{HOODIE}/archived"):
+        raise InputError(f"instants before {start} are archived: as of {as_of} cannot be read")
+    cleaned = [
+        file
+        for partition, name in timeline.cleaned_files()
+        if (file := parse_base_file(partition, name, 0)) and file.instant_time <= as_of
+    ]
+    visible = timeline.visible({file.instant_time for file in cleaned})
+    replaced = timeline.replaced_file_ids()
+    gone = set()
+    for file in cleaned:
+        location = (file.partition_path, file.file_id)
+        kept = latest.get(location)
+        newer = kept is not None and kept.instant_time > file.instant_time
+        if file.instant_time in visible and not newer and replaced.get(location, "~") > as_of:
+            gone.add(location)
+    if gone:
+        raise InputError(f"rows as of {as_of} are gone: {len(gone)} of their files were cleaned")
 
 
 def _base_files(listing: Listing) -> Iterable[BaseFile]:

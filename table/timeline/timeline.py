@@ -11,6 +11,7 @@ from table.errors import CommitConflictError, CorruptFileError
 from table.model import Instant
 from table.naming import HOODIE
 from table.storage import Storage
+from table.timeline.clean_metadata import deleted_files
 from table.timeline.commit_metadata import CommitMetadata, decode_commit
 from table.timeline.instant_name import (
     COMPLETED,
@@ -100,6 +101,14 @@ class Timeline:
             for partition, file_ids in self.commit(instant).replaced.items():
                 replaced.update(((partition, file_id), instant.time) for file_id in file_ids)
         return replaced
+
+    def cleaned_files(self) -> tuple[tuple[str, str], ...]:
+        """(partition path, file name) of every file that completed cleans deleted."""
+        found: list[tuple[str, str]] = []
+        for instant in self.completed({"clean"}):
+            path = self.path(instant.time, instant.action, COMPLETED)
+            found.extend(deleted_files(self.storage.read(path), path))
+        return tuple(found)
 
     def path(self, time: str, action: str, state: str) -> str:
         """The path of an instant's file relative to the storage's root."""

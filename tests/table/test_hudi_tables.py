@@ -26,7 +26,7 @@ from table_cases import (
 )
 
 from table import Table
-from table.errors import DuplicateKeyError, TableError
+from table.errors import DuplicateKeyError, InputError, TableError
 from table.format.hashing import column_id, file_id_hash, partition_id
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from table.write.transaction import TableState
@@ -120,12 +120,26 @@ def test_reading_as_of_an_instant(hudi, name):
     assert not data_rows(table, as_of="20200101000000000")
 
 
-def test_states_are_earlier_readings_of_the_last(hudi):
+def test_states_are_earlier_readings_of_the_last_or_gone(hudi):
     last = Table.open(str(hudi("a_6_before_fail")))
-    for name in ("a_4_move", "a_5_upsert"):
+    gone = []
+    for name in STATES[:6]:
         time = max(path.stem for path in (hudi(name) / ".hoodie").glob("*.commit"))
         earlier = {key: values for key, (_, values) in by_listing(hudi(name)).items()}
-        assert data_rows(last, as_of=time) == earlier
+        try:
+            assert data_rows(last, as_of=time) == earlier
+        except InputError as error:
+            gone.append(name)
+            message = str(error)
+    # Two cleans took three files of the first commit and three of the second.
+    assert gone == ["a_1_bulk", "a_2_upsert"]
+    assert "are gone: 3 of their files were cleaned" in message
+
+
+def test_reading_as_of_an_archived_instant(hudi):
+    table = Table.open(str(hudi("a_10_upsert")))
+    with pytest.raises(InputError, match="archived"):
+        table.scan(as_of="20261121165133262")
 
 
 def _fresh(rows: pa.Table, key: str, suffix: str) -> pa.Table:
