@@ -93,6 +93,15 @@ def test_a_value_in_another_column_or_row_is_another_table():
         assert digest_arrow(pa.table(other)) != digest_arrow(one)
 
 
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_null_counts_where_it_stands(name):
+    kind, values = COLUMNS[name]
+    null, value = pa.array([None], kind), pa.array(values[2:], kind)
+    one = pa.table({"a": null, "b": value})
+    other = pa.table({"a": value, "b": null})
+    assert digest_arrow(one) != digest_arrow(other)
+
+
 def test_two_equal_rows_do_not_cancel():
     row = pa.table({"a": ["x"]})
     assert digest_arrow(pa.concat_tables([row, row])).digest not in (

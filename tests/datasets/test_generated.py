@@ -126,6 +126,17 @@ def test_rounds_that_the_rows_do_not_suffice_for_are_refused():
         small(rows=20).truth(-1, deleted=False)
 
 
+def test_deleted_rows_keep_their_last_change():
+    dataset = small(rows=60, updates=40, inserts=2, deletes=5, delete_every=1)
+    stream = dataset.stream
+    gone = stream.deleted(*stream.deleted_slice(1))
+    changed = set(stream.updated(1, 0, stream.updates).tolist())
+    expected = [int(number in changed) for number in gone.tolist()]
+    assert stream.versions(gone, 4).tolist() == expected
+    later = [stream.updated(round_, 0, stream.updates) for round_ in (2, 3, 4)]
+    assert not set(gone.tolist()) & set(np.concatenate(later).tolist())
+
+
 def test_the_history_of_a_row_of_a_huge_table_needs_no_table():
     stream = small(rows=10**12, updates=10**10, inserts=10**9, deletes=10**6).stream
     numbers = stream.updated(40, 0, 5)
