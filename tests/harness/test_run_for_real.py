@@ -1,0 +1,78 @@
+"""A tiny scenario through the real command line: Spark, tables, event log, report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ARCHIVE = ROOT / "tests" / "data" / "hudi-0.15.0-record_index.tar.gz"
+INDEXES = ["record", "global_simple", "global_bloom", "bucket"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def bench(out, *arguments):
+    """Run `ci` in small; its exit code, the JSON document and what it said."""
+    command = [sys.executable, "run_bench.py", "run", "ci", "--json", "--out", str(out)]
+    sets = ["dataset.rows=400", "dataset.batch_rows=60", "dataset.delete_rows=20"]
+    sets += ["workload.lookup_present=50", "workload.lookup_absent=20"]
+    command += [word for each in sets for word in ("--set", each)]
+    done = subprocess.run(
+        [*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def metrics(summary):
+    return {
+        (cell["index"], each["step"], each["phase"], each["metric"]): each["median"]
+        for cell in summary["cells"]
+        for each in cell["metrics"]
+    }
+
+
+def test_four_indexes_are_measured_verified_and_reported(tmp_path):
+    code, summary, said = bench(tmp_path / "run")
+    assert code == 0, said
+    assert summary["verified"] is True
+    assert [cell["index"] for cell in summary["cells"]] == INDEXES
+    found = metrics(summary)
+    for index in INDEXES:
+        for phase in ("tag", "write", "index", "commit", "total"):
+            assert found[index, "upsert_1", phase, "wall_s"] >= 0
+        assert found[index, "upsert_1", "total", "keys"] == 60
+        assert found[index, "upsert_1", "total", "files_written"] > 0
+        assert found[index, "bulk_insert", "write", "tasks"] > 0
+        assert found[index, "lookup", "total", "keys"] == 70
+    assert found["record", "point_query", "total", "files_read"] == 1
+    assert found["record", "upsert_1", "total", "index_bytes"] > 0
+    assert (tmp_path / "run" / "report" / "index.html").is_file()
+    assert not (tmp_path / "run" / "work").exists()
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_run_starts_from_a_table_of_hudis_and_leaves_it_as_it_was(tmp_path):
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    source = tmp_path / "record_index" / "table"
+    before = contents(source)
+    code, summary, said = bench(tmp_path / "run", "--set", f"table.source={source}")
+    assert code == 0, said
+    assert [cell["index"] for cell in summary["cells"] if cell["verified"]] == INDEXES
+    assert contents(source) == before
+    notes = json.loads((tmp_path / "run" / "run.json").read_text())["notes"]
+    assert any(note.startswith("native/bucket") and "bulk-inserted" in note for note in notes)
