@@ -22,6 +22,10 @@ class TableError(Exception):
 
     exit_code: ClassVar[int] = 2
 
+    def __str__(self) -> str:
+        # Paths, keys and the texts of libraries may hold line breaks.
+        return " ".join(super().__str__().splitlines())
+
 
 class NotATableError(TableError):
     """The path does not hold a Hudi table."""
