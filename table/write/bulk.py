@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import TableConfig
-from table.errors import InvalidOptionError, TableError, UnsupportedTableError
+from table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
 from table.format.parquet import write_base_file
 from table.format.schema import with_meta
 from table.keygen import partition_paths, record_keys
@@ -33,7 +33,7 @@ from table.naming import bucket_file_id, new_file_id
 from table.options import DUP_POLICY, Options
 from table.rows import arrow_schema, is_frame
 from table.write.assign import FileSizing
-from table.write.batch import check_fields
+from table.write.batch import DELETED_COLUMN, check_fields, delete_flags
 from table.write.bulk_index import update_index_in_bulk
 from table.write.commit import begin_delta, finish
 from table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
@@ -139,7 +139,7 @@ def _run_local(rows: Any, task: BulkTask) -> BulkDone:
     """All rows as one task of this process."""
     if not rows.num_rows:
         return BulkDone((), None, 0)
-    grouped = _Stream(task).ordered(in_table_schema(rows, task.target.schema))
+    grouped = _Stream(task).ordered(_puts(rows, task))
     return write_stream(grouped.to_batches(max_chunksize=1 << 16), task)
 
 
@@ -172,8 +172,12 @@ class _AddBuckets:
         quiet_worker()
         for batch in batches:
             rows = pa.Table.from_batches([batch])
-            data = in_table_schema(rows, self.task.target.schema)
-            buckets = _Stream(self.task).buckets(record_keys(data, self.task.config))
+            try:
+                keys = record_keys(_puts(rows, self.task), self.task.config)
+                buckets = _Stream(self.task).buckets(keys)
+            except TableError:
+                # The task that writes these rows meets the same error, and answers with it.
+                buckets = np.zeros(rows.num_rows, np.int32)
             table = rows.append_column(_BUCKET, pa.array(buckets, pa.int32()))
             yield from table.to_batches()
 
@@ -197,7 +201,16 @@ class _WritePartition:
             rows = pa.Table.from_batches([batch])
             if _BUCKET in rows.column_names:
                 rows = rows.drop_columns([_BUCKET])
-            yield from in_table_schema(rows, self.task.target.schema).to_batches()
+            yield from _puts(rows, self.task).to_batches()
+
+
+def _puts(rows: Any, task: BulkTask) -> Any:
+    """Incoming rows (pa.Table) in the table's schema, none of which takes its key away."""
+    if delete_flags(rows).any():
+        raise InputError(
+            f"bulk_insert takes no deletes, and {DELETED_COLUMN} is true in a row: upsert them"
+        )
+    return in_table_schema(rows, task.target.schema)
 
 
 def write_stream(batches: Iterable[Any], task: BulkTask) -> BulkDone:

@@ -62,6 +62,9 @@ def insert(writer: Writer, rows: Any) -> CommitResult:
     def work(attempt: Attempt) -> CommitResult:
         batch = attempt.batch(rows)
         if policy == "none":
+            puts = np.flatnonzero(~batch.deletes)
+            attempt.unchanged += len(batch) - len(puts)
+            batch = batch.take(puts)
             return _apply(attempt, batch, append(batch, _new_groups(attempt)))
         batch, tags = _without_known(attempt, batch, policy)
         return _write(attempt, batch, tags)
@@ -218,6 +221,8 @@ def _index_update(
     for number, (_, _, members) in enumerate(groups):
         codes[members] = number
     put = np.flatnonzero(outcomes == Outcome.INSERTED)
+    if (entries.ops == Op.APPEND).any():
+        put = _last_of_each(batch.keys, entries.rows, put)
     gone = np.flatnonzero((outcomes == Outcome.DELETED) & (entries.ops == Op.DELETE))
     return IndexUpdate(
         keys=batch.keys.take(pa.array(entries.rows[put])),
@@ -225,6 +230,14 @@ def _index_update(
         locations=[(partition, file_id) for partition, file_id, _ in groups],
         deletes=batch.keys.take(pa.array(entries.rows[gone])) if len(gone) else _NOTHING,
     )
+
+
+def _last_of_each(keys: Any, rows: Any, put: Any) -> Any:
+    """Of the entries that put a key more than once the last: where the index will find it."""
+    codes = keys.take(pa.array(rows[put])).dictionary_encode().indices.to_numpy()
+    last = np.zeros(len(put), np.int64)
+    last[codes] = np.arange(len(put))
+    return put[np.unique(last[codes])]
 
 
 def _count(

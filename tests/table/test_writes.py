@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from table_cases import create, data_rows, latest_files, rows
+import pytest
+from table_cases import (
+    DUP_POLICY,
+    EVENT_TIME,
+    MOVES,
+    PAYLOAD,
+    by_hudi_rs,
+    by_listing,
+    create,
+    data_rows,
+    latest_files,
+    left_over,
+    rows,
+)
 
+from table import Table
+from table.errors import InputError
 from table.format.parquet import read_footer
 from table.storage import LocalStorage
+from table.write.transaction import TableState
 
 
 def test_a_file_group_whose_rows_are_all_deleted_stays_as_an_empty_file(tmp_path):
@@ -24,3 +41,161 @@ def test_a_file_group_whose_rows_are_all_deleted_stays_as_an_empty_file(tmp_path
     assert table.upsert(rows([0, 9], partition="p0")).inserted == 2
     assert len(latest_files(root)) == 3
     assert data_rows(table).keys() == {"k0", "k1", "k2", "k4", "k5", "k9"}
+
+
+def test_inserting_known_keys_on_purpose(tmp_path):
+    """Policy none gives uniqueness up: the index keeps the later place, the check reports it."""
+    table = create(tmp_path / "t", {DUP_POLICY: "none"})
+    table.insert(rows(["a", "b", "a"], partition=["p0", "p0", "p1"]))
+    assert sum(part.num_rows for part in table.scan().tables()) == 3
+    (found,) = table.lookup(["a"]).to_pylist()
+    assert found["partition_path"] == "p1"
+    assert (table.check().keys, table.check().duplicate) == (2, 1)
+    table.bulk_insert(rows(["b", "c"], partition="p2"))
+    assert table.lookup(["b", "c"])["partition_path"].to_pylist() == ["p2", "p2"]
+    assert (table.check().keys, table.check().duplicate, table.check().missing) == (3, 2, 0)
+
+
+FLAGGED = rows(["a", "b"]).append_column("_hoodie_is_deleted", pa.array([True, False]))
+
+
+@pytest.mark.parametrize("policy", ["none", "drop", "fail"])
+def test_an_insert_of_a_deleted_row_inserts_nothing(tmp_path, policy):
+    table = create(tmp_path / "t", {DUP_POLICY: policy})
+    result = table.insert(FLAGGED)
+    assert (result.inserted, result.unchanged) == (1, 1)
+    assert data_rows(table).keys() == {"b"}
+    assert table.check().ok
+
+
+def test_a_bulk_insert_takes_no_deletes(tmp_path):
+    table = create(tmp_path / "t")
+    with pytest.raises(InputError, match="_hoodie_is_deleted is true in a row"):
+        table.bulk_insert(FLAGGED)
+    assert not data_rows(table)
+    assert table.bulk_insert(FLAGGED.slice(1)).inserted == 1
+
+
+@pytest.mark.parametrize("operation", ["upsert", "insert", "bulk_insert", "delete"])
+def test_a_write_of_nothing_is_a_commit(tmp_path, operation):
+    root = tmp_path / "t"
+    table = create(root)
+    table.upsert(rows([1, 2]))
+    nothing = [] if operation == "delete" else rows([])
+    result = getattr(table, operation)(nothing)
+    assert (result.inserted, result.updated, result.deleted, result.files_written) == (0,) * 4
+    assert result.instant in TableState.load(table.storage).timeline.commit_times()
+    assert data_rows(table).keys() == {"k1", "k2"}
+    assert table.check().ok
+    assert left_over(root) == []
+    assert [key for key, _, _ in by_hudi_rs(root)] == ["k1", "k2"]
+
+
+def test_the_first_write_of_nothing_leaves_a_table(tmp_path):
+    table = create(tmp_path / "t")
+    assert table.delete(["a"]).unchanged == 1
+    assert table.scan().schema is None
+    assert table.upsert(rows([])).inserted == 0
+    assert table.upsert(rows([1])).inserted == 1
+    assert data_rows(table).keys() == {"k1"}
+
+
+def test_a_record_batch_and_a_path_will_do(tmp_path):
+    table = create(tmp_path / "t")
+    for number, write in enumerate((table.upsert, table.insert, table.bulk_insert)):
+        (batch,) = rows([number]).to_batches()
+        assert write(batch).inserted == 1
+    assert len(data_rows(Table.open(tmp_path / "t"))) == 3
+
+
+def test_columns_in_another_order_and_of_narrower_types(tmp_path):
+    table = create(tmp_path / "t")
+    table.upsert(rows([1]))
+    other = rows([2]).select(["v", "ts", "p", "k"])
+    other = other.set_column(1, "ts", other["ts"].cast(pa.int32()))
+    assert table.upsert(other).inserted == 1
+    assert data_rows(table)["k2"] == ("k2", "p0", 1, "vk2")
+
+
+def test_rows_read_from_the_table_can_be_written_back(tmp_path):
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(4)))
+    before = data_rows(table)
+    result = table.upsert(pa.concat_tables(table.scan().tables()))
+    assert (result.updated, result.inserted) == (4, 0)
+    assert data_rows(table) == before
+
+
+def test_meta_columns_of_each_row(tmp_path):
+    """Updated rows carry the new instant, the others keep theirs; all name the file they are in."""
+    root = tmp_path / "t"
+    table = create(root)
+    first = table.bulk_insert(rows(range(4), partition="p0")).instant
+    second = table.upsert(rows([1], ts=2, partition="p0")).instant
+    (path,) = latest_files(root).values()
+    stored = pq.ParquetFile(root / path).read().to_pylist()
+    assert len(stored) == 4
+    for row in stored:
+        time = second if row["k"] == "k1" else first
+        assert row["_hoodie_commit_time"] == time
+        assert row["_hoodie_commit_seqno"].startswith(f"{time}_")
+        assert row["_hoodie_file_name"] == path.rpartition("/")[2]
+        assert row["_hoodie_partition_path"] == "p0"
+    assert len({row["_hoodie_commit_seqno"] for row in stored}) == 4
+
+
+def test_the_moved_key_counts_once_and_its_old_place_is_gone(tmp_path):
+    root = tmp_path / "t"
+    table = create(root, {MOVES: "true"})
+    table.upsert(rows([1, 2], partition="p0"))
+    result = table.upsert(rows([1], ts=2, partition="p5"))
+    assert (result.moved, result.updated, result.inserted, result.deleted) == (1, 0, 0, 0)
+    stored = by_listing(root)
+    assert stored["k1"][0][0] == "p5"
+    assert table.lookup(["k1"])["instant_time"].to_pylist() == [result.instant]
+    assert table.check().ok
+
+
+def test_without_moves_the_key_stays_and_its_column_changes(tmp_path):
+    root = tmp_path / "t"
+    table = create(root)
+    table.upsert(rows([1], partition="p0"))
+    assert table.upsert(rows([1], ts=2, partition="p5")).updated == 1
+    (partition, _), row = by_listing(root)["k1"]
+    assert partition == "p0"
+    assert row == ("k1", "p5", 2, "vk1")
+
+
+def test_late_rows_by_event_time(tmp_path):
+    table = create(tmp_path / "t", {PAYLOAD: EVENT_TIME, MOVES: "true"})
+    table.upsert(rows(["a", "b", "c"], ts=5, partition="p0"))
+    late = table.upsert(rows(["a"], ts=4, partition="p0"))
+    assert (late.unchanged, late.updated, late.files_written) == (1, 0, 0)
+    late = table.upsert(rows(["b"], ts=4, partition="p9"))
+    assert (late.unchanged, late.moved) == (1, 0)
+    tie = table.upsert(rows(["c"], ts=5, partition="p0", value="tie "))
+    assert (tie.updated, tie.unchanged) == (1, 0)
+    flagged = rows(["a", "b"], ts=4).append_column("_hoodie_is_deleted", pa.array([True, True]))
+    assert table.upsert(flagged).unchanged == 2
+    assert table.delete(["a"]).deleted == 1
+    assert data_rows(table) == {"b": ("b", "p0", 5, "vb"), "c": ("c", "p0", 5, "tie c")}
+
+
+def test_instants_grow_even_when_the_clock_goes_back(tmp_path):
+    class Back:
+        def __init__(self):
+            self.now = 1_700_000_000_000
+
+        def millis(self):
+            self.now -= 3_600_000
+            return self.now
+
+        def seconds(self):
+            return 0.0
+
+    clock = Back()
+    table = create(tmp_path / "t", clock=clock)
+    times = [table.upsert(rows([number])).instant for number in range(4)]
+    assert times == sorted(set(times))
+    assert times[0] == "20231114211320000"
+    assert times[1:] == ["20231114211320001", "20231114211320002", "20231114211320003"]
