@@ -82,8 +82,7 @@ def create_table(
     storage: Storage, identity: Identity, index: str, given: Mapping[str, str]
 ) -> None:
     """Make an empty table; hoodie.properties comes last: the table is there whole or not at all."""
-    if not identity.record_key:
-        raise InvalidOptionError("a table needs at least one record key column")
+    _check_identity(identity)
     properties = new_properties(identity, index, given)
     groups = {RECORD_INDEX: _record_index_groups(given)} if index == "record" else {}
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
@@ -98,6 +97,16 @@ def create_table(
         except BaseException:
             storage.delete_tree(HOODIE)
             raise
+
+
+def _check_identity(identity: Identity) -> None:
+    if not identity.record_key:
+        raise InvalidOptionError("a table needs at least one record key column")
+    for role, fields in (("key", identity.record_key), ("partition", identity.partition_fields)):
+        if len(set(fields)) < len(fields):
+            raise InvalidOptionError(f"a {role} column is named twice: {', '.join(fields)}")
+    if not identity.name.isprintable() or not identity.name:
+        raise InvalidOptionError(f"table name {identity.name!r} is not printable")
 
 
 def _holds_table(storage: Storage) -> bool:

@@ -37,7 +37,19 @@ _CHOICES = {
     "hoodie.index.bucket.engine": ("SIMPLE",),
     "hoodie.metadata.enable": ("true",),
     "hoodie.populate.meta.fields": ("true",),
+    KEY_ENCODING: ("plain",),
 }
+_POSITIVE = frozenset(
+    {
+        BUCKET_COUNT,
+        "hoodie.parquet.block.size",
+        "hoodie.copyonwrite.record.size.estimate",
+        "hoodie.index.bloom.num_entries",
+        "hoodie.bloom.index.filter.dynamic.max.entries",
+        "hoodie.hfile.block.size",
+    }
+)
+_PROBABILITIES = frozenset({"hoodie.index.bloom.fpp"})
 
 # name -> default as text; None where the default depends on the table.
 DEFAULTS: dict[str, str | None] = {
@@ -112,10 +124,7 @@ class Options:
 
     def number(self, name: str) -> float:
         """The option as a number."""
-        try:
-            return float(self.text(name))
-        except ValueError as error:
-            raise InvalidOptionError(f"option {name}: {self.text(name)!r} is no number") from error
+        return _number(name, self.text(name))
 
     def flag(self, name: str) -> bool:
         """The option as true or false."""
@@ -142,8 +151,10 @@ def _check_value(name: str, value: str) -> None:
             f"option {name}: {value!r} is not supported, only {', '.join(choices)}"
         )
     default = DEFAULTS[name]
-    if default is not None and default.isdigit():
-        _integer(name, value)
+    if default is not None and default.isdigit() and _integer(name, value) < (name in _POSITIVE):
+        raise InvalidOptionError(f"option {name}: {value} is too small")
+    if name in _PROBABILITIES and not 0 < _number(name, value) < 1:
+        raise InvalidOptionError(f"option {name}: {value} is not between 0 and 1")
     if default in ("true", "false"):
         _flag(name, value)
 
@@ -152,6 +163,13 @@ def _integer(name: str, value: str) -> int:
     if not value.isdecimal() or len(value) > 18:
         raise InvalidOptionError(f"option {name}: {value!r} is no whole number")
     return int(value)
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise InvalidOptionError(f"option {name}: {value!r} is no number") from error
 
 
 def _flag(name: str, value: str) -> bool:

@@ -33,7 +33,7 @@ def to_arrow(rows: Any) -> Any:
 def arrow_schema(rows: Any) -> Any:
     """The pa.Schema of a Spark DataFrame, an Arrow table or a batch."""
     if not is_frame(rows):
-        return rows.schema
+        return to_arrow(rows).schema
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  only for frames
 
     return to_arrow_schema(rows.schema)
@@ -50,10 +50,19 @@ def encoded_keys(keys: Any) -> Any:
         if not all(isinstance(key, str) for key in listed):
             raise InputError("an encoded record key must be text")
         keys = pa.array(listed, pa.string())
+    if not _is_text(keys.type):
+        raise InputError(f"an encoded record key must be text, not {keys.type}")
     keys = keys.cast(pa.string())
     if keys.null_count:
         raise InputError("a record key is null")
     return keys
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether an array of that type can hold encoded keys; integers print as their keys do."""
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_string = pa.types.is_string(value) or pa.types.is_large_string(value)
+    return bool(is_string or pa.types.is_integer(value) or pa.types.is_null(value))
 
 
 def keys_of_rows(rows: Any, config: TableConfig) -> tuple[Any, Any | None]:

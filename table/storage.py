@@ -120,6 +120,17 @@ class _LocalReader:
         os.close(self._fd)
 
 
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Tell a file that cannot be read from one that is absent."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
     """The local file system. Writes are fsynced where `durable` is set.
@@ -133,8 +144,9 @@ class LocalStorage:
     durable: bool = False
 
     @classmethod
-    def at(cls, path: str, *, create: bool = False) -> LocalStorage:
+    def at(cls, path: str | os.PathLike[str], *, create: bool = False) -> LocalStorage:
         """The storage of a folder given as a path or file URL."""
+        path = os.fspath(path)
         if "://" in path and not path.startswith("file://"):
             raise StorageError(f"{path}: only the local file system is supported yet")
         root = os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100
@@ -153,12 +165,14 @@ class LocalStorage:
 
     def open(self, path: str) -> RangeReader:
         """Open a file for ranged reads."""
-        fd = os.open(self._path(path), os.O_RDONLY)
+        with _reading(path):
+            fd = os.open(self._path(path), os.O_RDONLY)
         return _LocalReader(path, os.fstat(fd).st_size, fd)
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
-        return Path(self._path(path)).read_bytes()
+        with _reading(path):
+            return Path(self._path(path)).read_bytes()
 
     def put(self, path: str, data: bytes) -> None:
         """Create a file by write-aside and link."""

@@ -11,6 +11,7 @@ locations = t.lookup(["a", "b"])
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
@@ -71,7 +72,7 @@ class Table:
     @classmethod
     def create(  # noqa: PLR0913  what a table is, by name
         cls,
-        path: str,
+        path: str | PathLike[str],
         *,
         name: str | None = None,
         record_key: Names,
@@ -98,7 +99,11 @@ class Table:
 
     @classmethod
     def open(
-        cls, path: str, *, options: Mapping[str, str] | None = None, spark: Any = None
+        cls,
+        path: str | PathLike[str],
+        *,
+        options: Mapping[str, str] | None = None,
+        spark: Any = None,
     ) -> Table:
         """Open a table of Keymark's or of Hudi's."""
         return cls(LocalStorage.at(path), options, spark=spark)
@@ -127,6 +132,7 @@ class Table:
 
     def bulk_insert(self, rows: Any) -> CommitResult:
         """Add many rows as new files, without collecting them; keys are checked at the end."""
+        rows = rows if is_frame(rows) else to_arrow(rows)
         return bulk.bulk_insert(self._writer(rows), rows)
 
     def delete(self, keys: Any) -> CommitResult:

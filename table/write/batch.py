@@ -98,8 +98,8 @@ def combine(batch: Batch, config: TableConfig, *, is_global: bool) -> Batch:
     if ordering is not None:
         columns["ordering"] = ordering
     columns["row"] = pa.array(np.arange(len(batch)))
-    keys = [(name, "ascending") for name in columns]
-    order = pc.sort_indices(pa.table(columns), sort_keys=keys, null_placement="at_start")
+    keys = [(name, "ascending", "at_start") for name in columns]
+    order = pc.sort_indices(pa.table(columns), sort_keys=keys)
     ordered = pa.table({name: columns[name] for name in identity}).take(order)
     last = np.ones(len(batch), bool)
     same = np.ones(len(batch) - 1, bool)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from table.clock import Clock
 from table.config import TableConfig, load_config
-from table.errors import StorageError, TableError, UnsupportedTableError
+from table.errors import InputError, StorageError, TableError, UnsupportedTableError
 from table.format.parquet import BaseFileOptions, FooterOptions
 from table.format.schema import (
     avro_names,
@@ -214,6 +214,9 @@ class Attempt:
 def in_table_schema(rows: Any, schema: Any) -> Any:
     """Incoming rows (pa.Table) in a table's schema: without meta columns and delete flags."""
     extra = [c for c in without_meta(rows.schema).names if c != DELETED_COLUMN]
+    if len(set(extra)) < len(extra):
+        name = next(c for c in extra if extra.count(c) > 1)
+        raise InputError(f"the incoming rows have more than one column {name!r}")
     chosen = rows.select(extra)
     if DELETED_COLUMN in schema.names:
         chosen = chosen.append_column(DELETED_COLUMN, pa.array(delete_flags(rows)))

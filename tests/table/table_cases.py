@@ -52,10 +52,10 @@ def rows(keys: Any, *, ts: int = 1, partition: Any = None, value: str = "v") -> 
     paths = [paths] * len(names) if isinstance(paths, str) else list(paths)
     return pa.table(
         {
-            "k": names,
-            "p": paths,
+            "k": pa.array(names, pa.string()),
+            "p": pa.array(paths, pa.string()),
             "ts": pa.array([ts] * len(names), pa.int64()),
-            "v": [f"{value}{name}" for name in names],
+            "v": pa.array([f"{value}{name}" for name in names], pa.string()),
         }
     )
 
