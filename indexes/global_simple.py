@@ -11,7 +11,7 @@ Source: HoodieGlobalSimpleIndex, HoodieSimpleIndex of Hudi 0.15.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,18 +22,14 @@ from indexes.key_scan import ABSENT, locations, read_keys
 from table.config import TableConfig
 from table.errors import CorruptFileError
 from table.options import Options
+from table.read.arrow import open_base
+from table.read.spark import scan_files
 from table.rows import to_arrow
 from table.write.file_group import KEY_COLUMN
 from table.write.index import IndexContext
 
-# Spark lists more paths than this in a job of their own; the files are known here.
-_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _ARROW = "spark.sql.execution.arrow.pyspark.enabled"
-_READ_OPTIONS = {
-    # Partition paths and file names are taken literally, and partition columns are not made up.
-    "__globPaths__": "false",
-    "recursiveFileLookup": "true",
-}
+_KEYS = pa.schema([(KEY_COLUMN, pa.string())])
 
 
 class GlobalSimpleIndex:
@@ -54,6 +50,9 @@ class GlobalSimpleIndex:
         numbers = np.full(len(keys), ABSENT, np.int64)
         if not files or not len(keys):
             return locations(numbers, context)
+        for file in files:
+            # Spark leaves out a missing file without a word where paths are taken literally.
+            open_base(context.storage, file)
         spark = context.spark()
         try:
             found = _join(spark, keys, context)
@@ -79,15 +78,15 @@ def _join(spark: Any, keys: Any, context: IndexContext) -> Any:
     names = pa.array([file.name for file in files])
     if len(names.unique()) < len(files):
         raise CorruptFileError(context.storage.root, 0, "two base files have the same name")
-    with _conf(spark, {_LISTING: str(len(files)), _ARROW: "true"}):
-        paths = [f"{context.storage.root}/{file.path}" for file in files]
-        reader = spark.read.schema(f"{KEY_COLUMN} string").options(**_READ_OPTIONS)
-        stored = reader.parquet(*paths)
+    stored = scan_files(spark, context.storage.root, files, _KEYS)
+    with _arrow(spark):
         asked = _frame(spark, "key", keys, "row")
         numbered = _frame(spark, "name", names, "file")
-        lean = stored.select(F.col(KEY_COLUMN).alias("key"), F.col("_metadata.file_name"))
-        lean = lean.withColumnRenamed("file_name", "name").join(F.broadcast(numbered), "name")
-        return to_arrow(lean.select("key", "file").join(asked, "key").select("row", "file"))
+    named = stored.select(
+        F.col(KEY_COLUMN).alias("key"), F.col("_metadata.file_name").alias("name")
+    )
+    lean = named.join(F.broadcast(numbered), "name").select("key", "file")
+    return to_arrow(lean.join(asked, "key").select("row", "file"))
 
 
 def _frame(spark: Any, text: str, values: Any, number: str) -> Any:
@@ -97,19 +96,14 @@ def _frame(spark: Any, text: str, values: Any, number: str) -> Any:
 
 
 @contextlib.contextmanager
-def _conf(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
-    """Lay settings over the session's, and restore them: the session is the user's."""
-    before = {name: spark.conf.get(name, None) for name in settings}
+def _arrow(spark: Any) -> Iterator[None]:
+    """Let pandas frames become DataFrames through Arrow; the session is the user's again after."""
+    before = spark.conf.get(_ARROW)
+    spark.conf.set(_ARROW, "true")
     try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
+        spark.conf.set(_ARROW, before)
 
 
 def _refuse_damage(context: IndexContext) -> None:
