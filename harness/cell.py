@@ -44,7 +44,7 @@ def load(kit: Kit, slot: Slot) -> StepResult:
         result = workload.take(kit, slot, LOAD, path=path, table=table)
         mistake = result.mistake or verify.index_mistake(table.info(), slot.cell.index)
     except Exception as error:
-        raise CellError(f"bulk_insert failed: {workload.first_line(error)}") from error
+        raise CellError(f"failed: {workload.first_line(error)}") from error
     finally:
         if not keep:
             snapshot.remove(path)

@@ -154,12 +154,10 @@ class Runner:
     def _keep(self, slot: Slot, results: Sequence[StepResult], *, append: bool) -> None:
         if append:
             self._folder.append(cells.samples(self._run_id, slot, results))
-        mistakes = [result.mistake for result in results if result.mistake is not None]
-        if mistakes:
-            self._fail(slot.cell, mistakes[0])
-
-    def _fail(self, cell: Cell, reason: str) -> None:
-        self._outcome.failed.setdefault(cell.cell_id, reason)
+        for result in results:
+            if result.mistake is not None:
+                reason = f"{result.step.name}: {result.mistake}"
+                self._outcome.failed.setdefault(slot.cell.cell_id, reason)
 
 
 def affordable(left_s: float, *, each: float) -> int:

@@ -91,11 +91,10 @@ def take(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) 
                 values = _write(kit, slot, step, path=path, table=table)
                 mistake = verify_rows(kit, slot.cell, step, path=path)
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
-        reason = f"{step.name} failed: {first_line(error)}"
         return StepResult(
             step=step,
             values={("total", "wall_s"): kit.clock() - start},
-            mistake=reason,
+            mistake=f"failed: {first_line(error)}",
             failed=True,
         )
     return StepResult(step=step, values=values, mistake=mistake)

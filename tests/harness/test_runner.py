@@ -153,7 +153,7 @@ class BreaksOnDelete(HonestTable):
 
 def test_an_error_of_the_engine_fails_the_cell_and_not_the_run(tmp_path):
     samples, outcome, _, _ = run(tmp_path, table=BreaksOnDelete)
-    assert outcome.failed["native/record"] == "delete failed: OSError: disk full"
+    assert outcome.failed["native/record"] == "delete: failed: OSError: disk full"
     broken = [s for s in samples if not s.valid]
     assert {(s.step, s.phase, s.metric) for s in broken} == {("delete", "total", "wall_s")}
     assert all(not s.verified for s in broken)
