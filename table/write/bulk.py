@@ -4,8 +4,9 @@
       -> task: rows of one partition path after the other, cut into files of the maximum size
       -> keys by shard in a key file -> one task per shard: sorted, checked, put as a log block
 
-A bucket table has one file per bucket, so its rows are first shuffled by bucket. Files of one task
-are named `<UUID of the task>-<n>`, as Hudi's are: the index compresses better for it.
+A bucket table has one file per partition path and bucket, so its rows are first shuffled by both.
+Files of one task are named `<UUID of the task>-<n>`, as Hudi's are: the index compresses better
+for it.
 Source: HoodieRowCreateHandle, BulkInsertDataInternalWriterHelper of Hudi 0.15.
 """
 
@@ -43,7 +44,7 @@ from table.write.runner import quiet_worker
 from table.write.writer import Attempt, Writer, in_table_schema
 
 _SAMPLE_ROWS = 10_000
-_BUCKET = "_keymark_bucket"
+_PATH, _BUCKET = "_keymark_path", "_keymark_bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +148,11 @@ def _run_spark(rows: Any, task: BulkTask) -> list[BulkDone]:
     """A task per Spark partition of the frame, sorted so that each sees one group at a time."""
     fields = list(task.config.partition_fields)
     if task.bucket_index is not None:
-        schema = rows.schema.__class__(list(rows.schema.fields)).add(_BUCKET, "integer")
-        rows = rows.mapInArrow(_AddBuckets(task), schema)
-        fields.append(_BUCKET)
+        schema = rows.schema.__class__(list(rows.schema.fields))
+        schema = schema.add(_PATH, "string").add(_BUCKET, "integer")
+        rows = rows.mapInArrow(_AddGroups(task), schema)
+        # Different values can make one path: null and "" do.
+        fields = [_PATH, _BUCKET]
         rows = rows.repartition(rows.sparkSession.sparkContext.defaultParallelism, *fields)
     if fields:
         rows = rows.sortWithinPartitions(*fields)
@@ -163,8 +166,8 @@ def _run_spark(rows: Any, task: BulkTask) -> list[BulkDone]:
 
 
 @dataclass(frozen=True, slots=True)
-class _AddBuckets:
-    """Adds each row's bucket, for the shuffle."""
+class _AddGroups:
+    """Adds each row's partition path and bucket, for the shuffle."""
 
     task: BulkTask
 
@@ -173,12 +176,15 @@ class _AddBuckets:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             try:
-                keys = record_keys(_puts(rows, self.task), self.task.config)
-                buckets = _Stream(self.task).buckets(keys)
+                data = _puts(rows, self.task)
+                paths = partition_paths(data, self.task.config)
+                buckets = _Stream(self.task).buckets(record_keys(data, self.task.config))
             except TableError:
                 # The task that writes these rows meets the same error, and answers with it.
+                paths = pa.repeat(pa.scalar("", pa.string()), rows.num_rows)
                 buckets = np.zeros(rows.num_rows, np.int32)
-            table = rows.append_column(_BUCKET, pa.array(buckets, pa.int32()))
+            table = rows.append_column(_PATH, paths)
+            table = table.append_column(_BUCKET, pa.array(buckets, pa.int32()))
             yield from table.to_batches()
 
 
@@ -200,7 +206,7 @@ class _WritePartition:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             if _BUCKET in rows.column_names:
-                rows = rows.drop_columns([_BUCKET])
+                rows = rows.drop_columns([_PATH, _BUCKET])
             yield from _puts(rows, self.task).to_batches()
 
 

@@ -151,6 +151,8 @@ class History:
         return history
 
     partition_of = None
+    frames = False
+    """Whether rows are handed in as Spark DataFrames of several partitions."""
 
     def rows(self, count, *, unique=False):
         """Random rows; keys repeat unless `unique` (then also none that the table holds)."""
@@ -173,7 +175,7 @@ class History:
         table = pa.Table.from_pylist(rows, self.shape.schema)
         if flags is not None:
             table = table.append_column("_hoodie_is_deleted", pa.array(flags, pa.bool_()))
-        return table
+        return frame_of(table, self.table.session()) if self.frames else table
 
     def bulk_insert(self, count=25):
         rows = self.rows(count, unique=True)
@@ -270,6 +272,15 @@ class History:
         assert found.num_rows == len(keys)
         pairs = zip(found["partition_path"], found["file_id"], strict=True)
         return [(partition.as_py(), file_id.as_py()) for partition, file_id in pairs]
+
+
+def frame_of(table, spark):
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    return spark.createDataFrame(
+        spark.sparkContext.parallelize(rows, 3), from_arrow_schema(table.schema)
+    )
 
 
 def hash_of(row, shape):

@@ -41,7 +41,8 @@ def stored(table):
     """Sorted (key, partition path, partition column, v)."""
     names = ["_hoodie_record_key", "_hoodie_partition_path", "dt", "v"]
     found = [t.to_pydict() for t in table.scan(columns=names).tables()]
-    return sorted(row for columns in found for row in zip(*columns.values(), strict=True))
+    rows = [row for columns in found for row in zip(*columns.values(), strict=True)]
+    return sorted(rows, key=repr)
 
 
 def files(table):

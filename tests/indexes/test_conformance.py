@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from conformance import SHAPES, SHAPES_BY_NAME, History
 
+from table import table as table_module
+from table.write.runner import SparkRunner
+
 LOCAL = ("record", "global_bloom", "bucket")
 STEPS = 6
 # A seed's remainder by 4 decides about moves and event time.
@@ -46,3 +49,20 @@ def test_history_of_global_simple(tmp_path, spark, shape, seed):
     shape = SHAPES_BY_NAME[shape]
     history = History.start(tmp_path / "t", "global_simple", shape, seed=seed, spark=spark)
     play(history, finders("global_simple", spark))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("index", "shape"), [("record", "typed"), ("bucket", "composite")])
+def test_history_of_spark_frames(tmp_path, spark, index, shape):
+    history = History.start(tmp_path / "t", index, SHAPES_BY_NAME[shape], seed=1, spark=spark)
+    history.frames = True
+    play(history, finders(index, None))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("index", LOCAL)
+def test_executors_find_what_threads_find(tmp_path, spark, index, monkeypatch):
+    history = History.start(tmp_path / "t", index, SHAPES_BY_NAME["text"], seed=1)
+    history.bulk_insert()
+    monkeypatch.setattr(table_module, "LocalRunner", lambda: SparkRunner(spark, local_bytes=0))
+    history.check_lookups((index,))
