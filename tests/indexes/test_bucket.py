@@ -180,7 +180,7 @@ def test_bulk_insert_makes_one_file_per_bucket(table):
 def test_bulk_insert_by_spark_makes_one_file_per_bucket(tmp_path, spark):
     table = create(tmp_path / "t", "bucket", options={COUNT: "3"}, spark=spark)
     # null and "" are one partition path.
-    partitions = [("", None, "q")[n % 3] for n in range(200)]
+    partitions = [("", None, "q")[n // 3 % 3] for n in range(200)]
     rows = batch([f"k{n}" for n in range(200)], partitions)
     frame = spark.createDataFrame(rows.to_pandas()).repartition(4)
     result = table.bulk_insert(frame)
