@@ -95,6 +95,13 @@ def is_bucket_file_id(file_id: str) -> bool:
     return _BUCKET.match(file_id) is not None
 
 
+def check_name(name: str, source: str) -> str:
+    """A file name read from the table, refused if it is a path."""
+    if "/" in name:
+        raise CorruptFileError(source, 0, f"file name {name!r} leads to another folder")
+    return name
+
+
 def check_relative(path: str, source: str) -> str:
     """A path read from the table, refused if it could lead out of it."""
     parts = path.split("/")

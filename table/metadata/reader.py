@@ -24,11 +24,12 @@ from table.format.hfile.reader import HFileReader
 from table.format.log.block import BlockType, HeaderKey, LogBlock
 from table.format.log.deletes import decode_deletes
 from table.format.log.reader import read_blocks
-from table.metadata.partitions import FILES
+from table.metadata.partitions import FILES, file_id
 from table.metadata.records import ALL_PARTITIONS, decode_files
 from table.model import BaseFile, FileSlice, LogFile
-from table.naming import METADATA, check_relative, parse_base_file, parse_log_file
+from table.naming import METADATA, check_name, check_relative, parse_base_file, parse_log_file
 from table.storage import Storage
+from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 _SUFFIXED = re.compile(r"^\d{17}(00[1-6]|0[1-9]\d|[1-9]\d\d)$")
@@ -72,6 +73,14 @@ class Validity:
         return time in self._committed or time < min(self._committed, default="")
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What completed commits say of a file: its size in bytes, and which of them wrote to it."""
+
+    size: int
+    instants: frozenset[str]
+
+
 @dataclass(frozen=True)
 class Shard:
     """One file group of a metadata partition, merged from its latest file slice."""
@@ -79,7 +88,7 @@ class Shard:
     storage: Storage
     slice: FileSlice
     validity: Validity
-    sizes: Mapping[str, int]
+    recorded: Mapping[str, Recorded]
     readers: list[HFileReader] = field(default_factory=list)
 
     @cached_property
@@ -100,11 +109,17 @@ class Shard:
         return tuple(queued)
 
     def _read(self, log: LogFile) -> list[LogBlock]:
-        recorded = self.sizes.get(log.path)
-        if recorded is not None and log.size < recorded:
-            raise CorruptFileError(log.path, log.size, f"a commit recorded {recorded} bytes")
-        source = self.storage.open(f"{METADATA}/{log.path}")
-        return read_blocks(source, complete=recorded is not None)
+        recorded = self.recorded.get(log.path)
+        if recorded is not None and log.size < recorded.size:
+            raise CorruptFileError(log.path, log.size, f"a commit recorded {recorded.size} bytes")
+        blocks = read_blocks(
+            self.storage.open(f"{METADATA}/{log.path}"), complete=recorded is not None
+        )
+        if recorded is not None:
+            # A damaged instant would make a reader pass over its block in silence.
+            for time in recorded.instants - {block.instant_time for block in blocks}:
+                raise CorruptFileError(log.path, 0, f"it has no block of instant {time}")
+        return blocks
 
     @cached_property
     def sources(self) -> tuple[HFileReader | list[str], ...]:
@@ -244,23 +259,29 @@ class MetadataTable:
         return cls(storage, timeline, Validity(timeline, data))
 
     @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Path -> size in bytes, of every file that a completed delta commit names."""
-        sizes: dict[str, int] = {}
+    def recorded(self) -> dict[str, Recorded]:
+        """Path -> what the completed delta commits say of it, of every file that one names."""
+        recorded: dict[str, Recorded] = {}
         for instant in self.timeline.completed(COMMIT_ACTIONS):
             for _, path, size in self.timeline.commit(instant).files:
-                sizes[path] = max(size, sizes.get(path, 0))
-        return sizes
+                known = recorded.get(path, Recorded(0, frozenset()))
+                instants = known.instants | {instant.time}
+                recorded[path] = Recorded(max(size, known.size), instants)
+        return recorded
 
     def shards(self, partition: str) -> tuple[Shard, ...]:
         """The file groups of a partition in the order that key hashes count them."""
         return tuple(
-            Shard(self.storage, file_slice, self.validity, self.sizes)
+            Shard(self.storage, file_slice, self.validity, self.recorded)
             for file_slice in self.slices(partition)
         )
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
-        """The latest file slice of each file group of a partition, ordered by file id."""
+        """The latest file slice of each file group of a partition, ordered by file id.
+
+        Raises:
+            CorruptFileError: a group is missing, or a file that a completed commit names in one.
+        """
         bases: dict[str, list[BaseFile]] = {}
         logs: dict[str, list[LogFile]] = {}
         for status in self.storage.list(f"{METADATA}/{partition}"):
@@ -270,10 +291,37 @@ class MetadataTable:
                 bases.setdefault(base.file_id, []).append(base)
             elif log is not None:
                 logs.setdefault(log.file_id, []).append(log)
-        return tuple(
-            self._latest(file_id, bases.get(file_id, []), logs.get(file_id, []))
-            for file_id in sorted(bases.keys() | logs.keys())
+        found = tuple(
+            self._latest(name, bases.get(name, []), logs.get(name, []))
+            for name in sorted(bases.keys() | logs.keys())
         )
+        self._check_groups(partition, found)
+        return found
+
+    def _check_in_step(self, since: str) -> None:
+        """Each commit of the data that is newer than a base file must be a delta commit here."""
+        for instant in self.validity.data.completed(("commit", "replacecommit")):
+            if instant.time > since and not self.validity.opened(instant.time):
+                path = self.timeline.path(instant.time, "deltacommit", COMPLETED)
+                raise CorruptFileError(path, 0, "the table has this commit and the file is gone")
+
+    def _check_groups(self, partition: str, found: tuple[FileSlice, ...]) -> None:
+        """No group may be missing, nor a file of a latest slice that a completed commit names."""
+        if not found:
+            raise CorruptFileError(partition, 0, "no file group of this partition is there")
+        for number, item in enumerate(found):
+            if item.file_id != file_id(partition, number):
+                # With one group less, keys would be looked for in the wrong groups.
+                raise CorruptFileError(file_id(partition, number), 0, "the file group is gone")
+        opened = {item.file_id: item.base_instant_time for item in found}
+        # Before that the partition was another one, dropped since.
+        start = min(opened.values())
+        known = {log.path for item in found for log in item.log_files}
+        known |= {item.base_file.path for item in found if item.base_file is not None}
+        for path in self.recorded.keys() - known:
+            owner, time = _slice_of(path, partition)
+            if owner and time >= opened.get(owner, start):
+                raise CorruptFileError(path, 0, "a commit names this file and it is gone")
 
     def _latest(self, file_id: str, bases: list[BaseFile], logs: list[LogFile]) -> FileSlice:
         times = {b.instant_time for b in bases} | {log.base_instant_time for log in logs}
@@ -283,14 +331,22 @@ class MetadataTable:
         time = max(opened)
         of_slice = [log for log in logs if log.base_instant_time == time]
         ordered = sorted(of_slice, key=lambda log: (log.version, log.write_token))
-        base = next((b for b in bases if b.instant_time == time), None)
+        of_time = [base for base in bases if base.instant_time == time]
+        # Of two attempts the commit names one.
+        of_time.sort(key=lambda base: base.path not in self.recorded)
+        base = of_time[0] if of_time else None
         return FileSlice(
             file_id=file_id, base_instant_time=time, base_file=base, log_files=tuple(ordered)
         )
 
     def listing(self) -> dict[str, dict[str, int]]:
-        """The `files` partition: partition path -> live file name -> size in bytes."""
-        (shard,) = self.shards(FILES)
+        """The `files` partition: partition path -> live file name -> size in bytes.
+
+        Raises:
+            CorruptFileError: a completed commit is missing from it, or a name in it leads away.
+        """
+        shard = self.shards(FILES)[0]
+        self._check_in_step(shard.slice.base_instant_time)
         merged: dict[str, dict[str, tuple[int, bool]]] = {}
         for key, value in shard.history():
             if value is None:
@@ -305,8 +361,23 @@ class MetadataTable:
                 continue
             path = "" if identifier == "." else check_relative(identifier, METADATA)
             entries = merged.get(identifier, {})
-            listed[path] = {name: size for name, (size, gone) in entries.items() if not gone}
+            listed[path] = {
+                check_name(name, METADATA): size
+                for name, (size, gone) in entries.items()
+                if not gone
+            }
         return listed
+
+
+def _slice_of(path: str, partition: str) -> tuple[str, str]:
+    """File id and base instant of a file of that partition, empty where it is none."""
+    folder, _, name = path.rpartition("/")
+    base, log = parse_base_file(folder, name, 0), parse_log_file(folder, name, 0)
+    if folder == partition and base is not None:
+        return base.file_id, base.instant_time
+    if folder == partition and log is not None:
+        return log.file_id, log.base_instant_time
+    return "", ""
 
 
 def _merge_files(
