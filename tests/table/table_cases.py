@@ -116,7 +116,7 @@ def latest_files(root: Any, as_of: str | None = None) -> dict[Location, str]:
             gone |= {(path, file_id) for path, ids in replaced.items() for file_id in ids}
     start = min(done, default="")
     latest: dict[Location, tuple[str, str]] = {}
-    for path in _files(root):
+    for path in files(root):
         partition, _, name = path.rpartition("/")
         match = _BASE.match(name)
         if match is None or path.startswith(".hoodie/"):
@@ -143,7 +143,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def _files(root: Any) -> list[str]:
+def files(root: Any) -> list[str]:
     """Paths of all files of a table relative to it, Hadoop's checksum side-cars aside."""
     found = []
     for folder, _, names in os.walk(root):
@@ -160,7 +160,7 @@ def left_over(root: Any) -> list[str]:
     named |= _named(root / ".hoodie/metadata/.hoodie", ".hoodie/metadata/")
     opened = {path.rpartition("/")[0] for path in named}
     found = []
-    for path in _files(root):
+    for path in files(root):
         folder, _, name = path.rpartition("/")
         if folder in (".hoodie", ".hoodie/metadata/.hoodie"):
             begun = re.match(r"^\d+\.", name) and not _completed(root / folder, name)
@@ -211,6 +211,6 @@ def files_stored(root: Any) -> dict[str, int]:
     """Path -> size of the base files on storage."""
     return {
         path: (Path(root) / path).stat().st_size
-        for path in _files(root)
+        for path in files(root)
         if not path.startswith(".hoodie/") and path.endswith(".parquet")
     }
