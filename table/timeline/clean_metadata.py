@@ -21,9 +21,9 @@ def deleted_files(data: bytes, name: str) -> tuple[tuple[str, str], ...]:
         CorruptFileError: the bytes are no such file.
     """
     try:
+        (record,) = fastavro.reader(io.BytesIO(data))
         return tuple(
             (str(partition), str(path).rpartition("/")[2])
-            for record in fastavro.reader(io.BytesIO(data))
             for partition, cleaned in cast("dict[str, Any]", record)["partitionMetadata"].items()
             for path in cleaned["successDeleteFiles"]
         )

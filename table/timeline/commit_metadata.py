@@ -157,5 +157,12 @@ def decode_commit(data: bytes, name: str) -> CommitMetadata:
             bytes_written=sum(int(stat.get("totalWriteBytes") or 0) for _, stat in stats),
             replaced=replaced,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise CorruptFileError(name, 0, f"not the JSON of a commit ({error})") from error

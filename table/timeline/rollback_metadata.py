@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 
@@ -77,10 +77,7 @@ def encode_metadata(
 def rolled_back(data: bytes, name: str) -> tuple[str, ...]:
     """The instants that a completed rollback took back."""
     try:
-        return tuple(
-            str(time)
-            for record in fastavro.reader(io.BytesIO(data))
-            for time in record["commitsRollback"]
-        )
+        (record,) = fastavro.reader(io.BytesIO(data))
+        return tuple(str(time) for time in cast("dict[str, Any]", record)["commitsRollback"])
     except Exception as error:  # fastavro raises what the bytes provoke
         raise CorruptFileError(name, 0, f"not the Avro file of a rollback ({error})") from error
