@@ -1,0 +1,134 @@
+"""hoodie.properties: text and meaning, its rewriting, and options against the table's facts."""
+
+from __future__ import annotations
+
+import pytest
+from faults import DEAD, FULL, Killed, every_fault
+from hypothesis import given
+from hypothesis import strategies as st
+from table_cases import create, data_rows, rows
+
+from table import Table
+from table.config import (
+    checksum,
+    decode_properties,
+    encode_properties,
+    load_config,
+    parse_config,
+    save_config,
+)
+from table.errors import StorageError
+from table.options import DEFAULTS, UNSUPPORTED, check_options
+from table.storage import LocalStorage
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
+
+
+def test_checksums_that_hudi_wrote():
+    assert checksum("t") == "498511606"
+    assert checksum("t_metadata") == "3339867397"
+
+
+@given(st.dictionaries(texts, texts, max_size=6))
+def test_any_text_comes_back(entries):
+    assert decode_properties(encode_properties(entries), "p") == entries
+
+
+def test_text_as_java_writes_it():
+    data = (
+        b"#Updated at 2026-11-21T16:51:43Z\n#Sat Nov 21 16:51:43 UTC 2026\n"
+        b"a=GMT+8\\:00\n  b : x\\\n   y\nc=\\u00fc\\uD83D\\uDE00\nd=\n!e=1\nf g=h\n"
+    )
+    found = decode_properties(data, "p")
+    assert found == {"a": "GMT+8:00", "b": "xy", "c": "ü😀", "d": "", "f": "g=h"}
+
+
+def test_meaning():
+    minimal = {"hoodie.table.name": "n", "hoodie.table.version": "6"}
+    config = parse_config(minimal)
+    assert (config.record_key, config.partition_fields, config.ordering) == ((), (), None)
+    assert config.zone is None
+    full = parse_config(
+        {
+            **minimal,
+            "hoodie.table.type": "copy_on_write",
+            "hoodie.table.recordkey.fields": "a, b",
+            "hoodie.table.partition.fields": "p,q",
+            "hoodie.table.precombine.field": "ts",
+            "hoodie.datasource.write.hive_style_partitioning": "True",
+            "hoodie.table.timeline.timezone": "utc",
+            "hoodie.table.metadata.partitions": "files,record_index",
+            "hoodie.database.name": "db",
+            "hoodie.table.checksum": checksum("n", "db"),
+        }
+    )
+    assert full.record_key == ("a", "b")
+    assert (full.hive_style, full.url_encode, full.ordering) == (True, False, "ts")
+    assert str(full.zone) == "UTC"
+    assert full.metadata_partitions == ("files", "record_index")
+
+
+@pytest.fixture
+def store(tmp_path):
+    create(tmp_path / "t").upsert(rows([1]))
+    return tmp_path / "t"
+
+
+def test_reading_falls_back_to_the_backup_of_a_cut_off_rewrite(store):
+    """Hudi deletes the file before it writes the new one."""
+    folder = store / ".hoodie"
+    (folder / "hoodie.properties").rename(folder / "hoodie.properties.backup")
+    assert data_rows(Table.open(str(store))).keys() == {"k1"}
+    storage = LocalStorage.at(str(store))
+    save_config(storage, {**load_config(storage).properties, "x": "y"})
+    assert load_config(storage).properties["x"] == "y"
+    assert not (folder / "hoodie.properties.backup").exists()
+
+
+@pytest.mark.parametrize("kind", [FULL, DEAD])
+def test_a_rewrite_is_whole_or_not_at_all(store, kind):
+    before = dict(load_config(LocalStorage.at(str(store))).properties)
+    for number, storage in every_fault(kind, lambda: str(store)):
+        wanted = {**before, "x": str(number)}
+        try:
+            save_config(storage, wanted)
+        except (StorageError, Killed):
+            found = load_config(LocalStorage.at(str(store))).properties
+            assert found.get("x") in (str(number), before.get("x"))
+        assert data_rows(Table.open(str(store))).keys() == {"k1"}
+        before = dict(load_config(LocalStorage.at(str(store))).properties)
+    assert not (store / ".hoodie/hoodie.properties.backup").exists()
+
+
+def test_hadoops_side_car_of_the_old_content_goes(store):
+    """A stale checksum makes the file unreadable to Hadoop."""
+    car = store / ".hoodie/.hoodie.properties.crc"
+    car.write_bytes(b"stale")
+    storage = LocalStorage.at(str(store))
+    save_config(storage, load_config(storage).properties)
+    assert not car.exists()
+
+
+def test_facts_are_kept_and_decide(tmp_path):
+    moves = "hoodie.record.index.update.partition.path"
+    create(tmp_path / "t", {moves: "true"})
+    properties = load_config(LocalStorage.at(str(tmp_path / "t"))).properties
+    assert properties[moves] == "true"
+    assert properties["hoodie.index.type"] == "RECORD_INDEX"
+    assert properties["hoodie.datasource.write.payload.class"].endswith(
+        "OverwriteWithLatestAvroPayload"
+    )
+    assert properties["keymark.recordkey.encoding"] == "plain"
+    table = Table.open(str(tmp_path / "t"))
+    assert (table.choice.name, table.choice.reason) == (
+        "record",
+        "hoodie.index.type in hoodie.properties",
+    )
+    assert table.options().flag(moves)
+    assert table.options().text("hoodie.datasource.insert.dup.policy") == "fail"
+
+
+def test_every_default_is_allowed():
+    given = {name: value for name, value in DEFAULTS.items() if value is not None}
+    assert check_options(given) == given
+    assert not DEFAULTS.keys() & UNSUPPORTED.keys()
