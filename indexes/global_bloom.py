@@ -1,8 +1,9 @@
 """The global bloom index: key ranges, then bloom filters, then the keys of the files left.
 
-    1  footer of every file: its smallest and largest key  ->  candidate pairs (key, file)
-    2  bloom filter of each candidate file                 ->  pairs that may be
-    3  key column of the files that still have pairs       ->  pairs that are
+    for each file, in one task:
+    1  smallest and largest key in the footer   ->  candidates among the keys asked
+    2  bloom filter in the footer               ->  keys that may be there
+    3  key column, where such keys are left     ->  keys that are there
 
 A file without range or without filter, as other writers leave them, is a candidate for every key.
 Source: HoodieGlobalBloomIndex, HoodieBloomIndex of Hudi 0.15.
@@ -39,22 +40,6 @@ _FIRST_DISPUTED = 0xEE
 
 
 @dataclass(frozen=True, slots=True)
-class FooterRead:
-    """A base file whose key range is wanted."""
-
-    storage: Storage
-    file: BaseFile
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Smallest and largest key of a file; None where the footer does not say."""
-
-    low: str | None
-    high: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class SortedKeys:
     """The keys asked (pa.Array of string), in byte order up to `ordered`.
 
@@ -65,68 +50,51 @@ class SortedKeys:
     keys: Any
     ordered: int
 
-    def range_of(self, bounds: KeyRange) -> tuple[int, int]:
-        """Start and end of the ordered keys within the bounds."""
+    def between(self, low: str | None, high: str | None) -> _Numbers:
+        """Rows of the keys that a file with that range may hold; None for a bound not known."""
         rows = range(self.ordered)
 
         def text(row: int) -> str:
             key: str = self.keys[row].as_py()
             return key
 
-        start = 0 if bounds.low is None else bisect_left(rows, bounds.low, key=text)
-        end = len(rows) if bounds.high is None else bisect_right(rows, bounds.high, key=text)
-        return start, max(start, end)
+        start = 0 if low is None else bisect_left(rows, low, key=text)
+        end = len(rows) if high is None else bisect_right(rows, high, key=text)
+        return np.concatenate([np.arange(start, end), np.arange(self.ordered, len(self.keys))])
 
 
 @dataclass(frozen=True, slots=True)
 class BloomProbe:
-    """A file, and its candidates among the keys: rows `start` to `end`, and all disputed ones.
-
-    All probes hold the same `asked`, so that a Spark task receives it once.
-    """
+    """A file, and the keys asked: the same object in all probes, so a Spark task gets it once."""
 
     storage: Storage
     file: BaseFile
     asked: SortedKeys
-    start: int
-    end: int
-
-    @property
-    def candidates(self) -> int:
-        """Number of candidates."""
-        return self.end - self.start + len(self.asked.keys) - self.asked.ordered
 
 
 @dataclass(frozen=True, slots=True)
 class BloomAnswer:
-    """Rows of the keys that the file holds, and how many the filter let pass."""
+    """Rows of the keys that the file holds; how many were candidates, and passed the filter."""
 
     rows: _Numbers
+    candidates: int
     passed: int
 
 
-def read_range(work: FooterRead) -> KeyRange:
-    """Step 1 for one file; a task that a runner distributes."""
-    footer = read_footer(open_base(work.storage, work.file))
-    return KeyRange(footer.min_key, footer.max_key)
-
-
 def probe_bloom(work: BloomProbe) -> BloomAnswer:
-    """Steps 2 and 3 for one file; a task that a runner distributes."""
-    asked = work.asked
-    rows = np.concatenate(
-        [np.arange(work.start, work.end), np.arange(asked.ordered, len(asked.keys))]
-    )
-    candidates = asked.keys.take(pa.array(rows))
+    """Find the keys of one file; a task that a runner distributes."""
     footer = read_footer(open_base(work.storage, work.file))
-    if footer.bloom_text is not None:
+    rows = work.asked.between(footer.min_key, footer.max_key)
+    candidates = len(rows)
+    keys = work.asked.keys.take(pa.array(rows))
+    if candidates and footer.bloom_text is not None:
         bloom = BloomFilter.parse(footer.bloom_text, footer.bloom_type, work.file.path)
-        may = bloom.contains(candidates)
-        rows, candidates = rows[may], candidates.filter(pa.array(may))
+        may = bloom.contains(keys)
+        rows, keys = rows[may], keys.filter(pa.array(may))
     if not len(rows):
-        return BloomAnswer(rows, 0)
-    held = positions_in(read_keys(work.storage, work.file), candidates)
-    return BloomAnswer(rows[held], len(rows))
+        return BloomAnswer(rows, candidates, 0)
+    held = positions_in(read_keys(work.storage, work.file), keys)
+    return BloomAnswer(rows[held], candidates, len(rows))
 
 
 class GlobalBloomIndex:
@@ -145,21 +113,14 @@ class GlobalBloomIndex:
         del partitions
         order, asked = _sorted_keys(keys)
         files = context.snapshot.files if len(order) else ()
-        footers = [FooterRead(context.storage, file) for file in files]
-        ranges = context.runner.run(read_range, footers, weights=[_FOOTER_WEIGHT] * len(files))
-        probes, numbers = [], []
-        for number, (file, bounds) in enumerate(zip(files, ranges, strict=True)):
-            probe = BloomProbe(context.storage, file, asked, *asked.range_of(bounds))
-            if probe.candidates:
-                probes.append(probe)
-                numbers.append(number)
-        weights = [_FOOTER_WEIGHT + probe_weight(p.file, p.candidates) for p in probes]
+        probes = [BloomProbe(context.storage, file, asked) for file in files]
+        weights = [_FOOTER_WEIGHT + probe_weight(file, len(order)) for file in files]
         answers = context.runner.run(probe_bloom, probes, weights=weights)
         stats = context.stats
-        stats.candidates += sum(probe.candidates for probe in probes)
+        stats.candidates += sum(answer.candidates for answer in answers)
         stats.false_positives += sum(answer.passed - len(answer.rows) for answer in answers)
         stats.files_read += sum(answer.passed > 0 for answer in answers)
-        found = [(n, order[a.rows]) for n, a in zip(numbers, answers, strict=True)]
+        found = [(number, order[answer.rows]) for number, answer in enumerate(answers)]
         return locations(first_files(len(keys), found), context)
 
     def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:

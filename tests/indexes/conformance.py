@@ -164,7 +164,8 @@ class History:
             for name in self.shape.partition or ("dt",):
                 pool = self.shape.partition_values
                 row[name] = self.partition_of(row) if self.partition_of else self.rng.choice(pool)
-            row |= {"ts": self.rng.randrange(6), "v": f"v{self.rng.random()}"}
+            moments = range(6) if self.model.rules.event_time else (*range(6), None)
+            row |= {"ts": self.rng.choice(moments), "v": f"v{self.rng.random()}"}
             identity = self.model.rules.identity(row)
             if not (unique and identity in seen):
                 drawn.append(row)

@@ -39,6 +39,11 @@ class Rules:
         return self.key(row) if self.is_global else (self.path(row), self.key(row))
 
 
+def order(row):
+    """A missing ordering value comes before all others."""
+    return (row["ts"] is not None, row["ts"] or 0)
+
+
 def part(value):
     shown = text(value)
     return "__null__" if shown is None else shown or "__empty__"
@@ -91,7 +96,7 @@ class TableModel:
         for row in batch:
             identity = self.rules.identity(row)
             known = single.get(identity)
-            if known is None or row["ts"] >= known["ts"]:
+            if known is None or order(row) >= order(known):
                 single[identity] = row
         return single
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from index_cases import batch, create, files, lookup, with_policy
 
-from indexes.global_bloom import KeyRange, SortedKeys
+from indexes.global_bloom import SortedKeys
 from table.errors import CorruptFileError
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
@@ -73,10 +73,10 @@ def test_ranges_in_the_order_of_java_strings_are_not_trusted():
     # [astral, U+FF5E], which no key is within by the order of UTF-8.
     low, high = "\U0001f600", "\uff5e"
     asked = SortedKeys(pa.array(["a", "z", high, low]), 2)
-    assert asked.range_of(KeyRange(low, high)) == (2, 2)
-    assert asked.range_of(KeyRange("b", None)) == (1, 2)
-    assert asked.range_of(KeyRange(None, None)) == (0, 2)
-    assert asked.range_of(KeyRange("a", "z")) == (0, 2)
+    assert asked.between(low, high).tolist() == [2, 3]
+    assert asked.between("b", None).tolist() == [1, 2, 3]
+    assert asked.between(None, "y").tolist() == [0, 2, 3]
+    assert asked.between("a", "z").tolist() == [0, 1, 2, 3]
 
 
 def test_astral_keys_are_found_under_a_range_of_javas(table):
