@@ -1,0 +1,173 @@
+"""Imports go one way: between the packages, inside `table`, and only where Spark may be."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("table", "indexes", "datasets", "harness", "reports")
+
+# What each package may import of the others; of reports' only these modules.
+ALLOWED = {
+    "run_bench": {"table", "indexes", "datasets", "harness", "reports"},
+    "harness": {"table", "indexes", "datasets"},
+    "reports": {"harness"},
+    "indexes": {"table"},
+    "datasets": set(),
+    "table": set(),
+}
+REPORTS_SEE = {"harness.results", "harness.units", "harness.store", "harness.errors"}
+
+# From the bottom up: a module of `table` imports its own row and those before it.
+LAYERS = (
+    ("errors",),
+    ("model", "clock", "naming", "storage"),
+    ("format",),
+    ("timeline",),
+    ("config", "view", "options"),
+    ("keygen", "rows"),
+    ("metadata",),
+    ("write",),
+    ("read",),
+    ("services", "facts", "files"),
+    ("spark",),
+    ("table",),
+    ("cli",),
+)
+
+# Where Spark may be named.
+SPARK = (
+    "table/spark.py",
+    "table/table.py",
+    "table/rows.py",
+    "table/read/",
+    "table/write/",
+    "indexes/",
+    "datasets/",
+    "harness/",
+)
+
+
+def modules() -> list[Path]:
+    found = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [*found, ROOT / "run_bench.py"]
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path, *, everywhere: bool = True) -> set[str]:
+    """Modules that a file imports; of `from a import b` both a.b, if it is a module, and a."""
+    tree = ast.parse(path.read_text())
+    nodes = _walk(tree) if everywhere else iter(tree.body)
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            found.update(_members(str(node.module), node.names))
+    return found
+
+
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that only a type checker sees."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from _walk(node)
+
+
+def _members(module: str, names: list[ast.alias]) -> set[str]:
+    if module.partition(".")[0] not in PACKAGES:
+        return {module}
+    members = {f"{module}.{alias.name}" for alias in names}
+    return {m if importlib.util.find_spec(module) and _is_module(m) else module for m in members}
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_packages_import_downwards(path):
+    package = name_of(path).partition(".")[0]
+    for module in imported(path):
+        other = module.partition(".")[0]
+        if other in PACKAGES and other != package:
+            assert other in ALLOWED[package], f"{name_of(path)} imports {module}"
+        if package == "reports" and other == "harness":
+            assert module in REPORTS_SEE, f"{name_of(path)} imports {module}"
+
+
+def _layer(module: str) -> int:
+    part = module.removeprefix("table").strip(".").partition(".")[0]
+    for number, parts in enumerate(LAYERS):
+        if part in parts:
+            return number
+    assert not part, f"{module} has no layer"
+    return len(LAYERS)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "table").rglob("*.py")), ids=name_of)
+def test_table_imports_downwards(path):
+    own = _layer(name_of(path))
+    for module in imported(path):
+        if module.startswith("table.") and module != name_of(path):
+            assert _layer(module) <= own, f"{name_of(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "table/format").rglob("*.py")), ids=name_of)
+def test_formats_know_bytes_only(path):
+    for module in imported(path):
+        if module.startswith("table.") and not module.startswith("table.format"):
+            assert module in ("table.errors", "table.storage"), f"{name_of(path)} imports {module}"
+    if "table.storage" in imported(path):
+        text = path.read_text()
+        assert "LocalStorage" not in text, "a format takes a RangeReader"
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_spark_only_where_data_is_distributed(path):
+    if any(module.startswith("pyspark") for module in imported(path)):
+        place = str(path.relative_to(ROOT))
+        assert place.startswith(SPARK), f"{place} imports pyspark"
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_importing_the_table_starts_no_spark(path):
+    """`from table import Table` and what it imports name pyspark inside functions only."""
+    place = str(path.relative_to(ROOT))
+    if place.startswith(("table/", "indexes/")) and place != "table/spark.py":
+        top = imported(path, everywhere=False)
+        assert not any(module.startswith("pyspark") for module in top), place
+        assert "table.spark" not in top or place == "table/cli.py", place
+
+
+def test_no_import_goes_in_a_circle():
+    graph = {
+        name_of(path): {m for m in imported(path, everywhere=False) if _is_module(m)}
+        for path in modules()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, above: tuple[str, ...]) -> None:
+        assert module not in above, " -> ".join((*above, module))
+        if module in done:
+            return
+        for other in sorted(graph.get(module, ())):
+            if other != module:
+                visit(other, (*above, module))
+        done.add(module)
+
+    for module in sorted(graph):
+        visit(module, ())
