@@ -12,6 +12,7 @@ import random
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from hudi import HudiTableBuilder
 from table_model import COUNTS, Rules, TableModel, values
 
 from table import Table
@@ -241,6 +242,13 @@ class History:
     def stored(self):
         """Sorted (record key, partition path, data values) of the rows read back."""
         rows = [row for table in self.table.scan().tables() for row in table.to_pylist()]
+        meta = ("_hoodie_record_key", "_hoodie_partition_path")
+        return sorted((*(row[name] for name in meta), values(row)) for row in rows)
+
+    def by_hudi_rs(self):
+        """The same as `stored`, read by hudi-rs."""
+        parts = HudiTableBuilder.from_base_uri(self.table.storage.root).build().read()
+        rows = [row for part in parts for row in part.to_pylist()]
         meta = ("_hoodie_record_key", "_hoodie_partition_path")
         return sorted((*(row[name] for name in meta), values(row)) for row in rows)
 

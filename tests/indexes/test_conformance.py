@@ -39,6 +39,7 @@ def play(history, indexes, steps):
 def test_history(tmp_path, index, shape, seed):
     history = History.start(tmp_path / "t", index, shape, seed=seed)
     play(history, finders(index, None), STEPS)
+    assert history.by_hudi_rs() == history.model.contents()
 
 
 @pytest.mark.spark
