@@ -22,7 +22,6 @@ from indexes.key_scan import ABSENT, locations, read_keys
 from table.config import TableConfig
 from table.errors import CorruptFileError
 from table.options import Options
-from table.read.arrow import open_base
 from table.read.spark import scan_files
 from table.rows import to_arrow
 from table.write.file_group import KEY_COLUMN
@@ -50,9 +49,6 @@ class GlobalSimpleIndex:
         numbers = np.full(len(keys), ABSENT, np.int64)
         if not files or not len(keys):
             return locations(numbers, context)
-        for file in files:
-            # Spark leaves out a missing file without a word where paths are taken literally.
-            open_base(context.storage, file)
         spark = context.spark()
         try:
             found = _join(spark, keys, context)
@@ -78,7 +74,7 @@ def _join(spark: Any, keys: Any, context: IndexContext) -> Any:
     names = pa.array([file.name for file in files])
     if len(names.unique()) < len(files):
         raise CorruptFileError(context.storage.root, 0, "two base files have the same name")
-    stored = scan_files(spark, context.storage.root, files, _KEYS)
+    stored = scan_files(spark, context.storage, files, _KEYS)
     with _arrow(spark):
         asked = _frame(spark, "key", keys, "row")
         numbered = _frame(spark, "name", names, "file")

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from table.errors import InputError
 from table.model import BaseFile
-from table.read.arrow import plan_read
+from table.read.arrow import open_base, plan_read
 from table.read.predicate import fixed_keys
+from table.storage import Storage
 from table.write.file_group import KEY_COLUMN
 from table.write.transaction import TableState
 
@@ -41,7 +42,7 @@ def read_frame(
     fixed = wanted if wanted is not None else fixed_keys(spark, where, state.config, plan.full)
     if fixed is not None:
         files = table.prune(state, fixed)
-    frame = scan_files(spark, state.storage.root, files, plan.full)
+    frame = scan_files(spark, state.storage, files, plan.full)
     if wanted is not None:
         frame = _only_keys(spark, frame, wanted)
     if where is not None:
@@ -49,20 +50,26 @@ def read_frame(
     return frame if columns is None else frame.select(*(f"`{name}`" for name in columns))
 
 
-def scan_files(spark: Any, root: str, files: Sequence[BaseFile], schema: Any) -> Any:
-    """A DataFrame over exactly these base files, with these columns (pa.Schema)."""
+def scan_files(spark: Any, storage: Storage, files: Sequence[BaseFile], schema: Any) -> Any:
+    """A DataFrame over exactly these base files, with these columns (pa.Schema).
+
+    A file that is gone or cut short is told here: where paths are taken literally, Spark leaves
+    some missing files out without a word.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  needs pandas
 
     columns = from_arrow_schema(pa.schema(schema))
     if not files:
         return spark.createDataFrame([], columns)
+    for file in files:
+        open_base(storage, file)
     with _listed_by_driver(spark):
         return (
             spark.read.schema(columns)
             # No partition columns from folder names, no glob characters in them.
             .option("recursiveFileLookup", "true")
             .option("__globPaths__", "false")
-            .parquet(*(f"{root}/{file.path}" for file in files))
+            .parquet(*(f"{storage.root}/{file.path}" for file in files))
         )
 
 

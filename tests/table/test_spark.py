@@ -155,3 +155,13 @@ def test_null_key_in_a_bulk_insert_leaves_the_table_empty(spark, tmp_path):
         made.bulk_insert(frame(spark, broken))
     assert made.scan().files == ()
     assert not list((tmp_path / "t").rglob("*.parquet"))
+
+
+def test_a_missing_file_is_told_even_where_paths_look_like_patterns(spark, tmp_path):
+    root = tmp_path / "odd[name]"
+    made = Table.create(str(root), record_key="id", partition_path="day", spark=spark)
+    made.bulk_insert(rows(0, 30, 1))
+    assert made.read().count() == 30
+    (root / made.scan().files[0].path).unlink()
+    with pytest.raises(CorruptFileError, match="gone"):
+        made.read()

@@ -1,0 +1,33 @@
+"""Compile the package's kernels once, so that no first command has to wait for it.
+
+    python -m table.precompile
+
+numba keeps what it compiled beside the sources. A tiny table goes through every write and read.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+import pyarrow as pa
+
+from table.table import Table
+
+
+def main() -> None:
+    """Write, read, look up and check a table in a temporary folder."""
+    rows = pa.table({"k": [f"key {n}" for n in range(40)], "p": ["a", "b"] * 20, "v": [1.5] * 40})
+    for index in ("record", "global_bloom", "bucket"):
+        with tempfile.TemporaryDirectory() as folder:
+            table = Table.create(f"{folder}/t", record_key="k", partition_path="p", index=index)
+            table.bulk_insert(rows.slice(0, 30))
+            table.upsert(rows.slice(20))
+            table.insert(rows.slice(0, 1).set_column(0, "k", [["new"]]))
+            table.delete(rows.slice(0, 5))
+            table.lookup(["key 7", "absent"])
+            if index == "record":
+                table.check()
+
+
+if __name__ == "__main__":
+    main()
