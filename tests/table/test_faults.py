@@ -157,6 +157,7 @@ def test_death_leaves_before_or_after_and_the_next_write_cleans_up(name, start, 
         found = data_rows(Table.open(storage.root))
         assert found in (before, after)
         seen.add(found == after)
+        assert Table.open(storage.root).check().ok
         assert {key for key, _, _ in by_hudi_rs(storage.root)} == set(found)
         through(LocalStorage.at(storage.root)).upsert(extra)
         assert left_over(storage.root) == []

@@ -1,0 +1,149 @@
+"""The local file system behind the Storage protocol: whole files or none, never over another's."""
+
+from __future__ import annotations
+
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from table.errors import LockHeldError, StorageError
+from table.naming import STAGING
+from table.storage import FileStatus, LocalStorage
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return LocalStorage.at(tmp_path / "t", create=True)
+
+
+def _paths(storage):
+    return [status.path for status in storage.walk("")]
+
+
+def test_what_is_put_is_read(storage):
+    storage.put("a/b.bin", b"content")
+    assert storage.read("a/b.bin") == b"content"
+    source = storage.open("a/b.bin")
+    assert (source.name, source.size) == ("a/b.bin", 7)
+    assert (source.read(2, 3), source.read(5, 10), source.read(9, 1)) == (b"nte", b"nt", b"")
+    assert storage.list("a") == [FileStatus(path="a/b.bin", size=7)]
+    assert storage.list("") == storage.list("missing") == storage.list("a/b.bin") == []
+    assert _paths(storage) == ["a/b.bin"]
+    assert storage.exists("a")
+    assert storage.exists("a/b.bin")
+    assert not storage.exists("a/c")
+
+
+def test_a_put_is_never_over_a_file(storage):
+    storage.put("a", b"first")
+    with pytest.raises(FileExistsError):
+        storage.put("a", b"second")
+    assert storage.read("a") == b"first"
+    assert _paths(storage) == ["a"]
+    storage.replace("a", b"third")
+    assert storage.read("a") == b"third"
+
+
+def test_of_many_putting_one_path_one_wins(storage):
+    def put(number: int) -> bool:
+        try:
+            storage.put("x/same", str(number).encode() * 1000)
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(put, range(40)))
+    assert won.count(True) == 1
+    assert storage.read("x/same") == str(won.index(True)).encode() * 1000
+    assert _paths(storage) == ["x/same"]
+
+
+@pytest.fixture
+def _full():
+    """Files may grow to 1000 bytes: the operating system refuses the rest of a write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_full")
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_write_that_fails_halfway_leaves_nothing(tmp_path, durable):
+    storage = LocalStorage(str(tmp_path), durable)
+    storage.put("old", b"old")
+    for write in (storage.put, storage.replace):
+        with pytest.raises(StorageError, match="cannot write new/file: File too large"):
+            write("new/file", b"x" * 2000)
+    with pytest.raises(StorageError, match="cannot write old"):
+        storage.replace("old", b"x" * 2000)
+    assert _paths(storage) == ["old"]
+    assert storage.read("old") == b"old"
+
+
+def test_absent_files(storage):
+    for read in (storage.read, storage.open):
+        with pytest.raises(FileNotFoundError):
+            read("missing")
+    assert storage.delete("missing") is False
+    storage.delete_tree("missing")
+    assert _paths(storage) == []
+
+
+def test_deleting_takes_hadoops_side_car_with_it(storage):
+    storage.put("p/a", b"x")
+    storage.put("p/.a.crc", b"sum")
+    storage.put("p/b", b"x")
+    assert storage.delete("p/a") is True
+    assert _paths(storage) == ["p/b"]
+    storage.delete_tree("p")
+    assert _paths(storage) == []
+
+
+def test_links_to_folders_are_not_walked(storage, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_bytes(b"x")
+    Path(storage.root, "link").symlink_to(tmp_path / "elsewhere")
+    storage.put("a", b"x")
+    assert _paths(storage) == ["a"]
+
+
+def test_one_holds_the_lock(storage):
+    other = LocalStorage.at(storage.root)
+    with storage.lock():
+        for second in (storage, other):
+            with pytest.raises(LockHeldError), second.lock():
+                pass
+    with other.lock():
+        pass
+    with pytest.raises(KeyError), other.lock():
+        raise KeyError
+    with storage.lock():
+        pass
+
+
+def test_staged_files_lie_in_one_folder(storage, monkeypatch):
+    """A killed process leaves at most what is staged, and that is easy to sweep."""
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.link", die)
+    monkeypatch.setattr("os.unlink", die)
+    with pytest.raises(KeyboardInterrupt):
+        storage.put("p/a", b"x")
+    monkeypatch.undo()
+    (left,) = _paths(storage)
+    assert left.startswith(f"{STAGING}/")
+
+
+def test_roots(tmp_path):
+    assert LocalStorage.at(f"file://{tmp_path}").root == str(tmp_path)
+    assert LocalStorage.at(tmp_path / "a/../b").root == str(tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="cannot create"):
+        LocalStorage.at(tmp_path / "file/below", create=True)
