@@ -42,7 +42,7 @@ STATES = (
     "a_10_upsert",
     "a2_2_indexed",
 )
-INDEXED = (*EXPECTED, *STATES, "b_np")
+INDEXED = (*EXPECTED, *STATES, "b_np", "rolled_back")
 # Hudi 0.15 wrote the first statistics of this one under wrong keys (absolute partition paths).
 MISKEYED = ("a2_2_indexed",)
 
@@ -51,7 +51,7 @@ MISKEYED = ("a2_2_indexed",)
 def hudi(tmp_path_factory):
     """The folder of each table of Hudi's, by name."""
     folder = tmp_path_factory.mktemp("hudi")
-    for archive in ("record_index", "complex_key", "states", "variants"):
+    for archive in ("record_index", "complex_key", "states", "variants", "rolled_back"):
         unpack(f"hudi-0.15.0-{archive}.tar.gz", folder)
     return lambda name: folder / name / "table" if name in EXPECTED else folder / name
 
@@ -192,7 +192,9 @@ def _write_on(root: Path) -> tuple[Table, dict[str, Any]]:
     return table, wanted
 
 
-@pytest.mark.parametrize("name", [*EXPECTED, "a_6_before_fail", "a_10_upsert", *MISKEYED, "b_np"])
+@pytest.mark.parametrize(
+    "name", [*EXPECTED, "a_6_before_fail", "a_10_upsert", *MISKEYED, "b_np", "rolled_back"]
+)
 def test_writing_on(copy, name):
     root = copy(name)
     before, unlisted = left_over(root), _unlisted(Table.open(str(root)))
@@ -251,3 +253,18 @@ def test_check_finds_what_hudi_forgot_to_index(hudi):
 def test_tables_that_are_refused_by_name(hudi, name, reason):
     with pytest.raises(TableError, match=reason):
         Table.open(str(hudi(name)))
+
+
+def test_rolled_back_blocks_stay_out_when_the_metadata_timeline_is_archived(copy):
+    """Then only the rollback's own block tells that the blocks before it do not count."""
+    root = copy("rolled_back")
+    wanted = {key: values for key, (_, values) in by_listing(root).items()}
+    timeline = root / ".hoodie/metadata/.hoodie"
+    last = max(path.name for path in timeline.glob("*.deltacommit"))
+    for path in timeline.glob("[02]*.*"):
+        if path.name.partition(".")[0] < last.partition(".")[0]:
+            path.unlink()
+    table = Table.open(str(root))
+    assert data_rows(table) == wanted
+    assert table.check().ok
+    assert not table.lookup(["k20", "k21"])["file_id"].null_count
