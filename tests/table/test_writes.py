@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -199,3 +201,45 @@ def test_instants_grow_even_when_the_clock_goes_back(tmp_path):
     assert times == sorted(set(times))
     assert times[0] == "20231114211320000"
     assert times[1:] == ["20231114211320001", "20231114211320002", "20231114211320003"]
+
+
+def _rows_per_file(root, partition="p0"):
+    """Rows of each file of a partition, the largest first."""
+    paths = [path for (place, _), path in latest_files(root).items() if place == partition]
+    return sorted((pq.ParquetFile(root / path).metadata.num_rows for path in paths), reverse=True)
+
+
+def _dense(keys):
+    """Rows of partition p0 that do not compress."""
+    data = rows(keys, partition="p0")
+    values = [hashlib.sha256(key.encode()).hexdigest() for key in data["k"].to_pylist()]
+    return data.set_column(data.schema.get_field_index("v"), "v", pa.array(values))
+
+
+def test_files_are_cut_at_their_size_and_small_ones_filled(tmp_path):
+    root = tmp_path / "t"
+    limits = {"hoodie.parquet.max.file.size": "12000", "hoodie.parquet.small.file.limit": "9000"}
+    table = create(root, limits)
+    assert table.bulk_insert(_dense(range(400))).inserted == 400
+    first = _rows_per_file(root)
+    assert sum(first) == 400
+    assert len(first) > 1
+    assert set(first[:-1]) == {first[0]}
+    result = table.insert(_dense(range(500, 503)))
+    assert (result.inserted, result.files_written) == (3, 1)
+    assert sum(_rows_per_file(root)) == 403
+    big = table.upsert(_dense(range(600, 1000)))
+    assert big.inserted == 400
+    assert big.files_written > 1
+    assert table.upsert(rows([0, 1, 399, 501, 999], ts=2, partition="p0")).updated == 5
+    assert len(data_rows(table)) == 803
+    assert table.check().ok
+    assert left_over(root) == []
+
+
+def test_without_a_small_file_limit_inserts_open_new_files(tmp_path):
+    root = tmp_path / "t"
+    table = create(root, {"hoodie.parquet.small.file.limit": "0"})
+    for number in range(3):
+        table.insert(rows([number], partition="p0"))
+    assert _rows_per_file(root) == [1, 1, 1]
