@@ -1,9 +1,10 @@
 """A storage that fails when told to, in front of a real one.
 
 Every mutating call (put, replace, delete, delete_tree) has a number. From number `at` on, the
-storage either refuses to store anything more (a full disk: deletes still work), or does nothing at
-all any more, as if the process had been killed just before that call. Dying after call n is dying
-before call n + 1, so one loop over n sees every state that a death between two calls can leave.
+storage refuses to store anything more (a full disk: deletes still work), refuses every change (a
+disk gone read-only), or does nothing at all any more, as if the process had been killed just before
+that call. Dying after call n is dying before call n + 1, so one loop over n sees every state that a
+death between two calls can leave.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from table.errors import StorageError
 from table.storage import FileStatus, LocalStorage, RangeReader, Storage
 
-FULL, DEAD = "disk full", "killed"
+FULL, FROZEN, DEAD = "disk full", "read-only", "killed"
 
 
 class Killed(BaseException):
@@ -80,12 +81,13 @@ class FaultStorage:
         with self._lock:
             self.calls += 1
             self.log.append(f"{call} {path}")
-            failing = 0 < self.at <= self.calls and (stores or self.kind == DEAD)
+            failing = 0 < self.at <= self.calls and (stores or self.kind != FULL)
             self.struck |= failing
         if failing and self.kind == DEAD:
             raise Killed
         if failing:
-            raise StorageError(f"cannot write {path}: No space left on device")
+            reason = "No space left on device" if self.kind == FULL else "Read-only file system"
+            raise StorageError(f"cannot {call} {path}: {reason}")
 
 
 def every_fault(

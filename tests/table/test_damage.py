@@ -256,6 +256,22 @@ def test_markers_that_name_files_of_others_delete_nothing(ours, tmp_path):
     assert not (root / f".hoodie/{time}.commit.requested").exists()
 
 
+def test_commits_that_name_files_elsewhere_touch_nothing(ours, tmp_path):
+    root = shutil.copytree(ours, tmp_path / "t")
+    victim = tmp_path / "victim-0_1-0-1_20200101000000000.parquet"
+    victim.write_bytes(b"precious")
+    for pattern in (".hoodie/*.commit", ".hoodie/metadata/.hoodie/2*.deltacommit"):
+        path = _only(root, pattern)
+        commit = json.loads(path.read_bytes())
+        for stats in commit["partitionToWriteStats"].values():
+            stats.append({**stats[0], "path": f"../{victim.name}", "partitionPath": ".."})
+        path.write_text(json.dumps(commit))
+    table = Table.open(str(root))
+    assert table.upsert(rows([1, 20], ts=9)).inserted == 2
+    assert table.check().ok
+    assert victim.read_bytes() == b"precious"
+
+
 def test_storage_refuses_paths_that_leave_it(tmp_path):
     (tmp_path / "out").write_bytes(b"precious")
     (tmp_path / "t").mkdir()
