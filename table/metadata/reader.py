@@ -372,12 +372,12 @@ class MetadataTable:
 def _slice_of(path: str, partition: str) -> tuple[str, str]:
     """File id and base instant of a file of that partition, empty where it is none."""
     folder, _, name = path.rpartition("/")
+    if folder != partition:
+        return "", ""
     base, log = parse_base_file(folder, name, 0), parse_log_file(folder, name, 0)
-    if folder == partition and base is not None:
+    if base is not None:
         return base.file_id, base.instant_time
-    if folder == partition and log is not None:
-        return log.file_id, log.base_instant_time
-    return "", ""
+    return (log.file_id, log.base_instant_time) if log is not None else ("", "")
 
 
 def _merge_files(
