@@ -37,7 +37,7 @@ LAYERS = (
     ("services", "facts", "files"),
     ("spark",),
     ("table",),
-    ("cli",),
+    ("cli", "precompile"),
 )
 
 # Where Spark may be named.
