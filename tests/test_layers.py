@@ -34,7 +34,7 @@ LAYERS = (
     ("metadata",),
     ("write",),
     ("read",),
-    ("services", "facts", "files"),
+    ("services", "facts", "files", "precompile"),
     ("spark",),
     ("table",),
     ("cli", "precompile"),
