@@ -34,7 +34,7 @@ LAYERS = (
     ("metadata",),
     ("write",),
     ("read",),
-    ("services", "facts", "files", "precompile"),
+    ("services", "facts", "files"),
     ("spark",),
     ("table",),
     ("cli", "precompile"),
