@@ -16,7 +16,7 @@ from table.config import TableConfig
 from table.errors import UnsupportedTableError
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard, split_by_shard
-from table.metadata.records import decode_locations
+from table.metadata.records import location_codes
 from table.options import Options
 from table.timeline.instant_name import format_instant
 from table.write.index import LOCATION_SCHEMA, IndexContext
@@ -36,9 +36,10 @@ class ShardLookup:
 
 @dataclass(frozen=True, slots=True)
 class ShardAnswer:
-    """Positions of the keys found and their locations; blocks decoded on the way."""
+    """Positions of the keys found, the location (row of `locations`) of each; blocks decoded."""
 
     positions: Any
+    codes: Any
     locations: Any
     blocks_decoded: int
 
@@ -46,8 +47,8 @@ class ShardAnswer:
 def lookup_shard(work: ShardLookup) -> ShardAnswer:
     """Look keys up in one shard; the task that a runner distributes."""
     positions, values = work.shard.lookup(work.keys)
-    locations = decode_locations(values, work.shard.slice.file_id)
-    return ShardAnswer(positions, locations, work.shard.blocks_decoded)
+    codes, locations = location_codes(values, work.shard.slice.file_id)
+    return ShardAnswer(positions, codes, locations, work.shard.blocks_decoded)
 
 
 class RecordIndex:
@@ -78,32 +79,28 @@ class RecordIndex:
         context.stats.shards_read += len(tasks)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
         found = [rows[n][a.positions] for n, a in zip(asked, answers, strict=True)]
-        return _assemble(len(keys), found, [a.locations for a in answers], context)
+        return _assemble(len(keys), found, answers, context)
 
     def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
         """Any file group will do."""
         del keys, config, options
 
 
-def _assemble(count: int, rows: list[Any], locations: list[Any], context: IndexContext) -> Any:
+def _assemble(
+    count: int, rows: list[Any], answers: list[ShardAnswer], context: IndexContext
+) -> Any:
     """The answers of the shards in the order of the keys asked, null where not found."""
-    if not rows:
-        return LOCATION_SCHEMA.empty_table() if not count else _nulls(count)
-    at = np.full(count, -1, np.int64)
-    all_rows = np.concatenate(rows)
-    at[all_rows] = np.arange(len(all_rows))
-    found = pa.concat_tables(locations)
-    millis = found["instant_ms"].combine_chunks().dictionary_encode()
-    times = [format_instant(ms, context.config.zone) for ms in millis.dictionary.to_pylist()]
-    instants = pa.array(times, pa.string()).take(millis.indices)
-    place = pa.array(at, mask=at < 0)
-    columns = [
-        found["partition_path"].cast(pa.string()).take(place),
-        found["file_id"].cast(pa.string()).take(place),
-        instants.take(place),
-    ]
-    return pa.table(columns, schema=LOCATION_SCHEMA)
-
-
-def _nulls(count: int) -> Any:
-    return pa.table([pa.nulls(count, f.type) for f in LOCATION_SCHEMA], schema=LOCATION_SCHEMA)
+    place = np.full(count, -1, np.int64)
+    start = 0
+    for members, answer in zip(rows, answers, strict=True):
+        place[members] = answer.codes + start
+        start += answer.locations.num_rows
+    if not start:
+        return pa.table([pa.nulls(count, f.type) for f in LOCATION_SCHEMA], schema=LOCATION_SCHEMA)
+    found = pa.concat_tables([answer.locations for answer in answers])
+    zone = context.config.zone
+    times = [format_instant(millis, zone) for millis in found["instant_ms"].to_pylist()]
+    known = pa.table(
+        [found["partition_path"], found["file_id"], pa.array(times)], schema=LOCATION_SCHEMA
+    )
+    return known.combine_chunks().take(pa.array(place, mask=place < 0))

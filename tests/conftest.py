@@ -3,7 +3,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
 
+# The first example may have to wait for a kernel's compilation.
+settings.register_profile("keymark", deadline=None)
+settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
 
 

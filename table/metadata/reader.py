@@ -24,6 +24,7 @@ from table.format.hfile.reader import HFileReader
 from table.format.log.block import BlockType, HeaderKey, LogBlock
 from table.format.log.deletes import decode_deletes
 from table.format.log.reader import read_blocks
+from table.format.order import key_order
 from table.metadata.partitions import FILES, file_id
 from table.metadata.records import ALL_PARTITIONS, decode_files
 from table.model import BaseFile, FileSlice, LogFile
@@ -161,7 +162,7 @@ class Shard:
         for source in self.sources:
             if not len(undecided):
                 break
-            wanted = keys.take(pa.array(undecided))
+            wanted = keys if len(undecided) == len(keys) else keys.take(pa.array(undecided))
             if isinstance(source, HFileReader):
                 hits, found = source.lookup(wanted)
                 positions.append(undecided[hits])
@@ -171,6 +172,8 @@ class Shard:
             undecided = np.delete(undecided, hits)
         if not positions:
             return np.empty(0, np.int64), pa.array([], pa.binary())
+        if len(positions) == 1:
+            return positions[0], values[0]
         order = np.argsort(np.concatenate(positions), kind="stable")
         merged = pa.concat_arrays(values).take(pa.array(order))
         return np.concatenate(positions)[order], merged
@@ -396,10 +399,10 @@ def _merge_files(
 
 def split_by_shard(keys: Any, count: int) -> list[Any]:
     """Row numbers (int64) of `keys` by shard, each ordered by key bytes."""
-    owner = shards(keys, count)
-    order = pc.sort_indices(
-        pa.table({"shard": owner, "key": keys}),
-        sort_keys=[("shard", "ascending"), ("key", "ascending")],
-    ).to_numpy()
-    bounds = np.searchsorted(owner[order], np.arange(count + 1))
+    order = key_order(keys)
+    # A stable sort of 16-bit numbers is a radix sort.
+    owner = shards(keys, count)[order].astype(np.uint16)
+    by_shard = np.argsort(owner, kind="stable")
+    order, owner = order[by_shard], owner[by_shard]
+    bounds = np.searchsorted(owner, np.arange(count + 1))
     return [order[bounds[i] : bounds[i + 1]] for i in range(count)]

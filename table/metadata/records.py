@@ -160,7 +160,16 @@ def _signed(value: int) -> int:
 
 
 def decode_locations(values: Any, name: str) -> Any:
-    """The locations that records of the `record_index` partition hold.
+    """The locations that records of the `record_index` partition hold, one per value.
+
+    Takes, returns and raises what `location_codes` does, with the locations in place of codes.
+    """
+    codes, locations = location_codes(values, name)
+    return locations.take(pa.array(codes))
+
+
+def location_codes(values: Any, name: str) -> tuple[Any, Any]:
+    """The distinct locations that records of the `record_index` partition hold.
 
     Keys of one file group share all bytes but the row's, so each distinct location is decoded
     once.
@@ -170,7 +179,8 @@ def decode_locations(values: Any, name: str) -> Any:
         name: the file they come from, for errors.
 
     Returns:
-        pa.Table of partition_path string, file_id string, instant_ms int64.
+        For each value (int64) the row of its location, and the locations: pa.Table of
+        partition_path string, file_id string, instant_ms int64.
 
     Raises:
         CorruptFileError: a value is no such record.
@@ -180,11 +190,8 @@ def decode_locations(values: Any, name: str) -> Any:
     locations = [_decode_location(tail, name) for tail in tails]
     columns = list(zip(*locations, strict=True)) or [(), (), ()]
     kinds = (pa.string(), pa.string(), pa.int64())
-    picked = pa.array(codes)
-    return pa.table(
-        [pa.array(column, kind).take(picked) for column, kind in zip(columns, kinds, strict=True)],
-        names=["partition_path", "file_id", "instant_ms"],
-    )
+    decoded = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return codes, pa.table(decoded, names=["partition_path", "file_id", "instant_ms"])
 
 
 def _decode_location(tail: bytes, name: str) -> tuple[str, str, int]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -110,6 +111,7 @@ class Index(Protocol):
         """The bucket (int32) in which each new key belongs, or None: any file group will do."""
 
 
+@functools.cache
 def load_index(name: str) -> Index:
     """The index registered under that name."""
     for entry in entry_points(group=GROUP, name=name):
