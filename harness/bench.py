@@ -134,10 +134,11 @@ def _measure(
         folder.write_info(info)
         progress.begin("writing the batches")
         source = Path(scenario.table.source) if scenario.table.source else None
-        inputs = SparkInputs(
-            runtime.spark, dataset_of(scenario, source), scenario.workload, work / "data"
-        )
+        dataset = dataset_of(scenario, source)
+        inputs = SparkInputs(runtime.spark, dataset, scenario.workload, work / "data")
         inputs.prepare()
+        info["measured"] = _measured(dataset, inputs)
+        folder.write_info(info)
         kit = Kit(
             runtime=runtime,
             inputs=inputs,
@@ -175,6 +176,18 @@ def dataset_of(scenario: Scenario, source: Path | None) -> Dataset:
         inserts=min(section.inserts, rows.num_rows // SOURCE_CHANGE),
         deletes=min(section.delete_rows, rows.num_rows // SOURCE_CHANGE),
     )
+
+
+def _measured(dataset: Dataset, inputs: SparkInputs) -> dict[str, int]:
+    """The sizes that were really measured: those of a source are not the scenario's."""
+    updates, inserts = dataset.batch_counts(1)
+    return {
+        "rows": dataset.truth(0, deleted=False).rows,
+        "batch_updates": updates,
+        "batch_inserts": inserts,
+        "deletes": dataset.delete_count,
+        "lookup_keys": inputs.lookup_keys().num_rows,
+    }
 
 
 def _notes(scenario: Scenario) -> list[str]:

@@ -22,6 +22,7 @@ LONGEST_LIST = 400
 
 _APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
 _SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|private", re.IGNORECASE)
+_MEASURED = ("rows", "batch_updates", "batch_inserts", "deletes", "lookup_keys")
 _USERINFO = re.compile(r"(://)[^/@\s]+@")
 
 
@@ -33,21 +34,23 @@ def compared(run: Run) -> str:
     engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
     parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
     source = _mapping(plan.get("table")).get("source")
+    sizes = _sizes(run, data, work)
     if source:
-        parts.append(f"on a copy of the table {clean(source)}")
+        rows = f" of {_count(sizes, 'rows')} rows" if _section(run, "measured") else ""
+        parts.append(f"on a copy of the table {clean(source)}{rows}")
     elif _count(data, "rows"):
         parts.append(
             f"on a table of {_count(data, 'rows')} {clean(data.get('name', ''), 40)} rows"
             + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
         )
-    doing = _doing(data, work)
+    doing = _doing(sizes, work)
     if doing:
         parts.append(f"through {listed(doing)}")
     schedule = _mapping(plan.get("schedule"))
     taken = _count(run.info, "repetitions") or _count(schedule, "repetitions")
     if taken:
         parts.append(
-            f"measured {taken} times, interleaved, "
+            f"measured {taken} {'time' if taken == '1' else 'times'}, interleaved, "
             f"after {_count(schedule, 'warmups') or 'no'} warm-up"
         )
     return f"{', '.join(parts)}."
@@ -100,19 +103,41 @@ def command(run: Run) -> str:
     return clean(shlex.join(kept), 2000)
 
 
-def _doing(data: Mapping[str, Any], work: Mapping[str, Any]) -> list[str]:
+def _sizes(
+    run: Run, data: Mapping[str, Any], work: Mapping[str, Any]
+) -> Mapping[str, int | float | None]:
+    """The sizes that were measured; those that were planned, of a run cut off before it knew."""
+    known = _section(run, "measured")
+    if all(isinstance(known.get(key), int) for key in _MEASURED):
+        batch = known["batch_updates"] + known["batch_inserts"]
+        return {
+            **{key: known[key] for key in ("rows", "deletes", "lookup_keys")},
+            "batch_rows": batch,
+            "update_share": known["batch_updates"] / batch if batch else None,
+        }
+    kinds = ("lookup_present", "lookup_absent")
+    return {
+        "rows": data.get("rows"),
+        "deletes": data.get("delete_rows"),
+        "lookup_keys": sum(work[kind] for kind in kinds if isinstance(work.get(kind), int)),
+        "batch_rows": data.get("batch_rows"),
+        "update_share": data.get("update_share"),
+    }
+
+
+def _doing(sizes: Mapping[str, int | float | None], work: Mapping[str, Any]) -> list[str]:
     doing = []
     if _count(work, "rounds"):
-        share = data.get("update_share")
+        share = sizes["update_share"]
         updates = f", {share:.0%} of them updates" if isinstance(share, float) else ""
-        rows = _count(data, "batch_rows")
-        doing.append(f"{_count(work, 'rounds')} upserts of {rows} rows{updates}")
+        rows = _count(sizes, "batch_rows")
+        rounds = _count(work, "rounds")
+        upserts = "upsert" if rounds == "1" else "upserts"
+        doing.append(f"{rounds} {upserts} of {rows} rows{updates}")
     if work.get("delete"):
-        doing.append(f"a delete of {_count(data, 'delete_rows')} keys")
-    kinds = ("lookup_present", "lookup_absent")
-    looked = sum(work[kind] for kind in kinds if isinstance(work.get(kind), int))
-    if looked:
-        doing.append(f"a lookup of {looked:,} keys")
+        doing.append(f"a delete of {_count(sizes, 'deletes')} keys")
+    if _count(sizes, "lookup_keys"):
+        doing.append(f"a lookup of {_count(sizes, 'lookup_keys')} keys")
     if work.get("point_query"):
         doing.append("a point query")
     return doing

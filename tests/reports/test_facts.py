@@ -62,3 +62,19 @@ def test_odd_scenarios_say_less_and_break_nothing(tmp_path, odd):
     assert facts.command(run)
     facts.scenario(run)
     facts.notes(run)
+
+
+def test_the_sentence_tells_the_sizes_measured_not_those_planned(tmp_path):
+    scenario = INFO["scenario"] | {"table": {"source": "/data/trips"}}
+    measured = {
+        "rows": 1226,
+        "batch_updates": 306,
+        "batch_inserts": 102,
+        "deletes": 7,
+        "lookup_keys": 613,
+    }
+    run = run_with(tmp_path, {"scenario": scenario, "measured": measured})
+    sentence = facts.compared(run)
+    assert "a copy of the table /data/trips of 1,226 rows" in sentence
+    assert "upserts of 408 rows, 75% of them updates" in sentence
+    assert "a delete of 7 keys, a lookup of 613 keys" in sentence
