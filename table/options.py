@@ -98,6 +98,8 @@ UNSUPPORTED = {
     "hoodie.bulkinsert.sort.mode": "other sort modes of bulk_insert than by partition",
     "hoodie.clustering.inline": "clustering",
     "hoodie.index.hbase.zkquorum": "the HBase index",
+    "hoodie.metadata.index.secondary.enable": "the secondary index",
+    "hoodie.metadata.log.compaction.enable": "compacting the metadata table",
 }
 
 

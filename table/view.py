@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from table.errors import CorruptFileError, InputError
 from table.model import BaseFile
 from table.naming import HOODIE, parse_base_file
+from table.timeline.instant_name import as_of_instant
 from table.timeline.timeline import Timeline
 
 Listing = Mapping[str, Mapping[str, int]]
@@ -41,6 +42,7 @@ def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> 
     Raises:
         InputError: files that held rows at the instant are gone, or nobody can tell any more.
     """
+    as_of = None if as_of is None else as_of_instant(as_of)
     found = [file for file in _base_files(listing) if as_of is None or file.instant_time <= as_of]
     visible = timeline.visible({file.instant_time for file in found})
     replaced = timeline.replaced_file_ids()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 
-from table.errors import CorruptFileError
+from table.errors import CorruptFileError, InputError
 from table.model import Instant
 
 COMPLETED, INFLIGHT, REQUESTED = "completed", "inflight", "requested"
@@ -63,6 +63,13 @@ def format_instant(epoch_ms: int, zone: tzinfo | None) -> str:
     """An instant time from milliseconds since the epoch; zone None is the process's own."""
     moment = datetime.fromtimestamp(epoch_ms // 1000, UTC).astimezone(zone)
     return f"{moment:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"
+
+
+def as_of_instant(text: str) -> str:
+    """An instant time given by a user: 17 digits, or 14 for the end of that second."""
+    if not re.fullmatch(r"[0-9]{14}(?:[0-9]{3})?", text):
+        raise InputError(f"{text!r} is no instant: yyyyMMddHHmmss or yyyyMMddHHmmssSSS")
+    return text if len(text) == 17 else f"{text}999"
 
 
 def instant_millis(time: str, zone: tzinfo | None) -> int:

@@ -61,6 +61,10 @@ def check_fields(rows: Any, config: TableConfig) -> None:
         for name in fields:
             if name not in rows.column_names:
                 raise InputError(f"{role} field {name} is not a column of the input")
+    key = rows[config.record_key[0]]
+    if len(config.record_key) == 1 and key.null_count:
+        row = pc.index(pc.is_null(key), value=True).as_py()
+        raise InputError(f"record key field {config.record_key[0]} is null in row {row}")
 
 
 def delete_flags(rows: Any) -> Any:

@@ -338,3 +338,16 @@ def test_sizes_at_their_limits_still_write(tmp_path):
     assert table.upsert(rows(range(2, 8), ts=2)).inserted == 4
     assert len(data_rows(table)) == 8
     assert table.check().ok
+
+
+@pytest.mark.parametrize("as_of", ["2020", "", "yesterday", "2026-01-01", "2" * 16, "2" * 18])
+def test_as_of_something_that_is_no_instant(tmp_path, as_of):
+    table = create(tmp_path / "t")
+    with pytest.raises(InputError, match="is no instant"):
+        table.scan(as_of=as_of)
+
+
+def test_as_of_a_second_is_its_end(tmp_path):
+    table = create(tmp_path / "t")
+    result = table.bulk_insert(rows([1]))
+    assert table.scan(as_of=result.instant[:14]).files_total == 1
