@@ -89,10 +89,24 @@ def clear_failed(storage: Storage) -> None:
     for instant in timeline.pending():
         if instant.action == "commit":
             undo(storage, timeline, instant.time)
+    _sweep_markers(storage, timeline)
+
+
+def _sweep_markers(storage: Storage, timeline: Timeline) -> None:
+    """Delete the markers of completed instants, and what tasks wrote that outlived their writer.
+
+    Such a task makes markers and files of an instant that was taken back already. An instant from
+    before the active timeline may be archived: its files stay.
+    """
     done = {instant.time for instant in timeline.completed()}
-    for folder in {s.path.split("/")[2] for s in storage.walk(TEMP) if s.path.count("/") > 2}:
-        if folder in done:
-            storage.delete_tree(f"{TEMP}/{folder}")
+    start = min((instant.time for instant in timeline.instants), default="")
+    for time in {s.path.split("/")[2] for s in storage.walk(TEMP) if s.path.count("/") > 2}:
+        if time not in done:
+            if not time.isdigit() or time < start:
+                continue
+            for path in list(_data_files(storage, time)):
+                storage.delete(path)
+        storage.delete_tree(f"{TEMP}/{time}")
 
 
 def _refuse_pending(timeline: Timeline) -> None:

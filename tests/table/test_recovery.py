@@ -171,3 +171,16 @@ def test_a_dead_first_write(tmp_path):
     assert table.upsert(rows([1])).inserted == 1
     assert data_rows(table).keys() == {"k1"}
     assert left_over(root) == []
+
+
+@pytest.mark.parametrize(("time", "stays"), [(DEAD, False), ("20200101000000000", True)])
+def test_a_task_that_outlived_its_writer(root, time, stays):
+    """Its instant is off the timeline: what it wrote goes, unless the instant may be archived."""
+    path = f"p0/5d956fd1-5aad-486b-8d04-c1af70d258d9-0_{TOKEN}_{time}.parquet"
+    (root / path).write_bytes(b"PAR1 half")
+    marker = root / TEMP / time / f"{path}.marker.CREATE"
+    marker.parent.mkdir(parents=True)
+    marker.write_bytes(b"")
+    Table.open(str(root)).delete(["absent"])
+    assert (root / path).exists() == stays
+    assert marker.exists() == stays
