@@ -94,17 +94,3 @@ METRICS: dict[str, Metric] = {
         _count("keys", "keys in the step", Better.NEITHER),
     )
 }
-
-_BYTE_SCALES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-
-def human(value: float, unit: str) -> str:
-    """Print a base-unit value for a reader, with three significant digits: `1.23 s`, `4.5 MiB`."""
-    if unit == Unit.SECONDS:
-        return f"{value * 1000:.3g} ms" if 0 < abs(value) < 1 else f"{value:.3g} s"
-    if unit == Unit.BYTES:
-        for scale, suffix in _BYTE_SCALES:
-            if abs(value) >= scale:
-                return f"{value / scale:.3g} {suffix}"
-        return f"{value:.0f} B"
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}"

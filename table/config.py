@@ -47,11 +47,6 @@ class TableConfig:
         """The zone of instant times; None is the process's own."""
         return zone_of(self.timezone)
 
-    @property
-    def avro_name(self) -> tuple[str, str]:
-        """Record name and namespace of the table's Avro schema, as Hudi makes them."""
-        return f"{self.name}_record", f"hoodie.{self.name}"
-
 
 def checksum(name: str, database: str = "") -> str:
     """`hoodie.table.checksum` of a table name."""

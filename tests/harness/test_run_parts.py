@@ -18,7 +18,7 @@ from harness.runner import Runner
 from harness.scenario import SparkSection
 from harness.session import REDACTED, measuring_conf, redact, redact_arguments
 from harness.store import RunFolder
-from harness.units import METRICS, human
+from harness.units import METRICS
 from harness.workload import label
 
 LOGGED = {
@@ -206,19 +206,3 @@ def test_record_keys_are_encoded_as_hudi_does():
     assert encode_keys(one).to_pylist() == ["1", "2"]
     two = pa.table({"a": ["x", "é"], "b": [1, -2]})
     assert encode_keys(two).to_pylist() == ["a:x,b:1", "a:é,b:-2"]
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.0123, "s", "12.3 ms"),
-        (12.34, "s", "12.3 s"),
-        (0, "s", "0 s"),
-        (1536, "B", "1.5 KiB"),
-        (12, "B", "12 B"),
-        (3 << 30, "B", "3 GiB"),
-        (1234567, "1", "1,234,567"),
-    ],
-)
-def test_values_for_readers(value, unit, text):
-    assert human(value, unit) == text
