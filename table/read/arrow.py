@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from table.errors import CorruptFileError, InputError
-from table.format.parquet import read_base_file
+from table.format.parquet import read_base_file, read_footer
 from table.format.schema import from_avro, with_meta, without_meta
 from table.model import BaseFile
 from table.storage import RangeReader, Storage
@@ -21,13 +21,15 @@ from table.write.transaction import TableState, table_schema
 class ReadPlan:
     """Which base files a read opens, and the rows in them.
 
-    `schema` is the pa.Schema of the rows; None for a table that never had one.
+    `full` is the pa.Schema of all columns, `schema` that of the columns asked for; None for a
+    table that never had one.
     """
 
     state: TableState
     files: tuple[BaseFile, ...]
     keys: Any
     columns: tuple[str, ...] | None
+    full: Any
     schema: Any
 
     @property
@@ -38,29 +40,25 @@ class ReadPlan:
     def tables(self) -> Iterator[Any]:
         """The rows of each file (pa.Table), filtered by the keys, with the columns asked for."""
         for file in self.files:
-            table = stored_rows(open_base(self.state.storage, file), without_meta(self.full))
+            source = open_base(self.state.storage, file)
+            table = stored_rows(source, read_footer(source), without_meta(self.full))
             if self.keys is not None:
                 table = table.filter(pc.is_in(table[KEY_COLUMN], value_set=self.keys))
             yield table if self.columns is None else table.select(self.columns)
-
-    @property
-    def full(self) -> Any:
-        """The pa.Schema of all columns."""
-        return _full_schema(self.state)
 
 
 def plan_read(
     state: TableState, files: tuple[BaseFile, ...], keys: Any, columns: Sequence[str] | None
 ) -> ReadPlan:
     """Check the columns and prepare the read."""
-    schema = _full_schema(state)
+    full = schema = _full_schema(state)
     chosen = None if columns is None else tuple(columns)
     if chosen is not None and schema is not None:
         for name in chosen:
             if name not in schema.names:
                 raise InputError(f"column {name!r} is not in the table")
         schema = schema.empty_table().select(chosen).schema
-    return ReadPlan(state=state, files=files, keys=keys, columns=chosen, schema=schema)
+    return ReadPlan(state=state, files=files, keys=keys, columns=chosen, full=full, schema=schema)
 
 
 def _full_schema(state: TableState) -> Any:

@@ -117,7 +117,8 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
     if work.base is None:
         return _create(work)
     data = _read_base(work.target.storage, work.base)
-    stored = stored_rows(data, work.target.schema)
+    footer = read_footer(data)
+    stored = stored_rows(data, footer, work.target.schema)
     merge = _merge(work, stored)
     if not (merge.outcomes != Outcome.UNCHANGED).any():
         return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
@@ -126,8 +127,7 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
     table = _compose(stored, incoming, merge.source, file.name)
     # Without deletes the old keys are all there, and their bloom filter goes on.
     kept = not (merge.outcomes == Outcome.DELETED).any()
-    previous = read_footer(data) if kept else None
-    return _put(work, file, table, merge.outcomes, previous=previous)
+    return _put(work, file, table, merge.outcomes, previous=footer if kept else None)
 
 
 def _create(work: FileGroupWrite) -> FileGroupResult:
@@ -142,12 +142,12 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     return _put(work, file, table, outcomes)
 
 
-def stored_rows(data: RangeReader, schema: Any) -> Any:
+def stored_rows(data: RangeReader, footer: BaseFileFooter, schema: Any) -> Any:
     """The rows of a base file in the table's schema (pa.Table with the meta columns).
 
     A column that the file was written without, before the schema had it, reads as null.
     """
-    stored = read_base_file(data)
+    stored = read_base_file(data, footer=footer)
     full = with_meta(schema)
     for item in full:
         if item.name not in stored.column_names and item.nullable:
