@@ -18,15 +18,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from indexes.global_index import GlobalIndex
 from indexes.key_scan import first_files, locations, positions_in, probe_weight, read_keys
-from table.config import TableConfig
 from table.format.bloom import BloomFilter
 from table.format.hashing import string_buffers
+from table.format.order import key_order
 from table.format.parquet import read_footer
 from table.model import BaseFile
-from table.options import Options
 from table.read.arrow import open_base
 from table.storage import Storage
 from table.write.index import IndexContext
@@ -97,16 +96,10 @@ def probe_bloom(work: BloomProbe) -> BloomAnswer:
     return BloomAnswer(rows[held], candidates, len(rows))
 
 
-class GlobalBloomIndex:
+class GlobalBloomIndex(GlobalIndex):
     """Global and exact; needs nothing but the base files."""
 
     name: ClassVar[str] = "global_bloom"
-    is_global: ClassVar[bool] = True
-    is_exact: ClassVar[bool] = True
-
-    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
-        """Locate distinct keys; see table.write.index.Index."""
-        return self.lookup(keys, context, partitions)
 
     def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
         """Locate keys by ranges, filters and key columns."""
@@ -123,17 +116,13 @@ class GlobalBloomIndex:
         found = [(number, order[answer.rows]) for number, answer in enumerate(answers)]
         return locations(first_files(len(keys), found), context)
 
-    def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
-        """Any file group will do."""
-        del keys, config, options
-
 
 def _sorted_keys(keys: Any) -> tuple[_Numbers, SortedKeys]:
     """The keys as they are searched, and the row of each in `keys`; empty keys, never there, go."""
     offsets, text = string_buffers(keys)
     disputed = np.concatenate([[0], np.cumsum(text[: offsets[-1]] >= _FIRST_DISPUTED)])
     is_disputed = disputed[offsets[1:]] > disputed[offsets[:-1]]
-    order = pc.sort_indices(keys).to_numpy().astype(np.int64)
+    order = key_order(keys)
     order = order[(offsets[1:] > offsets[:-1])[order]]
     flags = is_disputed[order]
     order = np.concatenate([order[~flags], order[flags]])

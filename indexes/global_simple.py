@@ -10,19 +10,16 @@ Source: HoodieGlobalSimpleIndex, HoodieSimpleIndex of Hudi 0.15.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from indexes.global_index import GlobalIndex
 from indexes.key_scan import ABSENT, locations, read_keys
-from table.config import TableConfig
 from table.errors import CorruptFileError
-from table.options import Options
-from table.read.spark import scan_files
+from table.read.spark import scan_files, with_conf
 from table.rows import to_arrow
 from table.write.file_group import KEY_COLUMN
 from table.write.index import IndexContext
@@ -31,16 +28,10 @@ _ARROW = "spark.sql.execution.arrow.pyspark.enabled"
 _KEYS = pa.schema([(KEY_COLUMN, pa.string())])
 
 
-class GlobalSimpleIndex:
+class GlobalSimpleIndex(GlobalIndex):
     """Global and exact; needs nothing but the base files."""
 
     name: ClassVar[str] = "global_simple"
-    is_global: ClassVar[bool] = True
-    is_exact: ClassVar[bool] = True
-
-    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
-        """Locate distinct keys; see table.write.index.Index."""
-        return self.lookup(keys, context, partitions)
 
     def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
         """Locate keys by a join."""
@@ -61,10 +52,6 @@ class GlobalSimpleIndex:
         numbers[found["row"].to_numpy()[order]] = found["file"].to_numpy()[order]
         return locations(numbers, context)
 
-    def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
-        """Any file group will do."""
-        del keys, config, options
-
 
 def _join(spark: Any, keys: Any, context: IndexContext) -> Any:
     """Row of the key and number of the file (pa.Table of row, file) for each match."""
@@ -75,7 +62,8 @@ def _join(spark: Any, keys: Any, context: IndexContext) -> Any:
     if len(names.unique()) < len(files):
         raise CorruptFileError(context.storage.root, 0, "two base files have the same name")
     stored = scan_files(spark, context.storage, files, _KEYS)
-    with _arrow(spark):
+    # Let pandas frames become DataFrames through Arrow.
+    with with_conf(spark, _ARROW, "true"):
         asked = _frame(spark, "key", keys, "row")
         numbered = _frame(spark, "name", names, "file")
     named = stored.select(
@@ -89,17 +77,6 @@ def _frame(spark: Any, text: str, values: Any, number: str) -> Any:
     """A DataFrame of texts (pa.Array of string) and their positions; Spark knows its size."""
     columns = {text: values.to_pandas(), number: np.arange(len(values), dtype=np.int32)}
     return spark.createDataFrame(pd.DataFrame(columns), f"{text} string, {number} int")
-
-
-@contextlib.contextmanager
-def _arrow(spark: Any) -> Iterator[None]:
-    """Let pandas frames become DataFrames through Arrow; the session is the user's again after."""
-    before = spark.conf.get(_ARROW)
-    spark.conf.set(_ARROW, "true")
-    try:
-        yield
-    finally:
-        spark.conf.set(_ARROW, before)
 
 
 def _refuse_damage(context: IndexContext) -> None:

@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from table.config import TableConfig
+from indexes.global_index import GlobalIndex
 from table.errors import UnsupportedTableError
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard, split_by_shard
 from table.metadata.records import location_codes
-from table.options import Options
 from table.timeline.instant_name import format_instant
 from table.write.index import LOCATION_SCHEMA, IndexContext
 
@@ -51,16 +50,10 @@ def lookup_shard(work: ShardLookup) -> ShardAnswer:
     return ShardAnswer(positions, codes, locations, work.shard.blocks_decoded)
 
 
-class RecordIndex:
+class RecordIndex(GlobalIndex):
     """Global and exact; needs the table's record_index partition."""
 
     name: ClassVar[str] = "record"
-    is_global: ClassVar[bool] = True
-    is_exact: ClassVar[bool] = True
-
-    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
-        """Locate distinct keys; see table.write.index.Index."""
-        return self.lookup(keys, context, partitions)
 
     def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
         """Locate keys by their shards."""
@@ -80,10 +73,6 @@ class RecordIndex:
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
         found = [rows[n][a.positions] for n, a in zip(asked, answers, strict=True)]
         return _assemble(len(keys), found, answers, context)
-
-    def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
-        """Any file group will do."""
-        del keys, config, options
 
 
 def _assemble(

@@ -19,11 +19,11 @@ from table.options import (
     BLOOM_MOVE,
     BUCKET_COUNT,
     BUCKET_FIELDS,
-    DEFAULTS,
     DUP_POLICY,
     HIVE_STYLE,
     INDEX_TYPE,
     KEY_ENCODING,
+    MOVE_OPTIONS,
     PAYLOAD_CLASS,
     RECORD_MOVE,
     SIMPLE_MOVE,
@@ -47,7 +47,6 @@ FACTS = (
     HIVE_STYLE,
     URL_ENCODE,
 )
-_MOVES = {"record": RECORD_MOVE, "global_simple": SIMPLE_MOVE, "global_bloom": BLOOM_MOVE}
 # So many file ids that all start with eight digits by chance are out of the question.
 _BUCKET_EVIDENCE = 4
 
@@ -116,7 +115,7 @@ def _holds_table(storage: Storage) -> bool:
 
 def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> dict[str, str]:
     """hoodie.properties of a new table, its facts included."""
-    asked = given.get(INDEX_TYPE)
+    options, asked = Options(given), given.get(INDEX_TYPE)
     if asked is not None and index_name(asked) != index:
         raise InvalidOptionError(f"option {INDEX_TYPE}={asked} contradicts index {index}")
     properties = {
@@ -137,20 +136,17 @@ def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> 
         "hoodie.table.cdc.enabled": "false",
         "hoodie.archivelog.folder": "archived",
         INDEX_TYPE: HUDI_TYPES[index],
-        HIVE_STYLE: given.get(HIVE_STYLE, "false"),
-        URL_ENCODE: given.get(URL_ENCODE, "false"),
-        PAYLOAD_CLASS: given.get(PAYLOAD_CLASS, str(DEFAULTS[PAYLOAD_CLASS])),
-        KEY_ENCODING: given.get(KEY_ENCODING, str(DEFAULTS[KEY_ENCODING])),
+        **{name: options.text(name) for name in (HIVE_STYLE, URL_ENCODE, PAYLOAD_CLASS)},
+        KEY_ENCODING: options.text(KEY_ENCODING),
     }
     if identity.ordering is not None:
         properties["hoodie.table.precombine.field"] = identity.ordering
     if index == "bucket":
-        properties[BUCKET_COUNT] = given.get(BUCKET_COUNT, str(DEFAULTS[BUCKET_COUNT]))
+        properties[BUCKET_COUNT] = options.text(BUCKET_COUNT)
         properties[BUCKET_FIELDS] = given.get(BUCKET_FIELDS, ",".join(identity.record_key))
         _check_buckets(properties, identity)
-    if index in _MOVES:
-        option = _MOVES[index]
-        properties[option] = given.get(option, str(DEFAULTS[option]))
+    if index in MOVE_OPTIONS:
+        properties[MOVE_OPTIONS[index]] = options.text(MOVE_OPTIONS[index])
     return properties
 
 

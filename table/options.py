@@ -24,6 +24,8 @@ KEY_ENCODING = "keymark.recordkey.encoding"
 RECORD_MOVE = "hoodie.record.index.update.partition.path"
 SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
 BLOOM_MOVE = "hoodie.bloom.index.update.partition.path"
+# index -> the option that says whether a key moves when it arrives with another partition
+MOVE_OPTIONS = {"record": RECORD_MOVE, "global_simple": SIMPLE_MOVE, "global_bloom": BLOOM_MOVE}
 DUP_POLICY = "hoodie.datasource.insert.dup.policy"
 HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"

@@ -63,7 +63,8 @@ def scan_files(spark: Any, storage: Storage, files: Sequence[BaseFile], schema: 
         return spark.createDataFrame([], columns)
     for file in files:
         open_base(storage, file)
-    with _listed_by_driver(spark):
+    # The files are known by name: Spark need not start a job to look at them.
+    with with_conf(spark, _LISTING_THRESHOLD, "1000000"):
         return (
             spark.read.schema(columns)
             # No partition columns from folder names, no glob characters in them.
@@ -74,14 +75,14 @@ def scan_files(spark: Any, storage: Storage, files: Sequence[BaseFile], schema: 
 
 
 @contextmanager
-def _listed_by_driver(spark: Any) -> Iterator[None]:
-    """Keep Spark from starting a job to look at files whose names are known."""
-    before = spark.conf.get(_LISTING_THRESHOLD)
-    spark.conf.set(_LISTING_THRESHOLD, "1000000")
+def with_conf(spark: Any, name: str, value: str) -> Iterator[None]:
+    """Set an option of a session for a while; the session is the user's again after."""
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(_LISTING_THRESHOLD, before)
+        spark.conf.set(name, before)
 
 
 def _only_keys(spark: Any, frame: Any, keys: Any) -> Any:

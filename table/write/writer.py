@@ -26,11 +26,9 @@ from table.metadata.partitions import supported
 from table.model import CommitResult
 from table.naming import TEMP
 from table.options import (
-    BLOOM_MOVE,
     EVENT_TIME_PAYLOAD,
+    MOVE_OPTIONS,
     PAYLOAD_CLASS,
-    RECORD_MOVE,
-    SIMPLE_MOVE,
     Options,
 )
 from table.rows import to_arrow
@@ -41,8 +39,6 @@ from table.write.file_group import WriteTarget
 from table.write.index import Index, IndexContext
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, clear_failed, table_schema, undo
-
-_MOVE_OPTIONS = {"record": RECORD_MOVE, "global_simple": SIMPLE_MOVE, "global_bloom": BLOOM_MOVE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +59,7 @@ class Writer:
     @property
     def moves(self) -> bool:
         """Whether a key that arrives with another partition moves there (update.partition.path)."""
-        option = _MOVE_OPTIONS.get(self.index.name)
+        option = MOVE_OPTIONS.get(self.index.name)
         return option is not None and self.options.flag(option)
 
     def attempt(
