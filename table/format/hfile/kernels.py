@@ -88,38 +88,59 @@ def check_order(keys: Any) -> int:
     return NO_FAULT
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _put_key(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
+    data: Any, row: int, row_length: int, value_length: int, out: Any, at: int
+) -> Any:
+    """Write what comes before the value of a cell; its end."""
+    key_length = row_length + _KEY_OVERHEAD
+    for byte in range(4):
+        out[at + byte] = (key_length >> (24 - 8 * byte)) & 0xFF
+        out[at + 4 + byte] = (value_length >> (24 - 8 * byte)) & 0xFF
+    out[at + 8] = row_length >> 8
+    out[at + 9] = row_length & 0xFF
+    at += _ROW_OFFSET
+    for byte in range(row_length):
+        out[at + byte] = data[row + byte]
+    at += row_length
+    out[at] = 0
+    out[at + 1] = 0x7F
+    for byte in range(2, 9):
+        out[at + byte] = 0xFF
+    out[at + 9] = _PUT
+    return at + 10
+
+
 @njit(cache=True, nogil=True)
-def put_cells(keys: Any, values: Any, out: Any) -> None:
-    """Write one cell per key and value into `out`, which they fill exactly."""
-    key_data, key_offsets = keys
-    value_data, value_offsets = values
-    at = 0
-    for index in range(key_offsets.size - 1):
+def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
+    """Write cells one behind the other, up to the one that makes `full` bytes or does not fit.
+
+    Args:
+        cells: keys, values and codes; see `strings.Cells`.
+        first: the cell to start with.
+        out: uint8 out.
+        at: where in `out` to start.
+        full: bytes of `out` at which to stop.
+
+    Returns:
+        The number of the next cell, and where in `out` the last one ends.
+    """
+    (key_data, key_offsets), (value_data, value_offsets), codes = cells
+    for index in range(first, key_offsets.size - 1):
         row = key_offsets[index]
         row_length = key_offsets[index + 1] - row
-        value = value_offsets[index]
-        value_length = value_offsets[index + 1] - value
-        key_length = row_length + _KEY_OVERHEAD
-        for byte in range(4):
-            out[at + byte] = (key_length >> (24 - 8 * byte)) & 0xFF
-            out[at + 4 + byte] = (value_length >> (24 - 8 * byte)) & 0xFF
-        out[at + 8] = row_length >> 8
-        out[at + 9] = row_length & 0xFF
-        at += _ROW_OFFSET
-        for byte in range(row_length):
-            out[at + byte] = key_data[row + byte]
-        at += row_length
-        out[at] = 0
-        out[at + 1] = 0x7F
-        for byte in range(2, 9):
-            out[at + byte] = 0xFF
-        out[at + 9] = _PUT
-        at += 10
+        code = codes[index] if codes.size else index
+        value = value_offsets[code]
+        value_length = value_offsets[code + 1] - value
+        if at >= full or at + row_length + value_length + CELL_OVERHEAD > out.size:
+            return index, at
+        at = _put_key(key_data, row, row_length, value_length, out, at)
         for byte in range(value_length):
             out[at + byte] = value_data[value + byte]
         at += value_length
         out[at] = 0
         at += 1
+    return key_offsets.size - 1, at
 
 
 @njit(cache=True, nogil=True, inline="always")

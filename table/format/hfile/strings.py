@@ -43,6 +43,26 @@ class Strings(NamedTuple):
         return bytes(self.data[self.offsets[index] : self.offsets[index + 1]].tobytes())
 
 
+class Cells(NamedTuple):
+    """Keys with their values.
+
+    Attributes:
+        keys: one per cell.
+        values: one per cell, or the distinct ones.
+        codes: int64, which value each cell has; empty if there is one value per cell.
+    """
+
+    keys: Strings
+    values: Strings
+    codes: Any
+
+    def value_bytes(self, first: int, last: int) -> int:
+        """Bytes of the values of cells `first` to `last`, exclusive."""
+        if not len(self.codes):
+            return self.values.size(first, last)
+        return int(np.diff(self.values.offsets)[self.codes[first:last]].sum())
+
+
 def from_arrow(array: pa.Array, what: str) -> Strings:
     """View an Arrow array of strings or binaries; only offsets are copied.
 
