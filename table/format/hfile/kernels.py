@@ -89,6 +89,15 @@ def check_order(keys: Any) -> int:
 
 
 @njit(cache=True, nogil=True, inline="always")
+def _copy(data: Any, start: int, length: int, out: Any, at: int) -> Any:
+    """Copy a piece of `data` into `out`; the place behind it."""
+    source, target = np.uint64(start), np.uint64(at)
+    for byte in range(np.uint64(length)):
+        out[target + byte] = data[source + byte]
+    return at + length
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _put_key(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
     data: Any, row: int, row_length: int, value_length: int, out: Any, at: int
 ) -> Any:
@@ -100,9 +109,7 @@ def _put_key(  # noqa: PLR0913 - an array slice per cell would cost more than th
     out[at + 8] = row_length >> 8
     out[at + 9] = row_length & 0xFF
     at += _ROW_OFFSET
-    for byte in range(row_length):
-        out[at + byte] = data[row + byte]
-    at += row_length
+    at = _copy(data, row, row_length, out, at)
     out[at] = 0
     out[at + 1] = 0x7F
     for byte in range(2, 9):
@@ -135,9 +142,7 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
         if at >= full or at + row_length + value_length + CELL_OVERHEAD > out.size:
             return index, at
         at = _put_key(key_data, row, row_length, value_length, out, at)
-        for byte in range(value_length):
-            out[at + byte] = value_data[value + byte]
-        at += value_length
+        at = _copy(value_data, value, value_length, out, at)
         out[at] = 0
         at += 1
     return key_offsets.size - 1, at
@@ -242,10 +247,7 @@ def gather(data: Any, starts: Any, lengths: Any, out: Any, offsets: Any) -> None
     at = 0
     offsets[0] = 0
     for index in range(starts.size):
-        start = starts[index]
-        for byte in range(lengths[index]):
-            out[at + byte] = data[start + byte]
-        at += lengths[index]
+        at = _copy(data, starts[index], lengths[index], out, at)
         offsets[index + 1] = at
 
 
@@ -366,3 +368,73 @@ def spread_keys(keys: Any, payload: Any, entries: Any, bounds: Any) -> None:
             else:
                 high = middle
         bounds[entry] = low
+
+
+@njit(cache=True, nogil=True)
+def _before(keys: Any, left: int, right: int) -> Any:
+    """Whether one key is below another; of equal keys, the one that comes first in `keys`."""
+    data, offsets = keys
+    start, other = offsets[left], offsets[right]
+    order = _compare(
+        data, start, offsets[left + 1] - start, data, other, offsets[right + 1] - other
+    )
+    return order < 0 or (order == 0 and left < right)
+
+
+@njit(cache=True, nogil=True)
+def _sift(keys: Any, heap: Any, root: int) -> None:
+    """Let a row sink in a heap of rows until none below it comes before it."""
+    row = heap[root, 0]
+    run = heap[root, 1]
+    while 2 * root + 1 < len(heap):
+        child = 2 * root + 1
+        if child + 1 < len(heap) and _before(keys, heap[child + 1, 0], heap[child, 0]):
+            child += 1
+        if not _before(keys, heap[child, 0], row):
+            break
+        heap[root] = heap[child]
+        root = child
+    heap[root, 0] = row
+    heap[root, 1] = run
+
+
+@njit(cache=True, nogil=True)
+def merge_runs(keys: Any, bounds: Any, live: Any, chosen: Any) -> int:
+    """Merge ascending runs of keys; of equal keys the first run's one decides.
+
+    Args:
+        keys: the runs, one behind the other.
+        bounds: int64, where each run starts and where the last one ends; no run is empty.
+        live: bool, whether the keys of each run are wanted in the result.
+        chosen: int64 out, as many as keys: rows of the result, by key.
+
+    Returns:
+        How many rows were chosen.
+    """
+    data, offsets = keys
+    heap = np.empty((bounds.size - 1, 2), np.int64)
+    for run in range(len(heap)):
+        heap[run, 0] = bounds[run]
+        heap[run, 1] = run
+    for root in range(len(heap) // 2 - 1, -1, -1):
+        _sift(keys, heap, root)
+    count = 0
+    last = -1
+    while len(heap):
+        row, run = heap[0]
+        start = offsets[row]
+        length = offsets[row + 1] - start
+        if last < 0 or _compare(
+            data, offsets[last], offsets[last + 1] - offsets[last], data, start, length
+        ):
+            last = row
+            if live[run]:
+                chosen[count] = row
+                count += 1
+        heap[0, 0] += 1
+        if heap[0, 0] == bounds[run + 1]:
+            heap[0] = heap[len(heap) - 1]
+            heap = heap[: len(heap) - 1]
+        if len(heap):
+            _sift(keys, heap, 0)
+    return count
