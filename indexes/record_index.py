@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from indexes.global_index import GlobalIndex
-from table.errors import UnsupportedTableError
+from table.errors import IndexUnavailableError
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard, split_by_shard
 from table.metadata.records import location_codes
+from table.options import INDEX_FALLBACK
 from table.timeline.instant_name import format_instant
 from table.write.index import LOCATION_SCHEMA, IndexContext
 
@@ -59,9 +60,13 @@ class RecordIndex(GlobalIndex):
         """Locate keys by their shards."""
         del partitions
         if context.metadata is None or RECORD_INDEX not in context.config.metadata_partitions:
-            raise UnsupportedTableError(
-                "the table has no record index and Keymark cannot build one yet: create the table "
-                "with the record index, or let Apache Hudi build it"
+            building = RECORD_INDEX in context.config.building
+            command = f"run_bench.py table index {'run' if building else 'build'}"
+            raise IndexUnavailableError(
+                f"the record index of {context.storage.root} is "
+                f"{'still being built' if building else 'not built'}: "
+                f"`{command} {context.storage.root} record_index` builds it, or name a fallback by "
+                f"option {INDEX_FALLBACK}"
             )
         shards = context.metadata.shards(RECORD_INDEX)
         rows = split_by_shard(keys, len(shards))

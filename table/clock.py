@@ -15,6 +15,9 @@ class Clock(Protocol):
     def seconds(self) -> float:
         """Seconds of a clock that never goes back."""
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -26,3 +29,7 @@ class SystemClock:
     def seconds(self) -> float:
         """Seconds of a clock that never goes back."""
         return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)

@@ -24,6 +24,7 @@ SIMPLE_KEYS = "org.apache.hudi.keygen.SimpleKeyGenerator"
 COMPLEX_KEYS = "org.apache.hudi.keygen.ComplexKeyGenerator"
 NO_PARTITION_KEYS = "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
+BUILDING_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
 VERSION = "6"
 
 
@@ -40,7 +41,13 @@ class TableConfig:
     url_encode: bool
     timezone: str
     metadata_partitions: tuple[str, ...]
+    building: tuple[str, ...]
     properties: Mapping[str, str]
+
+    @property
+    def maintained(self) -> tuple[str, ...]:
+        """The metadata partitions that every commit brings up to date, those being built too."""
+        return self.metadata_partitions + self.building
 
     @property
     def zone(self) -> tzinfo | None:
@@ -88,6 +95,7 @@ def parse_config(properties: Mapping[str, str]) -> TableConfig:
         url_encode=_true(properties, "hoodie.datasource.write.partitionpath.urlencode"),
         timezone=properties.get("hoodie.table.timeline.timezone", "LOCAL").upper(),
         metadata_partitions=_names(properties.get(METADATA_PARTITIONS, "")),
+        building=_names(properties.get(BUILDING_PARTITIONS, "")),
         properties=MappingProxyType(dict(properties)),
     )
 

@@ -9,6 +9,9 @@ TableError                      root; carries the exit code of the command line
 +-- CorruptFileError            bytes of the table are not what their format says
 +-- StorageError                the storage refused or lost an operation (disk full, permission)
 +-- LockHeldError               another writer holds the table
++-- LeaseLostError              this writer held the table, stood still for too long and lost it
++-- IndexUnavailableError       the index that is asked for is not built
++-- SnapshotExpiredError        a file of the snapshot being read was cleaned meanwhile
 +-- CommitConflictError         another writer took the instant
 """
 
@@ -73,6 +76,18 @@ class StorageError(TableError):
 
 class LockHeldError(TableError):
     """Another writer holds the lock of the table."""
+
+
+class LeaseLostError(TableError):
+    """The writer's lease ran out and another writer took the table; nothing was committed."""
+
+
+class IndexUnavailableError(TableError):
+    """The index that is asked for is not built; the message names the command that builds it."""
+
+
+class SnapshotExpiredError(TableError):
+    """A file of the snapshot being read was cleaned meanwhile; open the table anew."""
 
 
 class CommitConflictError(TableError):

@@ -85,7 +85,7 @@ def create_table(
     properties = new_properties(identity, index, given)
     groups = {RECORD_INDEX: _record_index_groups(given)} if index == "record" else {}
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
-    with storage.lock():
+    with storage.guard():
         if _holds_table(storage):
             raise StorageError(f"{storage.root} holds a table already")
         # Without properties and instants it can only be what a dead create left.

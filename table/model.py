@@ -92,8 +92,8 @@ class WriteStat:
 class CommitResult:
     """What a write did, counted in distinct incoming keys.
 
-    `unchanged` are keys older than their stored row and deletes of absent keys. `phases` holds
-    the wall time of each phase in seconds.
+    `index` is the index that found them. `unchanged` are keys older than their stored row and
+    deletes of absent keys. `phases` holds the wall time of each phase in seconds.
     """
 
     instant: str
@@ -103,4 +103,5 @@ class CommitResult:
     moved: int
     unchanged: int
     files_written: int
+    index: str
     phases: dict[str, float] = field(default_factory=dict)

@@ -30,6 +30,11 @@ DUP_POLICY = "hoodie.datasource.insert.dup.policy"
 HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 KEY_GENERATOR = "hoodie.table.keygenerator.class"
+RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
+COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
+BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
+COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
+INDEX_FALLBACK = "keymark.index.fallback"
 
 _CHOICES = {
     PAYLOAD_CLASS: (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD),
@@ -40,6 +45,8 @@ _CHOICES = {
     "hoodie.metadata.enable": ("true",),
     "hoodie.populate.meta.fields": ("true",),
     KEY_ENCODING: ("plain",),
+    "hoodie.cleaner.policy": ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS"),
+    INDEX_FALLBACK: ("global_simple", "global_bloom"),
 }
 _POSITIVE = frozenset(
     {
@@ -49,9 +56,21 @@ _POSITIVE = frozenset(
         "hoodie.index.bloom.num_entries",
         "hoodie.bloom.index.filter.dynamic.max.entries",
         "hoodie.hfile.block.size",
+        "hoodie.metadata.compact.max.delta.commits",
+        "hoodie.metadata.index.column.stats.file.group.count",
+        "hoodie.metadata.index.bloom.filter.file.group.count",
+        "hoodie.metadata.record.index.max.filegroup.size",
+        "hoodie.metadata.max.init.parallelism",
+        "hoodie.cleaner.commits.retained",
+        "hoodie.cleaner.fileversions.retained",
+        "hoodie.keep.min.commits",
+        "hoodie.write.lock.storage.validity.timeout.secs",
+        "hoodie.write.lock.storage.renew.interval.secs",
     }
 )
 _PROBABILITIES = frozenset({"hoodie.index.bloom.fpp"})
+# Switches without a default: whether one is on is a fact of the table.
+_SWITCHES = frozenset({RECORD_INDEX_ON, COLUMN_STATS_ON, BLOOM_FILTERS_ON})
 
 # name -> default as text; None where the default depends on the table.
 DEFAULTS: dict[str, str | None] = {
@@ -80,17 +99,36 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.bloom.index.filter.dynamic.max.entries": "100000",
     "hoodie.hfile.block.size": "1048576",
     "hoodie.metadata.enable": "true",
-    "hoodie.metadata.record.index.enable": None,
+    RECORD_INDEX_ON: None,
+    COLUMN_STATS_ON: None,
+    BLOOM_FILTERS_ON: None,
+    COLUMN_STATS_COLUMNS: None,
+    INDEX_FALLBACK: None,
     "hoodie.metadata.record.index.min.filegroup.count": "10",
     "hoodie.metadata.record.index.max.filegroup.count": "10000",
+    "hoodie.metadata.record.index.max.filegroup.size": "1073741824",
+    "hoodie.metadata.record.index.growth.factor": "2.0",
+    "hoodie.metadata.max.init.parallelism": "100000",
+    "hoodie.metadata.index.column.stats.file.group.count": "2",
+    "hoodie.metadata.index.bloom.filter.file.group.count": "4",
+    "hoodie.metadata.compact.max.delta.commits": "10",
+    "hoodie.clean.automatic": "true",
+    "hoodie.cleaner.policy": "KEEP_LATEST_COMMITS",
+    "hoodie.cleaner.commits.retained": "10",
+    "hoodie.cleaner.fileversions.retained": "3",
+    "hoodie.archive.automatic": "true",
+    "hoodie.keep.min.commits": "20",
+    "hoodie.keep.max.commits": "30",
+    "hoodie.write.lock.wait_time_ms": "60000",
+    "hoodie.write.lock.storage.validity.timeout.secs": "300",
+    "hoodie.write.lock.storage.renew.interval.secs": "30",
+    "keymark.hfile.block.cache.bytes": "67108864",
     "hoodie.populate.meta.fields": "true",
 }
 
 # Known to Hudi, not to Keymark yet: refused by name and with the reason.
 UNSUPPORTED = {
-    "hoodie.metadata.index.column.stats.enable": "building column statistics",
-    "hoodie.metadata.index.bloom.filter.enable": "building the bloom_filters partition",
-    "hoodie.metadata.index.async": "asynchronous indexing",
+    "hoodie.metadata.index.async": "asynchronous indexing by option (see table index schedule)",
     "hoodie.datasource.write.drop.partition.columns": "dropping partition columns",
     "hoodie.table.cdc.enabled": "change data capture",
     "hoodie.bucket.index.max.num.buckets": "consistent buckets (re-sharding)",
@@ -101,7 +139,7 @@ UNSUPPORTED = {
     "hoodie.clustering.inline": "clustering",
     "hoodie.index.hbase.zkquorum": "the HBase index",
     "hoodie.metadata.index.secondary.enable": "the secondary index",
-    "hoodie.metadata.log.compaction.enable": "compacting the metadata table",
+    "hoodie.metadata.log.compaction.enable": "compacting logs into logs",
 }
 
 
@@ -131,8 +169,8 @@ class Options:
         return _number(name, self.text(name))
 
     def flag(self, name: str) -> bool:
-        """The option as true or false."""
-        return _flag(name, self.text(name))
+        """The option as true or false; a switch that was not given is false."""
+        return _flag(name, self.optional(name) or "false")
 
 
 def check_options(given: Mapping[str, str]) -> dict[str, str]:
@@ -159,7 +197,7 @@ def _check_value(name: str, value: str) -> None:
         raise InvalidOptionError(f"option {name}: {value} is too small")
     if name in _PROBABILITIES and not 0 < _number(name, value) < 1:
         raise InvalidOptionError(f"option {name}: {value} is not between 0 and 1")
-    if default in ("true", "false"):
+    if default in ("true", "false") or name in _SWITCHES:
         _flag(name, value)
 
 

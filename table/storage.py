@@ -12,6 +12,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from typing import Protocol
 
 from table.errors import LockHeldError, StorageError
 from table.naming import HOODIE, STAGING
+
+# Sections under the guard take milliseconds: this long, their process is stopped.
+_GUARD_SECONDS = 60.0
+_POLL_SECONDS = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +106,14 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool:
         """Whether a file or folder of that path is there."""
 
-    def lock(self) -> AbstractContextManager[None]:
-        """Hold the table exclusively; LockHeldError if another writer does."""
+    def guard(self) -> AbstractContextManager[None]:
+        """Keep the other processes of this machine out for a moment; waits for its turn."""
+
+    def hold(self, path: str) -> AbstractContextManager[None]:
+        """Show that a file's owner is alive, until the end or the death of this process."""
+
+    def held(self, path: str) -> bool:
+        """Whether a living process holds the file; True where nobody can tell."""
 
 
 @dataclass(slots=True)
@@ -251,8 +262,8 @@ class LocalStorage:
         return Path(self._path(path)).exists()
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the table by an flock on its `.hoodie` folder: it ends with the process."""
+    def guard(self) -> Iterator[None]:
+        """Hold an flock on the `.hoodie` folder: it ends with the process."""
         folder = self._path(HOODIE)
         try:
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103  a table to be created has none
@@ -260,13 +271,44 @@ class LocalStorage:
         except OSError as error:
             raise StorageError(f"cannot lock {self.root}: {error.strerror}") from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise LockHeldError(f"another writer holds {self.root}") from error
-            raise
-        try:
+            until = time.monotonic() + _GUARD_SECONDS
+            while not _flock(fd):
+                if time.monotonic() > until:
+                    raise LockHeldError(f"another process keeps {self.root} locked")
+                time.sleep(_POLL_SECONDS)
             yield
         finally:
             os.close(fd)
+
+    @contextlib.contextmanager
+    def hold(self, path: str) -> Iterator[None]:
+        """Hold an flock on the file."""
+        with _reading(path):
+            fd = os.open(self._path(path), os.O_RDONLY)
+        try:
+            if not _flock(fd):
+                raise LockHeldError(f"another process holds {path}")
+            yield
+        finally:
+            os.close(fd)
+
+    def held(self, path: str) -> bool:
+        """Whether a living process has an flock on the file."""
+        try:
+            with self.hold(path):
+                return False
+        except FileNotFoundError:
+            return False
+        except LockHeldError:
+            return True
+
+
+def _flock(fd: int) -> bool:
+    """Lock a file exclusively without waiting; False if another has it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True

@@ -33,9 +33,10 @@ from table.read.arrow import ReadPlan, plan_read
 from table.rows import encoded_keys, is_frame, keys_of_rows, to_arrow
 from table.services.check import CheckResult, check_index
 from table.services.info import TableInfo, describe
+from table.services.maintain import TableServices
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
-from table.write.index import Index, IndexContext, LookupStats, load_index
+from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
 from table.write.transaction import TableState
 from table.write.writer import Writer
@@ -148,7 +149,8 @@ class Table:
         texts, _ = self._keys_and_partitions(keys)
         encoded = texts.dictionary_encode()
         state = TableState.load(self.storage)
-        found = self.index.lookup(encoded.dictionary, self._context(state, stats))
+        index = usable_index(self.choice.name, state.config, self.options())
+        found = index.lookup(encoded.dictionary, self._context(state, stats))
         found = found.take(encoded.indices)
         return pa.table([texts, *found.columns], names=["record_key", *found.column_names])
 
@@ -234,10 +236,16 @@ class Table:
             storage=self.storage,
             clock=self._clock,
             runner=runner,
-            index=self.index,
+            index=self.choice.name,
             options=self.options(),
+            services=self._services(runner),
             spark=self.session,
             on_phase=self._describe_phase(),
+        )
+
+    def _services(self, runner: TaskRunner) -> TableServices:
+        return TableServices(
+            storage=self.storage, clock=self._clock, runner=runner, options=self.options()
         )
 
     def _describe_phase(self) -> Callable[[str], None]:

@@ -29,7 +29,7 @@ LAYERS = (
     ("model", "clock", "naming", "storage"),
     ("format",),
     ("timeline",),
-    ("config", "view", "options"),
+    ("config", "view", "options", "lease"),
     ("keygen", "rows"),
     ("metadata",),
     ("write",),

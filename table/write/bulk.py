@@ -29,6 +29,7 @@ from table.format.parquet import write_base_file
 from table.format.schema import with_meta
 from table.keygen import partition_paths, record_keys
 from table.metadata.partitions import RECORD_INDEX
+from table.metadata.writer import DeltaCommit
 from table.model import BaseFile, CommitResult, WriteStat
 from table.naming import bucket_file_id, new_file_id
 from table.options import DUP_POLICY, Options
@@ -36,7 +37,7 @@ from table.rows import arrow_schema, is_frame
 from table.write.assign import FileSizing
 from table.write.batch import DELETED_COLUMN, check_fields, delete_flags
 from table.write.bulk_index import update_index_in_bulk
-from table.write.commit import begin_delta, finish
+from table.write.commit import commit
 from table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
 from table.write.index import Index
 from table.write.key_file import KeyFile, write_key_file
@@ -92,19 +93,17 @@ def bulk_insert(writer: Writer, rows: Any) -> CommitResult:
 
 
 def _commit(attempt: Attempt, done: list[BulkDone]) -> None:
-    state = attempt.state
-    with attempt.phase("index"):
-        block_size = attempt.options.integer("hoodie.hfile.block.size")
-        delta = begin_delta(state, attempt.instant, block_size)
-        parts = [
-            (part.keys, [(r.file.partition_path, r.file.file_id) for r in part.results if r.file])
-            for part in done
-            if part.keys is not None
-        ]
-        if delta is not None and parts:
+    parts = [
+        (part.keys, [(r.file.partition_path, r.file.file_id) for r in part.results if r.file])
+        for part in done
+        if part.keys is not None
+    ]
+
+    def update_index(delta: DeltaCommit) -> None:
+        if parts:
             delta.stats.extend(update_index_in_bulk(attempt, delta, parts))
-    with attempt.phase("commit"):
-        finish(attempt, delta, [result for part in done for result in part.results])
+
+    commit(attempt, [result for part in done for result in part.results], update_index)
 
 
 def _check_policy(attempt: Attempt) -> None:
@@ -115,16 +114,16 @@ def _check_policy(attempt: Attempt) -> None:
             f"option {DUP_POLICY}={policy} needs insert: bulk_insert looks no key up without a "
             "record index, and drops none"
         )
-    if attempt.writer.index.name == "bucket" and attempt.state.snapshot.files:
+    if attempt.index.name == "bucket" and attempt.state.snapshot.files:
         raise UnsupportedTableError(
             "bulk_insert into a bucket table that holds rows is not supported: use insert or upsert"
         )
 
 
 def _task(attempt: Attempt) -> BulkTask:
-    index, metadata = attempt.writer.index, attempt.state.metadata
+    index, metadata = attempt.index, attempt.state.metadata
     shards = 0
-    if metadata is not None and RECORD_INDEX in attempt.config.metadata_partitions:
+    if metadata is not None and RECORD_INDEX in attempt.config.maintained:
         shards = len(metadata.slices(RECORD_INDEX))
     return BulkTask(
         target=attempt.target,

@@ -17,19 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.errors import DuplicateKeyError, InputError
-from table.metadata.partitions import RECORD_INDEX
+from table.metadata.writer import DeltaCommit
 from table.model import BaseFile, CommitResult
 from table.naming import bucket_of
 from table.options import DUP_POLICY
 from table.rows import arrow_schema
 from table.write.assign import FileSizing, assign, assign_buckets
 from table.write.batch import Batch, combine
-from table.write.commit import (
-    IndexUpdate,
-    begin_delta,
-    finish,
-    update_record_index,
-)
+from table.write.commit import IndexUpdate, commit, update_record_index
 from table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -38,6 +33,7 @@ from table.write.file_group import (
     stored_ordering,
     write_file_group,
 )
+from table.write.index import load_index
 from table.write.placement import Entries, Placement, append, moving_rows, place
 from table.write.writer import Attempt, Writer
 
@@ -49,7 +45,7 @@ def upsert(writer: Writer, rows: Any) -> CommitResult:
 
     def work(attempt: Attempt) -> CommitResult:
         batch = attempt.batch(rows)
-        batch = combine(batch, attempt.config, is_global=writer.index.is_global)
+        batch = combine(batch, attempt.config, is_global=attempt.index.is_global)
         return _write(attempt, batch, attempt.tag(batch))
 
     return writer.attempt("UPSERT", arrow_schema(rows), work)
@@ -74,15 +70,15 @@ def insert(writer: Writer, rows: Any) -> CommitResult:
 
 def delete(writer: Writer, keys: Any, partitions: Any | None) -> CommitResult:
     """Take keys (pa.Array of string) away; a partition-local index needs their partition paths."""
-    if partitions is None and not writer.index.is_global:
+    if partitions is None and not load_index(writer.index).is_global:
         raise InputError(
-            f"delete on a table with the {writer.index.name} index needs the partition columns"
+            f"delete on a table with the {writer.index} index needs the partition columns"
         )
 
     def work(attempt: Attempt) -> CommitResult:
         paths = pa.nulls(len(keys), pa.string()) if partitions is None else partitions
         batch = Batch(keys=keys, partitions=paths, deletes=np.ones(len(keys), bool), rows=None)
-        batch = combine(batch, attempt.config, is_global=writer.index.is_global)
+        batch = combine(batch, attempt.config, is_global=attempt.index.is_global)
         return _write(attempt, batch, attempt.tag(batch))
 
     return writer.attempt("DELETE", None, work)
@@ -90,7 +86,7 @@ def delete(writer: Writer, keys: Any, partitions: Any | None) -> CommitResult:
 
 def _without_known(attempt: Attempt, batch: Batch, policy: str) -> tuple[Batch, Any]:
     """Refuse or drop the rows whose keys are in the table or twice in the batch."""
-    single = combine(batch, attempt.config, is_global=attempt.writer.index.is_global)
+    single = combine(batch, attempt.config, is_global=attempt.index.is_global)
     tags = attempt.locate(single)
     known = pc.is_valid(tags["file_id"]).to_numpy(zero_copy_only=False)
     repeated = len(batch) - len(single)
@@ -114,14 +110,14 @@ def _write(attempt: Attempt, batch: Batch, tags: Any) -> CommitResult:
             kept = np.flatnonzero(~stale)
             batch, tags, moved = batch.take(kept), tags.take(pa.array(kept)), moved[kept]
             attempt.unchanged += int(stale.sum())
-    exact = attempt.writer.index.is_exact
+    exact = attempt.index.is_exact
     placement = place(batch, tags, moved, exact=exact, new_groups=_new_groups(attempt))
     return _apply(attempt, batch, placement)
 
 
 def _new_groups(attempt: Attempt) -> Callable[[Any, Any], list[str]]:
     def choose(partitions: Any, keys: Any) -> list[str]:
-        buckets = attempt.writer.index.buckets(keys, attempt.config, attempt.options)
+        buckets = attempt.index.buckets(keys, attempt.config, attempt.options)
         files = attempt.state.snapshot.files
         if buckets is not None:
             known = {(f.partition_path, bucket_of(f.file_id)): f.file_id for f in files}
@@ -172,22 +168,13 @@ def _apply(attempt: Attempt, batch: Batch, placement: Placement) -> CommitResult
     outcomes = np.empty(len(entries.rows), np.uint8)
     for (_, _, members), result in zip(groups, results, strict=True):
         outcomes[members] = result.outcomes
-    commit(attempt, results, lambda: _index_update(batch, entries, outcomes, groups))
+
+    def update_index(delta: DeltaCommit) -> None:
+        update = _index_update(batch, entries, outcomes, groups)
+        update_record_index(delta, attempt.state, update, attempt.writer.runner)
+
+    commit(attempt, results, update_index)
     return _count(attempt, batch, placement, outcomes, results)
-
-
-def commit(
-    attempt: Attempt, results: list[FileGroupResult], index_update: Callable[[], IndexUpdate]
-) -> None:
-    """The end that upsert, insert and delete share: index phase, then commit phase."""
-    state = attempt.state
-    with attempt.phase("index"):
-        block_size = attempt.options.integer("hoodie.hfile.block.size")
-        delta = begin_delta(state, attempt.instant, block_size)
-        if delta is not None and RECORD_INDEX in state.config.metadata_partitions:
-            update_record_index(delta, state, index_update(), attempt.writer.runner)
-    with attempt.phase("commit"):
-        finish(attempt, delta, results)
 
 
 def _tasks(

@@ -9,7 +9,7 @@ log files of files, column_stats, bloom_filters
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +46,29 @@ class IndexUpdate:
     deletes: Any
 
 
-def begin_delta(state: TableState, instant: str, block_size: int) -> DeltaCommit | None:
-    """Begin the metadata table's delta commit, where the table has a metadata table."""
-    if state.metadata is None:
-        return None
-    delta = DeltaCommit(state.metadata, instant, block_size)
-    delta.begin()
-    return delta
+def commit(
+    attempt: Attempt,
+    results: Sequence[FileGroupResult],
+    update_index: Callable[[DeltaCommit], None],
+) -> None:
+    """The end that all writes share: index phase, then commit phase.
+
+    Args:
+        attempt: the write.
+        results: of every file group.
+        update_index: writes the log files of the record index; called where the table has one, or
+            is getting one.
+    """
+    state, delta = attempt.state, None
+    with attempt.phase("index"):
+        if state.metadata is not None:
+            block_size = attempt.options.integer("hoodie.hfile.block.size")
+            delta = DeltaCommit(state.metadata, attempt.instant, block_size)
+            delta.begin()
+            if RECORD_INDEX in state.config.maintained:
+                update_index(delta)
+    with attempt.phase("commit"):
+        _finish(attempt, delta, results)
 
 
 def update_record_index(
@@ -86,8 +102,10 @@ def update_record_index(
     delta.stats.extend(runner.run(write_group, groups, weights=weights))
 
 
-def finish(attempt: Attempt, delta: DeltaCommit | None, results: Sequence[FileGroupResult]) -> None:
-    """Complete both commits, the metadata table's first.
+def _finish(
+    attempt: Attempt, delta: DeltaCommit | None, results: Sequence[FileGroupResult]
+) -> None:
+    """Complete both commits, the metadata table's first, unless another writer took the table.
 
     A task that ran twice left a file that no result names: it goes before anything is visible.
     """
@@ -102,6 +120,8 @@ def finish(attempt: Attempt, delta: DeltaCommit | None, results: Sequence[FileGr
                 merged.setdefault(partition, {}).update(zip(keys, values, strict=True))
         for partition, records in sorted(merged.items()):
             delta.put_records(partition, records)
-        delta.complete()
     content = encode_commit(stats, schema=attempt.avro_schema, operation=attempt.operation)
-    attempt.state.timeline.complete(attempt.instant, "commit", content)
+    with attempt.lease.fenced():
+        if delta is not None:
+            delta.complete()
+        attempt.state.timeline.complete(attempt.instant, "commit", content)

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from table.config import TableConfig
 from table.errors import InvalidOptionError, UnsupportedTableError
+from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import MetadataTable
-from table.options import Options
+from table.options import INDEX_FALLBACK, Options
 from table.storage import Storage
 from table.view import Snapshot
 from table.write.runner import TaskRunner
@@ -120,6 +121,13 @@ def load_index(name: str) -> Index:
     if name in HUDI_TYPES:
         raise UnsupportedTableError(f"index {name} is not supported yet")
     raise InvalidOptionError(f"unknown index {name!r}, one of {', '.join(HUDI_TYPES)}")
+
+
+def usable_index(name: str, config: TableConfig, options: Options) -> Index:
+    """The table's index, or the fallback that the user named where the index is not built."""
+    if name != "record" or RECORD_INDEX in config.metadata_partitions:
+        return load_index(name)
+    return load_index(options.optional(INDEX_FALLBACK) or name)
 
 
 def index_name(hudi_type: str) -> str:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from table.clock import Clock
 from table.config import TableConfig, load_config
-from table.errors import InputError, StorageError, TableError, UnsupportedTableError
+from table.errors import (
+    InputError,
+    LeaseLostError,
+    StorageError,
+    TableError,
+    UnsupportedTableError,
+)
 from table.format.parquet import BaseFileOptions, FooterOptions
 from table.format.schema import (
     avro_names,
@@ -22,6 +28,7 @@ from table.format.schema import (
     without_meta,
 )
 from table.keygen import check_key_generator
+from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import supported
 from table.model import CommitResult
 from table.naming import TEMP
@@ -36,30 +43,42 @@ from table.storage import Storage
 from table.timeline.timeline import next_instant
 from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
 from table.write.file_group import WriteTarget
-from table.write.index import Index, IndexContext
+from table.write.index import Index, IndexContext, usable_index
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, clear_failed, table_schema, undo
+
+
+class Services(Protocol):
+    """What runs with a write, while it holds the table."""
+
+    def prepare(self, lease: Lease) -> None:
+        """Build what the options ask for and the table does not have."""
+
+    def maintain(self, lease: Lease) -> None:
+        """Compact, clean and archive, where the options ask for it. Never fails the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
     """A table to write to. `options` are the table's facts and what was given for this write.
 
-    `spark` opens or returns a Spark session; `on_phase` is told when a phase begins.
+    `index` is the name of the table's index; `services` runs before and after the write; `spark`
+    opens or returns a Spark session; `on_phase` is told when a phase begins.
     """
 
     storage: Storage
     clock: Clock
     runner: TaskRunner
-    index: Index
+    index: str
     options: Options
+    services: Services
     spark: Callable[[], Any]
     on_phase: Callable[[str], None]
 
     @property
     def moves(self) -> bool:
         """Whether a key that arrives with another partition moves there (update.partition.path)."""
-        option = MOVE_OPTIONS.get(self.index.name)
+        option = MOVE_OPTIONS.get(self.index)
         return option is not None and self.options.flag(option)
 
     def attempt(
@@ -72,26 +91,35 @@ class Writer:
             schema: pa.Schema of the incoming rows, the table's if this is its first commit.
             work: does the write; whatever it raises takes the table back to where it was.
         """
-        with self.storage.lock():
-            started = self.clock.seconds()
+        started = self.clock.seconds()
+        with hold(self.storage, self.clock, LeaseTerms.of(self.options)) as lease:
             check_writable(load_config(self.storage))
             clear_failed(self.storage)
+            self.services.prepare(lease)
             state = TableState.load(self.storage)
-            attempt = Attempt.of(self, state, operation, schema)
-            # Outside the try: where another writer took the instant, its files must stay.
-            state.timeline.begin(attempt.instant, "commit")
-            try:
-                result = work(attempt)
-            except BaseException:
-                # What cannot be taken back now, the next write takes back.
-                with contextlib.suppress(TableError, OSError):
-                    undo(self.storage, state.timeline, attempt.instant)
-                raise
-            # The write is done; markers that cannot be swept now, the next write sweeps.
-            with contextlib.suppress(StorageError):
-                self.storage.delete_tree(f"{TEMP}/{attempt.instant}")
-            result.phases["total"] = self.clock.seconds() - started
-            return result
+            attempt = Attempt.of(self, state, lease, operation, incoming=schema)
+            result = self._run(attempt, work)
+            self.services.maintain(lease)
+        result.phases["total"] = self.clock.seconds() - started
+        return result
+
+    def _run(self, attempt: Attempt, work: Callable[[Attempt], CommitResult]) -> CommitResult:
+        # Outside the try: where another writer took the instant, its files must stay.
+        attempt.state.timeline.begin(attempt.instant, "commit")
+        try:
+            result = work(attempt)
+        except LeaseLostError:
+            # The table is another writer's now, and so is what this one left.
+            raise
+        except BaseException:
+            # What cannot be taken back now, the next write takes back.
+            with contextlib.suppress(TableError, OSError):
+                undo(self.storage, attempt.state.timeline, attempt.instant)
+            raise
+        # The write is done; markers that cannot be swept now, the next write sweeps.
+        with contextlib.suppress(StorageError):
+            self.storage.delete_tree(f"{TEMP}/{attempt.instant}")
+        return result
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,6 +128,8 @@ class Attempt:
 
     writer: Writer
     state: TableState
+    lease: Lease
+    index: Index
     instant: str
     operation: str
     target: WriteTarget
@@ -108,8 +138,10 @@ class Attempt:
     phases: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, writer: Writer, state: TableState, operation: str, incoming: Any) -> Attempt:
-        """Choose the instant and settle the schema."""
+    def of(
+        cls, writer: Writer, state: TableState, lease: Lease, operation: str, *, incoming: Any
+    ) -> Attempt:
+        """Choose the instant and the index, and settle the schema."""
         config = state.config
         stored = table_schema(state.timeline)
         record, namespace = avro_names(config.name)
@@ -122,7 +154,7 @@ class Attempt:
             instant=instant,
             schema=schema,
             options=_base_file_options(writer.options, schema, record, namespace),
-            metadata_partitions=config.metadata_partitions,
+            metadata_partitions=config.maintained,
             ordering=config.ordering
             if writer.options.text(PAYLOAD_CLASS) == EVENT_TIME_PAYLOAD
             else None,
@@ -130,6 +162,8 @@ class Attempt:
         return cls(
             writer=writer,
             state=state,
+            lease=lease,
+            index=usable_index(writer.index, config, writer.options),
             instant=instant,
             operation=operation,
             target=target,
@@ -183,12 +217,12 @@ class Attempt:
     def tag(self, batch: Batch) -> Any:
         """The index's answer for the keys of a combined batch."""
         with self.phase("tag"):
-            return self.writer.index.tag(batch.keys, batch.partitions, self.context)
+            return self.index.tag(batch.keys, batch.partitions, self.context)
 
     def locate(self, batch: Batch) -> Any:
         """Where the keys of a combined batch are, exactly; as the index counts them."""
         with self.phase("tag"):
-            return self.writer.index.lookup(batch.keys, self.context, batch.partitions)
+            return self.index.lookup(batch.keys, self.context, batch.partitions)
 
     def start(self) -> None:
         """Put the inflight file: data files follow."""
@@ -204,7 +238,9 @@ class Attempt:
 
     def result(self, **counts: int) -> CommitResult:
         """The write's result, with the phases measured so far."""
-        return CommitResult(instant=self.instant, phases=self.phases, **counts)
+        return CommitResult(
+            instant=self.instant, index=self.index.name, phases=self.phases, **counts
+        )
 
 
 def in_table_schema(rows: Any, schema: Any) -> Any:
@@ -222,16 +258,11 @@ def in_table_schema(rows: Any, schema: Any) -> Any:
 def check_writable(config: TableConfig) -> None:
     """Refuse what Keymark could not keep right by writing."""
     check_key_generator(config)
-    for partition in config.metadata_partitions:
+    for partition in config.maintained:
         if not supported(partition):
             raise UnsupportedTableError(
                 f"the metadata partition {partition} cannot be kept up to date yet"
             )
-    building = config.properties.get("hoodie.table.metadata.partitions.inflight", "")
-    if building:
-        raise UnsupportedTableError(
-            f"the metadata partition {building} is being built: let Apache Hudi finish it first"
-        )
 
 
 def _first_schema(incoming: Any, record: str, namespace: str) -> str | None:

@@ -162,6 +162,8 @@ def left_over(root: Any) -> list[str]:
     found = []
     for path in files(root):
         folder, _, name = path.rpartition("/")
+        if folder == ".hoodie/.keymark/lease":
+            continue
         if folder in (".hoodie", ".hoodie/metadata/.hoodie"):
             begun = re.match(r"^\d+\.", name) and not _completed(root / folder, name)
             if begun or name == "hoodie.properties.backup":

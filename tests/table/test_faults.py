@@ -31,7 +31,9 @@ from table_cases import (
 )
 
 from table import Table
+from table.clock import SystemClock
 from table.errors import LockHeldError, NotATableError, StorageError
+from table.lease import LeaseTerms, hold
 from table.storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
@@ -234,12 +236,13 @@ def test_a_create_that_failed_is_no_table_and_can_be_done_again(kind, tmp_path):
         assert table.check().ok
 
 
-def test_a_second_writer_is_told_at_once(start, copies):
+def test_a_second_writer_waits_and_is_told(start, copies):
     root = copies()
-    with LocalStorage.at(root).lock():
+    at_once = {"hoodie.write.lock.wait_time_ms": "0"}
+    with hold(LocalStorage.at(root), SystemClock(), LeaseTerms(wait=0, validity=60, renewal=60)):
         with pytest.raises(LockHeldError, match="another writer holds"):
-            through(LocalStorage.at(root)).upsert(FRESH)
+            Table.open(root, options=at_once).upsert(FRESH)
         with pytest.raises(LockHeldError):
-            Table.open(root).delete(["k1"])
+            Table.open(root, options=at_once).delete(["k1"])
         assert_reads(root, start[1])
-    assert through(LocalStorage.at(root)).upsert(FRESH).inserted == 2
+    assert Table.open(root, options=at_once).upsert(FRESH).inserted == 2

@@ -116,18 +116,29 @@ def test_links_to_folders_are_not_walked(storage, tmp_path):
     assert _paths(storage) == ["a"]
 
 
-def test_one_holds_the_lock(storage):
+def test_the_guard_keeps_others_waiting(storage, monkeypatch):
     other = LocalStorage.at(storage.root)
-    with storage.lock():
+    monkeypatch.setattr("table.storage._GUARD_SECONDS", 0.01)
+    with storage.guard():
         for second in (storage, other):
-            with pytest.raises(LockHeldError), second.lock():
+            with pytest.raises(LockHeldError), second.guard():
                 pass
-    with other.lock():
-        pass
-    with pytest.raises(KeyError), other.lock():
+    with pytest.raises(KeyError), other.guard():
         raise KeyError
-    with storage.lock():
+    with storage.guard():
         pass
+
+
+def test_a_held_file_has_a_living_owner(storage):
+    storage.put("a", b"x")
+    other = LocalStorage.at(storage.root)
+    assert not other.held("a")
+    assert not other.held("missing")
+    with storage.hold("a"):
+        assert other.held("a")
+        with pytest.raises(LockHeldError), other.hold("a"):
+            pass
+    assert not other.held("a")
 
 
 def test_staged_files_lie_in_one_folder(storage, monkeypatch):
