@@ -1,32 +1,55 @@
-"""Plan and result of a rollback: Avro object container files of one record, without codec.
+"""Plan and result of a rollback: Avro files of one record.
 
 Source: HoodieRollbackPlan.avsc and HoodieRollbackMetadata.avsc of Hudi 0.15.
 """
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
-from typing import Any, cast
-
-import fastavro
+from dataclasses import dataclass, field
+from typing import Any
 
 from table.errors import CorruptFileError
+from table.timeline.avro_file import decode_container, encode_container, load_schema
 
-_PLAN, _METADATA = (
-    fastavro.parse_schema(
-        json.loads(resources.files("table.timeline").joinpath(f"{name}.avsc").read_text())
-    )
-    for name in ("rollback_plan", "rollback_metadata")
-)
+_PLAN, _METADATA = "rollback_plan", "rollback_metadata"
 
 
-def _container(schema: Any, record: Mapping[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.writer(buffer, schema, [record])
-    return buffer.getvalue()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPlan:
+    """What a rollback is to take back.
+
+    Attributes:
+        time: the instant to roll back.
+        action: its action.
+        files: absolute paths to delete, by partition path.
+        log_files: absolute path -> size in bytes of log files that get a rollback block appended
+            to their group (merge-on-read, so in the metadata table).
+    """
+
+    time: str
+    action: str
+    files: Mapping[str, tuple[str, ...]]
+    log_files: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """What a rollback took back.
+
+    Attributes:
+        start: the instant at which it was begun.
+        time: the instant that it took back.
+        action: that instant's action.
+        files: absolute paths that it deleted, by partition path.
+        millis: how long it took.
+    """
+
+    start: str
+    time: str
+    action: str
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    millis: int = 0
 
 
 def encode_plan(time: str, action: str, files: Mapping[str, Sequence[str]]) -> bytes:
@@ -46,18 +69,46 @@ def encode_plan(time: str, action: str, files: Mapping[str, Sequence[str]]) -> b
         "RollbackRequests": requests,
         "version": 1,
     }
-    return _container(_PLAN, record)
+    return encode_container(load_schema(_PLAN), record)
+
+
+def decode_plan(data: bytes, name: str) -> RollbackPlan:
+    """Parse the plan of a rollback, ours or Hudi's.
+
+    Raises:
+        CorruptFileError: the bytes are no such file, or it does not name the instant.
+    """
+    record = decode_container(data, name, load_schema(_PLAN))
+    instant = record["instantToRollback"]
+    if instant is None:
+        raise CorruptFileError(name, 0, "a rollback plan that names no instant")
+    files: dict[str, tuple[str, ...]] = {}
+    log_files: dict[str, int] = {}
+    for request in record["RollbackRequests"] or ():
+        partition = request["partitionPath"]
+        files[partition] = (*files.get(partition, ()), *request["filesToBeDeleted"])
+        log_files.update(request["logBlocksToBeDeleted"] or {})
+    return RollbackPlan(
+        time=instant["commitTime"], action=instant["action"], files=files, log_files=log_files
+    )
 
 
 def encode_metadata(
     rollback: str, time: str, action: str, files: Mapping[str, Sequence[str]]
 ) -> bytes:
     """The result of a rollback that deleted `files` (absolute paths by partition)."""
-    record = {
-        "startRollbackTime": rollback,
-        "timeTakenInMillis": 0,
-        "totalFilesDeleted": sum(len(paths) for paths in files.values()),
-        "commitsRollback": [time],
+    deleted = {partition: tuple(paths) for partition, paths in sorted(files.items())}
+    result = Rollback(start=rollback, time=time, action=action, files=deleted)
+    return encode_container(load_schema(_METADATA), rollback_record(result))
+
+
+def rollback_record(rollback: Rollback) -> dict[str, Any]:
+    """The HoodieRollbackMetadata of a rollback, as Avro's values."""
+    return {
+        "startRollbackTime": rollback.start,
+        "timeTakenInMillis": rollback.millis,
+        "totalFilesDeleted": sum(len(paths) for paths in rollback.files.values()),
+        "commitsRollback": [rollback.time],
         "partitionMetadata": {
             partition: {
                 "partitionPath": partition,
@@ -66,18 +117,13 @@ def encode_metadata(
                 "rollbackLogFiles": {},
                 "logFilesFromFailedCommit": {},
             }
-            for partition, paths in sorted(files.items())
+            for partition, paths in rollback.files.items()
         },
         "version": 1,
-        "instantsRollback": [{"commitTime": time, "action": action}],
+        "instantsRollback": [{"commitTime": rollback.time, "action": rollback.action}],
     }
-    return _container(_METADATA, record)
 
 
 def rolled_back(data: bytes, name: str) -> tuple[str, ...]:
     """The instants that a completed rollback took back."""
-    try:
-        (record,) = fastavro.reader(io.BytesIO(data))
-        return tuple(str(time) for time in cast("dict[str, Any]", record)["commitsRollback"])
-    except Exception as error:  # fastavro raises what the bytes provoke
-        raise CorruptFileError(name, 0, f"not the Avro file of a rollback ({error})") from error
+    return tuple(decode_container(data, name, load_schema(_METADATA))["commitsRollback"])

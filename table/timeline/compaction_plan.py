@@ -1,0 +1,86 @@
+"""The plan of a compaction: an Avro file of one record (HoodieCompactionPlan), version 2.
+
+It stands in the requested file of a compaction of the metadata table; the inflight file is empty,
+and the compaction completes as a commit. Files are named without their folders. Source:
+CompactionUtils.buildFromFileSlice and ScheduleCompactionActionExecutor of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from table.errors import CorruptFileError
+from table.timeline.avro_file import decode_container, encode_container, load_schema
+
+_PLAN = "compaction_plan"
+_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOperation:
+    """One file slice to be merged.
+
+    Attributes:
+        partition_path: the partition of the metadata table.
+        file_id: the file group.
+        base_instant_time: the instant of the slice.
+        base_file: name of its base file; None without one.
+        log_files: names of its log files, in the order in which they are merged.
+        metrics: what the plan was made by, as Hudi names it (TOTAL_LOG_FILES ...).
+    """
+
+    partition_path: str
+    file_id: str
+    base_instant_time: str
+    base_file: str | None
+    log_files: tuple[str, ...]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def encode_compaction_plan(operations: Sequence[CompactionOperation]) -> bytes:
+    """The requested file of a compaction."""
+    record = {
+        "operations": [
+            {
+                "baseInstantTime": operation.base_instant_time,
+                "deltaFilePaths": list(operation.log_files),
+                "dataFilePath": operation.base_file,
+                "fileId": operation.file_id,
+                "partitionPath": operation.partition_path,
+                "metrics": dict(operation.metrics),
+                "bootstrapFilePath": None,
+            }
+            for operation in operations
+        ],
+        "extraMetadata": None,
+        "version": _VERSION,
+        "strategy": None,
+        "preserveHoodieMetadata": False,
+    }
+    return encode_container(load_schema(_PLAN), record)
+
+
+def decode_compaction_plan(data: bytes, name: str) -> tuple[CompactionOperation, ...]:
+    """Parse the plan of a compaction; file names of version 1, which are paths, become names.
+
+    Raises:
+        CorruptFileError: the bytes are no such file, or an operation lacks its file group.
+    """
+    record = decode_container(data, name, load_schema(_PLAN))
+    return tuple(_operation(values, name) for values in record["operations"] or ())
+
+
+def _operation(values: Mapping[str, Any], name: str) -> CompactionOperation:
+    if values["fileId"] is None or values["baseInstantTime"] is None:
+        raise CorruptFileError(name, 0, "a compaction operation without file id or instant")
+    base = values["dataFilePath"]
+    return CompactionOperation(
+        partition_path=values["partitionPath"] or "",
+        file_id=values["fileId"],
+        base_instant_time=values["baseInstantTime"],
+        base_file=base.rpartition("/")[2] if base else None,
+        log_files=tuple(path.rpartition("/")[2] for path in values["deltaFilePaths"] or ()),
+        metrics=values["metrics"] or {},
+    )
