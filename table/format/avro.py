@@ -99,7 +99,7 @@ class AvroCursor(ByteCursor):
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_long(data: _Bytes, at: int, end: int) -> Any:
+def read_long(data: _Bytes, at: int, end: int) -> Any:
     """A zigzag varint: the value and the place after it, -1 if the bytes end."""
     value = np.uint64(0)
     shift = np.uint64(0)
@@ -118,7 +118,7 @@ def _skip(data: _Bytes, bounds: tuple[int, int], fields: _Bytes, mark: int) -> i
     """The place after the fields, -1 if they are not as expected."""
     at, end = bounds
     for field in fields:
-        value, at = _read_long(data, at, end)
+        value, at = read_long(data, at, end)
         if at < 0:
             return -1
         if field == OPTIONAL_TEXT:
@@ -126,7 +126,7 @@ def _skip(data: _Bytes, bounds: tuple[int, int], fields: _Bytes, mark: int) -> i
                 continue
             if value != 1:
                 return -1
-            value, at = _read_long(data, at, end)
+            value, at = read_long(data, at, end)
             if at < 0:
                 return -1
         if field in (TEXT, OPTIONAL_TEXT):

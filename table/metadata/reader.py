@@ -21,10 +21,12 @@ import pyarrow.compute as pc
 from table.errors import CorruptFileError
 from table.format.hashing import shards
 from table.format.hfile.reader import HFileReader
+from table.format.hfile.strings import concat
 from table.format.log.block import BlockType, HeaderKey, LogBlock
 from table.format.log.deletes import decode_deletes
 from table.format.log.reader import read_blocks
 from table.format.order import key_order
+from table.metadata.merge import merged
 from table.metadata.partitions import FILES, file_id
 from table.metadata.records import ALL_PARTITIONS, decode_files
 from table.model import BaseFile, FileSlice, LogFile
@@ -123,9 +125,9 @@ class Shard:
         return blocks
 
     @cached_property
-    def sources(self) -> tuple[HFileReader | list[str], ...]:
-        """Puts (HFiles) and deletes (record keys) of the slice, newest first."""
-        found: list[HFileReader | list[str]] = []
+    def sources(self) -> tuple[HFileReader | Any, ...]:
+        """Puts (HFiles) and deletes (pa.Array of string) of the slice, newest first."""
+        found: list[HFileReader | Any] = []
         for block in reversed(self.blocks):
             if block.type is BlockType.HFILE_DATA:
                 found.append(self._hfile(block.source, block.content_offset, block.content_length))
@@ -178,27 +180,15 @@ class Shard:
         merged = pa.concat_arrays(values).take(pa.array(order))
         return np.concatenate(positions)[order], merged
 
+    def batches(self) -> Iterator[tuple[Any, Any]]:
+        """All live keys and values (pa.binary) by key, about a block of each file in memory."""
+        return merged(self.sources)
+
     def scan(self) -> tuple[Any, Any]:
         """All live keys (pa.binary, sorted) and their values: the whole shard in memory."""
-        keys, values, ranks = [], [], []
-        for rank, source in enumerate(self.sources):
-            for batch_keys, batch_values in _batches(source):
-                keys.append(batch_keys)
-                values.append(batch_values)
-                ranks.append(np.full(len(batch_keys), rank, np.int32))
-        if not keys:
-            return pa.array([], pa.binary()), pa.array([], pa.binary())
-        table = pa.table(
-            {
-                "key": pa.concat_arrays(keys),
-                "value": pa.concat_arrays(values),
-                "rank": np.concatenate(ranks),
-            }
-        )
-        if len(self.sources) > 1:
-            table = _newest(table)
-        live = table.filter(pc.is_valid(table["value"]))
-        return _whole(live["key"]), _whole(live["value"])
+        nothing = pa.array([], pa.binary())
+        keys, values = zip((nothing, nothing), *self.batches(), strict=True)
+        return concat(list(keys)), concat(list(values))
 
     def history(self) -> Iterator[tuple[bytes, bytes | None]]:
         """Every (key, value) or (key, None for a delete), oldest first."""
@@ -213,38 +203,17 @@ def _check_rollback(block: LogBlock) -> None:
         raise CorruptFileError(block.source.name, block.content_offset, f"unknown command {kind}")
 
 
-def _positions(keys: Any, wanted: list[str]) -> Any:
+def _positions(keys: Any, wanted: Any) -> Any:
     """Positions of `wanted` within sorted `keys`."""
-    found = pc.is_in(keys.cast(pa.binary()), pa.array([w.encode() for w in wanted], pa.binary()))
+    found = pc.is_in(keys.cast(pa.binary()), wanted.cast(pa.binary()))
     return np.flatnonzero(found.to_numpy(zero_copy_only=False))
 
 
-def _batches(source: HFileReader | list[str]) -> Iterator[tuple[Any, Any]]:
+def _batches(source: HFileReader | Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(source, HFileReader):
         yield from source.scan()
     else:
-        yield (
-            pa.array([key.encode() for key in source], pa.binary()),
-            pa.nulls(len(source), pa.binary()),
-        )
-
-
-def _newest(table: Any) -> Any:
-    """Of each key the row with the lowest rank, sorted by key."""
-    ordered = table.sort_by([("key", "ascending"), ("rank", "ascending")])
-    keys = _whole(ordered["key"])
-    if not len(keys):
-        return ordered
-    first = np.ones(len(keys), bool)
-    first[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
-    return ordered.filter(pa.array(first))
-
-
-def _whole(column: Any) -> Any:
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        return pa.concat_arrays(combined.chunks) if combined.num_chunks else combined.chunk(0)
-    return combined
+        yield source.cast(pa.binary()), pa.nulls(len(source), pa.binary())
 
 
 @dataclass(frozen=True)

@@ -114,5 +114,5 @@ def concat(arrays: list[Any]) -> pa.Array:
     """
     size = sum(array.nbytes for array in arrays)
     if size > _OFFSET_MAX:
-        raise InputError(f"{size} bytes of values do not fit; ask for fewer keys at once")
+        raise InputError(f"{size} bytes do not fit into a column; ask for fewer keys at once")
     return pa.concat_arrays(arrays)

@@ -70,7 +70,7 @@ def test_puts_and_deletes_of_one_commit():
     puts, deletes = blocks_of(read("puts_and_deletes.log"))
     assert (puts.type, deletes.type) == (BlockType.HFILE_DATA, BlockType.DELETE)
     assert puts.instant_time == deletes.instant_time == "20261121165445551"
-    keys = decode_deletes(deletes.content(), "a.log")
+    keys = decode_deletes(deletes.content(), "a.log").to_pylist()
     assert (len(keys), keys[0], keys[-1]) == (10, "key-00001", "key-00100")
 
 
