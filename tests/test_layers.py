@@ -33,6 +33,7 @@ LAYERS = (
     ("keygen", "rows"),
     ("metadata",),
     ("write",),
+    ("bootstrap",),
     ("read",),
     ("services", "facts", "files"),
     ("spark",),

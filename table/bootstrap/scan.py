@@ -1,0 +1,146 @@
+"""The one pass over the record keys: base files -> spill files, a few files per task."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from table.bootstrap.spill import encode_spill
+from table.bootstrap.target import put_once
+from table.errors import CorruptFileError
+from table.format.digest import location_words
+from table.format.hashing import string_buffers
+from table.format.parquet import read_base_file
+from table.format.scatter import deal
+from table.model import BaseFile
+from table.storage import Storage
+
+RECORD_KEY = "_hoodie_record_key"
+_KEY_BYTES_MAX = 32767
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """Files to read: `files` have the numbers from `first` on in the snapshot.
+
+    `flush_bytes` bounds the keys that a task holds; `shards` is their number.
+    """
+
+    storage: Storage
+    folder: str
+    number: int
+    first: int
+    files: tuple[BaseFile, ...]
+    shards: int
+    flush_bytes: int
+
+    @property
+    def name(self) -> str:
+        """Start of the names of the task's own files."""
+        return f"{self.folder}/scan-{self.number:06d}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanDone:
+    """What a task read, and where it is."""
+
+    rows: int
+    spills: tuple[str, ...]
+
+
+def scan_files(task: ScanTask) -> ScanDone:
+    """Spill the keys of a task's files, unless that was done before.
+
+    Raises:
+        CorruptFileError: a file is damaged, or a row in it has no key.
+    """
+    try:
+        return _decode(task.storage.read(f"{task.name}.json"))
+    except FileNotFoundError:
+        pass
+    spiller = _Spiller(task)
+    for number, file in enumerate(task.files):
+        for keys in record_keys(task.storage, file):
+            spiller.take(keys, number)
+    done = spiller.close()
+    content = json.dumps({"rows": done.rows, "spills": done.spills}).encode()
+    if put_once(task.storage, f"{task.name}.json", content):
+        return done
+    # Another attempt at the same task came first: its files are the ones that count.
+    return _decode(task.storage.read(f"{task.name}.json"))
+
+
+def _decode(data: bytes) -> ScanDone:
+    document = json.loads(data)
+    return ScanDone(document["rows"], tuple(document["spills"]))
+
+
+def record_keys(storage: Storage, file: BaseFile) -> Iterator[Any]:
+    """The record keys of a base file, as non-empty pa.Arrays of strings.
+
+    Raises:
+        CorruptFileError: the file is damaged, or a row in it has no key that an index can hold.
+    """
+    table = read_base_file(storage.open(file.path), [RECORD_KEY])
+    if RECORD_KEY not in table.column_names:
+        raise CorruptFileError(file.path, 0, f"it has no column {RECORD_KEY}")
+    for keys in table.column(RECORD_KEY).chunks:
+        if keys.null_count:
+            raise CorruptFileError(file.path, 0, f"{keys.null_count} rows have no record key")
+        if len(keys):
+            _check_lengths(keys, file.path)
+            yield keys
+
+
+def _check_lengths(keys: Any, path: str) -> None:
+    offsets, _ = string_buffers(keys)
+    lengths = offsets[1:] - offsets[:-1]
+    if lengths.min() < 1 or lengths.max() > _KEY_BYTES_MAX:
+        raise CorruptFileError(
+            path, 0, f"a record key of {lengths.min() or lengths.max()} bytes, not 1 to 32767"
+        )
+
+
+@dataclass(slots=True)
+class _Spiller:
+    """Holds keys up to the flush size, then deals them out and puts a spill file."""
+
+    task: ScanTask
+    words: Any = None
+    pending: list[tuple[Any, int]] = field(default_factory=list)
+    pending_bytes: int = 0
+    rows: int = 0
+    spills: list[str] = field(default_factory=list)
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    def __post_init__(self) -> None:
+        files = self.task.files
+        paths = [file.partition_path for file in files]
+        self.words = location_words(paths, [file.file_id for file in files])
+
+    def take(self, keys: Any, number: int) -> None:
+        """Add keys of the task's n-th file."""
+        step = max(1, self.task.flush_bytes * len(keys) // max(1, keys.nbytes))
+        for start in range(0, len(keys), step):
+            part = keys.slice(start, step)
+            self.pending.append((part, number))
+            self.pending_bytes += part.nbytes
+            if self.pending_bytes >= self.task.flush_bytes:
+                self._flush()
+
+    def _flush(self) -> None:
+        dealt = deal(self.pending, self.words, self.task.shards, first=self.task.first)
+        self.pending, self.pending_bytes = [], 0
+        path = f"{self.task.name}-{self.token}-{len(self.spills)}.keys"
+        self.task.storage.put(path, encode_spill(dealt))
+        self.spills.append(path)
+        self.rows += len(dealt.codes)
+
+    def close(self) -> ScanDone:
+        """Flush what is left."""
+        if self.pending:
+            self._flush()
+        return ScanDone(self.rows, tuple(self.spills))

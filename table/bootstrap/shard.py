@@ -1,0 +1,194 @@
+"""One shard: spilled keys -> sorted -> base HFile -> read back and compared with the data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.bootstrap.spill import Keys, read_shard
+from table.bootstrap.target import put_once
+from table.errors import CorruptFileError
+from table.format.digest import Digest, digest_entries, location_words
+from table.format.hashing import string_buffers
+from table.format.hfile.reader import HFileReader
+from table.format.hfile.writer import HFileWriter
+from table.format.order import key_order
+from table.metadata.records import SCHEMA, location_codes
+from table.model import BaseFile
+from table.naming import METADATA
+from table.storage import Storage
+
+# Keys in sorted order that are in memory beside the unsorted ones.
+_SORTED_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTask:
+    """One shard of `shards`; `base` is its base file, of a size not known yet."""
+
+    storage: Storage
+    folder: str
+    number: int
+    shards: int
+    base: BaseFile
+    block_size: int
+
+    @property
+    def record(self) -> str:
+        """The file that says that the shard is done."""
+        return f"{self.folder}/shard-{self.number:05d}.json"
+
+    @property
+    def path(self) -> str:
+        """The base file's path in the table."""
+        return f"{METADATA}/{self.base.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardDone:
+    """A shard's base file; of size 0 where the shard has no entries.
+
+    A shard in which `repeated` keys occur once more than they should has no base file, either.
+    """
+
+    size: int = 0
+    repeated: int = 0
+    count: int = 0
+    low: int = 0
+    high: int = 0
+
+    @property
+    def digest(self) -> Digest:
+        """Of the shard's entries, read from its base file."""
+        return Digest(self.count, self.low, self.high)
+
+
+def locations_path(folder: str) -> str:
+    """The file with the index value of every base file of the snapshot."""
+    return f"{folder}/locations.arrow"
+
+
+def spills_path(folder: str) -> str:
+    """The file that names all spill files, there once all files are scanned."""
+    return f"{folder}/spills.json"
+
+
+def encode_values(values: Any) -> bytes:
+    """Index values (pa.Array of binary) as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([values], names=["value"])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def build_shard(task: ShardTask) -> ShardDone:
+    """Build and verify a shard, unless that was done before.
+
+    Raises:
+        CorruptFileError: the index does not hold exactly what the data holds, or a file of the
+            build is damaged.
+    """
+    known = _known(task)
+    if known is not None:
+        return known
+    spills = json.loads(task.storage.read(spills_path(task.folder)))
+    keys, digest = read_shard(task.storage, spills, number=task.number, shards=task.shards)
+    done = ShardDone()
+    if digest.count:
+        data, repeated = _hfile(task, keys)
+        del keys
+        if repeated:
+            return ShardDone(repeated=repeated)
+        put_once(task.storage, task.path, data)
+        del data
+        done = _verify(task, digest)
+    put_once(task.storage, task.record, json.dumps(asdict(done)).encode())
+    return done
+
+
+def _known(task: ShardTask) -> ShardDone | None:
+    try:
+        done = ShardDone(**json.loads(task.storage.read(task.record)))
+    except FileNotFoundError:
+        return None
+    there = not done.size or task.storage.exists(task.path)
+    return done if there else None
+
+
+def _hfile(task: ShardTask, keys: Keys) -> tuple[bytes, int]:
+    """The bytes of the base file, and how many keys are there once more than they should.
+
+    Hudi's base files have a bloom filter besides; no reader of the metadata table asks for it.
+    """
+    array = keys.array()
+    order = key_order(array)
+    writer = HFileWriter(SCHEMA, task.block_size)
+    values = _values(task)
+    last = pa.array([], array.type)
+    repeated = 0
+    for start in range(0, len(order), _SORTED_AT_ONCE):
+        rows = order[start : start + _SORTED_AT_ONCE]
+        part = array.take(pa.array(rows))
+        repeated += _repeats(pa.concat_arrays([last, part]))
+        if not repeated:
+            writer.add_coded(part, keys.codes[rows], values)
+        last = part.slice(len(part) - 1)
+    if repeated:
+        return b"", repeated
+    ends = {"minRecordKey": writer.first_key or b"", "maxRecordKey": writer.last_key or b""}
+    return writer.finish(None, ends), 0
+
+
+def _repeats(keys: Any) -> int:
+    """How many of sorted keys equal the one before."""
+    same = pc.equal(keys[1:], keys[:-1])
+    return int(same.true_count)
+
+
+def _values(task: ShardTask) -> Any:
+    data = task.storage.read(locations_path(task.folder))
+    return pa.ipc.open_stream(data).read_all()["value"].combine_chunks()
+
+
+def _verify(task: ShardTask, expected: Digest) -> ShardDone:
+    """Compare the entries of the finished file with those of the data; a wrong file goes."""
+    source = task.storage.open(task.path)
+    found = hfile_digest(HFileReader(source), task.path)
+    if found != expected:
+        task.storage.delete(task.path)
+        raise CorruptFileError(
+            task.path,
+            0,
+            f"the index holds {found.count} keys of digest {found.hex}, the data {expected.count}"
+            f" of digest {expected.hex}: nothing was taken into use",
+        )
+    return ShardDone(size=source.size, **asdict(found))
+
+
+def hfile_digest(reader: HFileReader, name: str) -> Digest:
+    """The digest of the entries that an HFile of the record index holds.
+
+    Args:
+        reader: the file.
+        name: its path, for errors.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+    """
+    found = Digest()
+    for keys, values in reader.scan():
+        codes, locations = location_codes(values, name)
+        words = location_words(
+            locations["partition_path"].to_pylist(), locations["file_id"].to_pylist()
+        )
+        offsets, text = string_buffers(keys)
+        lengths = np.diff(offsets)
+        part = digest_entries(text, offsets[:-1], lengths, codes=codes, words=words)
+        found = found.plus(part)
+    return found

@@ -1,0 +1,181 @@
+"""What a build starts from and what comes out of it; both are the same for every partition."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import TypeVar
+
+from table.format.digest import Digest
+from table.format.hfile.writer import BLOCK_SIZE
+from table.format.log.writer import empty_delete_block
+from table.metadata.partitions import file_id
+from table.metadata.writer import partition_metadata
+from table.model import BaseFile, LogFile, WriteStat
+from table.naming import METADATA, PARTITION_METADATA
+from table.storage import Storage
+from table.write.runner import TaskRunner
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+Progress = Callable[[int, int, str], None]
+"""Called with what is done, what there is to do, and in which unit."""
+
+_INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
+# A Spark job costs some tenths of a second, so progress comes in at most so many steps.
+_STEPS = 20
+_STEP_BYTES_MIN = 256 << 20
+
+
+def no_progress(done: int, total: int, unit: str) -> None:
+    """A Progress that shows nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTarget:
+    """One partition to be built.
+
+    Attributes:
+        storage: the table's storage.
+        folder: where the build keeps its own files; the caller deletes it once the partition is
+            in use, or given up.
+        partition: of the metadata table.
+        instant: the initialisation's instant in the metadata table.
+        files: the base files of a snapshot, in its order.
+        groups: number of file groups.
+        zone: of instant times; None is the process's own.
+        block_size: uncompressed bytes of a data block (hoodie.hfile.block.size).
+        max_tasks: hoodie.metadata.max.init.parallelism.
+    """
+
+    storage: Storage
+    folder: str
+    partition: str
+    instant: str
+    files: tuple[BaseFile, ...]
+    groups: int
+    zone: tzinfo | None = None
+    block_size: int = BLOCK_SIZE
+    max_tasks: int = 100_000
+
+    @property
+    def fingerprint(self) -> str:
+        """What the build's outcome depends on, as 64 hex digits."""
+        state = hashlib.sha256(
+            f"1\n{self.partition}\n{self.instant}\n{self.groups}\n{self.block_size}\n".encode()
+        )
+        for file in self.files:
+            state.update(f"{file.path}\0{file.size}\n".encode())
+        return state.hexdigest()
+
+    def base_file(self, number: int, size: int = 0) -> BaseFile:
+        """The base file of a group. Its name is the same in every attempt, as its bytes are."""
+        return BaseFile(
+            partition_path=self.partition,
+            file_id=file_id(self.partition, number),
+            write_token=f"{number}-0-0",
+            instant_time=self.instant,
+            size=size,
+            extension="hfile",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A partition whose files are all on storage; nothing refers to them yet.
+
+    Attributes:
+        target: what was asked for.
+        stats: one per base file, for the delta commit that makes them count; groups without
+            records have no base file.
+        records: how many there are.
+        size: bytes of the base files.
+        digest: of the entries; record index only.
+    """
+
+    target: BuildTarget
+    stats: tuple[WriteStat, ...]
+    records: int
+    size: int
+    digest: Digest = field(default=Digest())
+
+
+def base_stat(file: BaseFile, records: int) -> WriteStat:
+    """What a commit says of a base file of the metadata table."""
+    return WriteStat(
+        file_id=file.file_id,
+        path=file.path,
+        partition_path=file.partition_path,
+        prev_commit="null",
+        num_writes=records,
+        num_inserts=records,
+        num_updates=0,
+        num_deletes=0,
+        size=file.size,
+    )
+
+
+def put_once(storage: Storage, path: str, data: bytes) -> bool:
+    """Put a file whose content is the same in every attempt; False if it was there."""
+    try:
+        storage.put(path, data)
+    except FileExistsError:
+        return False
+    return True
+
+
+def open_groups(target: BuildTarget) -> None:
+    """Open every file group by a log file with an empty delete block, base file or not.
+
+    Source: HoodieBackedTableMetadataWriter.initializeFileGroups.
+    """
+    content = partition_metadata(target.instant, target.partition)
+    folder = f"{METADATA}/{target.partition}"
+    put_once(target.storage, f"{folder}/{PARTITION_METADATA}", content)
+    block = empty_delete_block(target.instant)
+    for number in range(target.groups):
+        log = LogFile(
+            partition_path=target.partition,
+            file_id=file_id(target.partition, number),
+            base_instant_time=target.instant,
+            version=1,
+            write_token=_INIT_TOKEN,
+            size=len(block),
+        )
+        put_once(target.storage, f"{METADATA}/{log.path}", block)
+
+
+def remove_groups(target: BuildTarget) -> None:
+    """Delete the files of the partition that carry the target's instant."""
+    for status in target.storage.list(f"{METADATA}/{target.partition}"):
+        if f"_{target.instant}." in status.name:
+            target.storage.delete(status.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Runs many items in a few steps, and says after each how far it came."""
+
+    runner: TaskRunner
+    progress: Progress
+    unit: str
+
+    def run(
+        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+    ) -> list[R]:
+        """What the runner's `run` does."""
+        least = max(_STEP_BYTES_MIN, sum(weights) // _STEPS)
+        results: list[R] = []
+        self.progress(0, len(items), self.unit)
+        while len(results) < len(items):
+            start = end = len(results)
+            weight = 0
+            while end < len(items) and weight < least:
+                weight += weights[end]
+                end += 1
+            results += self.runner.run(function, items[start:end], weights=weights[start:end])
+            self.progress(end, len(items), self.unit)
+        return results

@@ -1,0 +1,137 @@
+"""Keys of a column, dealt out to the shards of an index in two passes.
+
+The first pass finds each key's shard and how many keys and bytes every shard gets, the second
+copies each key behind the ones of its shard. Sums for a digest are taken on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from table.format.digest import entry_hash, load_word
+from table.format.hashing import _hash_range, string_buffers
+
+_ASCII = np.uint64(0x8080808080808080)
+_WORD = 8
+# 31 to the powers 8, 7, ... 0 in wrapping 32-bit arithmetic.
+_POWERS = tuple(np.uint32(pow(31, 8 - i, 1 << 32)) for i in range(9))
+
+
+class Sums(NamedTuple):
+    """Per shard: keys, bytes of keys, and the two halves of the digest. int64 and uint64 arrays."""
+
+    rows: Any
+    bytes: Any
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Keys in the order of their shards.
+
+    Attributes:
+        row_bounds: int64, one more than there are shards: keys of shard s are rows `row_bounds[s]`
+            to `row_bounds[s + 1]`, exclusive.
+        byte_bounds: int64, the same for their bytes.
+        lengths: uint16 per key, its bytes.
+        codes: int32 per key, its location.
+        text: uint8, all keys one behind the other.
+        sums: per shard.
+    """
+
+    row_bounds: Any
+    byte_bounds: Any
+    lengths: Any
+    codes: Any
+    text: Any
+    sums: Sums
+
+
+def deal(pieces: Sequence[tuple[Any, int]], words: Any, count: int, *, first: int = 0) -> Dealt:
+    """Deal keys out to shards; within a shard they keep their order.
+
+    Args:
+        pieces: keys (pa.Array of strings of 1 to 32,767 bytes, without nulls), and the location
+            that all keys of the piece have.
+        words: what a location adds to the digest, from `digest.location_words`.
+        count: shards.
+        first: added to the locations on their way out.
+    """
+    sums = Sums(*(np.zeros(count, kind) for kind in (np.int64, np.int64, np.uint64, np.uint64)))
+    found = []
+    for keys, code in pieces:
+        offsets, text = string_buffers(keys)
+        found.append((offsets, text, _assign(offsets, text, words[code], sums), code))
+    row_bounds = np.concatenate(([0], np.cumsum(sums.rows)))
+    byte_bounds = np.concatenate(([0], np.cumsum(sums.bytes)))
+    lengths = np.empty(int(row_bounds[-1]), np.uint16)
+    codes = np.empty(int(row_bounds[-1]), np.int32)
+    out = np.empty(int(byte_bounds[-1]), np.uint8)
+    places = np.stack((row_bounds[:-1], byte_bounds[:-1]))
+    for offsets, text, owner, code in found:
+        _scatter(offsets, text, owner, places, (lengths, codes, out, np.int32(first + code)))
+    return Dealt(row_bounds, byte_bounds, lengths, codes, out, sums)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _java_hash(text: Any, start: Any, end: Any) -> Any:
+    """String.hashCode of a UTF-8 range, eight ASCII characters at a time."""
+    state = np.uint32(0)
+    at = start
+    while at + _WORD <= end:
+        word = load_word(text, at)
+        if word & _ASCII:
+            return _hash_range(text, start, end)
+        state = np.uint32(state * _POWERS[0])
+        for i in range(_WORD):
+            unit = np.uint32((word >> np.uint64(8 * i)) & np.uint64(0xFF))
+            state = np.uint32(state + np.uint32(unit * _POWERS[i + 1]))
+        at += _WORD
+    while at < end:
+        unit = np.uint32(text[at])
+        if unit >= 0x80:
+            return _hash_range(text, start, end)
+        state = np.uint32(np.uint32(state * np.uint32(31)) + unit)
+        at += 1
+    return state
+
+
+@numba.njit(cache=True, nogil=True)
+def _assign(offsets: Any, text: Any, words: Any, sums: Any) -> Any:
+    """The shard of each key, abs(abs(hash) % n) in Java; adds to the sums."""
+    count = np.int64(len(sums.rows))
+    owner = np.empty(len(offsets) - 1, np.int32)
+    for i in range(len(owner)):
+        start, end = offsets[i], offsets[i + 1]
+        code = np.int64(np.int32(_java_hash(text, start, end)))
+        shard = abs(code) % count
+        owner[i] = shard
+        low, high = entry_hash(text, start, end - start, words[0], words[1])
+        sums.rows[shard] += 1
+        sums.bytes[shard] += end - start
+        sums.low[shard] += low
+        sums.high[shard] += high
+    return owner
+
+
+@numba.njit(cache=True, nogil=True)
+def _scatter(offsets: Any, text: Any, owner: Any, places: Any, out: Any) -> None:
+    """Copy each key to its shard's next place; `places` moves on."""
+    lengths, codes, data, code = out
+    for i in range(len(owner)):
+        shard = owner[i]
+        row, at = places[0, shard], places[1, shard]
+        source, target = np.uint64(offsets[i]), np.uint64(at)
+        length = offsets[i + 1] - offsets[i]
+        for byte in range(np.uint64(length)):
+            data[target + byte] = text[source + byte]
+        lengths[row] = length
+        codes[row] = code
+        places[0, shard] = row + 1
+        places[1, shard] = at + length
