@@ -18,7 +18,7 @@ from table.format.hashing import string_buffers
 from table.format.hfile.reader import HFileReader
 from table.format.hfile.writer import HFileWriter
 from table.format.order import key_order
-from table.metadata.records import SCHEMA, location_codes
+from table.metadata.records import SCHEMA, decode_location, location_tails
 from table.model import BaseFile
 from table.naming import METADATA
 from table.storage import Storage
@@ -182,13 +182,22 @@ def hfile_digest(reader: HFileReader, name: str) -> Digest:
         CorruptFileError: the file is damaged.
     """
     found = Digest()
+    known: dict[bytes, int] = {}
+    words = np.empty((0, 2), np.uint64)
     for keys, values in reader.scan():
-        codes, locations = location_codes(values, name)
-        words = location_words(
-            locations["partition_path"].to_pylist(), locations["file_id"].to_pylist()
-        )
+        codes, tails = location_tails(values, name)
+        new = [tail for tail in tails if tail not in known]
+        if new:
+            known.update({tail: len(words) + at for at, tail in enumerate(new)})
+            words = np.concatenate((words, _words(new, name)))
+        codes = np.array([known[tail] for tail in tails], np.int32)[codes]
         offsets, text = string_buffers(keys)
         lengths = np.diff(offsets)
         part = digest_entries(text, offsets[:-1], lengths, codes=codes, words=words)
         found = found.plus(part)
     return found
+
+
+def _words(tails: list[bytes], name: str) -> Any:
+    locations = [decode_location(tail, name) for tail in tails]
+    return location_words([path for path, _, _ in locations], [file for _, file, _ in locations])

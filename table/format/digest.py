@@ -68,7 +68,6 @@ def location_words(partition_paths: Sequence[str], file_ids: Sequence[str]) -> A
     for row, (path, file_id) in enumerate(zip(partition_paths, file_ids, strict=True)):
         both = xxhash.xxh3_128_intdigest(f"{len(path.encode())}:{path}{file_id}".encode())
         words[row] = both & _MASK, both >> 64
-    words.flags.writeable = False
     return words
 
 

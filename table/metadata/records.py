@@ -171,9 +171,6 @@ def decode_locations(values: Any, name: str) -> Any:
 def location_codes(values: Any, name: str) -> tuple[Any, Any]:
     """The distinct locations that records of the `record_index` partition hold.
 
-    Keys of one file group share all bytes but the row's, so each distinct location is decoded
-    once.
-
     Args:
         values: pa.Array of binary, without nulls.
         name: the file they come from, for errors.
@@ -185,16 +182,29 @@ def location_codes(values: Any, name: str) -> tuple[Any, Any]:
     Raises:
         CorruptFileError: a value is no such record.
     """
-    skipped = bytes([OPTIONAL_TEXT] * _META_FIELDS + [TEXT, MARK, NULL, NULL, NULL])
-    codes, tails = group_tails(values, skipped, RECORD_INDEX, name)
-    locations = [_decode_location(tail, name) for tail in tails]
+    codes, tails = location_tails(values, name)
+    locations = [decode_location(tail, name) for tail in tails]
     columns = list(zip(*locations, strict=True)) or [(), (), ()]
     kinds = (pa.string(), pa.string(), pa.int64())
     decoded = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
     return codes, pa.table(decoded, names=["partition_path", "file_id", "instant_ms"])
 
 
-def _decode_location(tail: bytes, name: str) -> tuple[str, str, int]:
+def location_tails(values: Any, name: str) -> tuple[Any, list[bytes]]:
+    """The distinct encodings of locations in records of the `record_index` partition.
+
+    Keys of one file group share all bytes but the row's, so each distinct location is decoded
+    once. Takes and raises what `location_codes` does.
+
+    Returns:
+        For each value (int64) the number of its encoding, and the encodings.
+    """
+    skipped = bytes([OPTIONAL_TEXT] * _META_FIELDS + [TEXT, MARK, NULL, NULL, NULL])
+    return group_tails(values, skipped, RECORD_INDEX, name)
+
+
+def decode_location(tail: bytes, name: str) -> tuple[str, str, int]:
+    """Partition path, file id and instant in milliseconds of an encoding of a location."""
     cursor = AvroCursor(tail, name)
     if not cursor.branch(2):
         cursor.fail("a record without location")
