@@ -30,6 +30,10 @@ class TableError(Exception):
         return " ".join(super().__str__().splitlines())
 
 
+class TableWarning(UserWarning):
+    """A fault of the table that costs time and no rows; the text names it and the remedy."""
+
+
 class NotATableError(TableError):
     """The path does not hold a Hudi table."""
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from table.errors import CorruptFileError
 from table.format.hashing import shards
+from table.format.hfile.cache import BlockCache
 from table.format.hfile.reader import HFileReader
 from table.format.hfile.strings import concat
 from table.format.log.block import BlockType, HeaderKey, LogBlock
@@ -86,12 +87,18 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file group of a metadata partition, merged from its latest file slice."""
+    """One file group of a metadata partition, merged from its latest file slice.
+
+    Attributes:
+        cache: what keeps the blocks that lookups decode, where anything does.
+        readers: the HFiles opened so far.
+    """
 
     storage: Storage
     slice: FileSlice
     validity: Validity
     recorded: Mapping[str, Recorded]
+    cache: BlockCache | None = None
     readers: list[HFileReader] = field(default_factory=list)
 
     @cached_property
@@ -130,7 +137,8 @@ class Shard:
         found: list[HFileReader | Any] = []
         for block in reversed(self.blocks):
             if block.type is BlockType.HFILE_DATA:
-                found.append(self._hfile(block.source, block.content_offset, block.content_length))
+                place = slice(block.content_offset, block.content_offset + block.content_length)
+                found.append(self._hfile(block.source, place, block.instant_time))
             elif block.type is BlockType.DELETE:
                 found.append(decode_deletes(block.content(), block.source.name))
             else:
@@ -139,11 +147,18 @@ class Shard:
         base = self.slice.base_file
         if base is not None:
             source = self.storage.open(f"{METADATA}/{base.path}")
-            found.append(self._hfile(source, 0, source.size))
+            found.append(self._hfile(source, slice(0, source.size), base.instant_time))
         return tuple(found)
 
-    def _hfile(self, source: Any, offset: int, length: int) -> HFileReader:
-        reader = HFileReader(source, offset=offset, length=length)
+    def _hfile(self, source: Any, place: slice, instant: str) -> HFileReader:
+        """The HFile that an instant wrote; no two instants of a table have one name."""
+        reader = HFileReader(
+            source,
+            offset=place.start,
+            length=place.stop - place.start,
+            cache=self.cache,
+            scope=f"{self.storage.root} {instant}",
+        )
         self.readers.append(reader)
         return reader
 
@@ -248,6 +263,18 @@ class MetadataTable:
             for file_slice in self.slices(partition)
         )
 
+    def slice_files(self) -> dict[str, dict[str, dict[str, list[str]]]]:
+        """Partition -> file id -> base instant -> names of all files of that slice."""
+        found: dict[str, dict[str, dict[str, list[str]]]] = {}
+        for status in self.storage.walk(METADATA):
+            path = status.path.removeprefix(f"{METADATA}/")
+            partition = path.rpartition("/")[0]
+            owner, time = _slice_of(path, partition)
+            if owner:
+                group = found.setdefault(partition, {}).setdefault(owner, {})
+                group.setdefault(time, []).append(status.name)
+        return found
+
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The latest file slice of each file group of a partition, ordered by file id.
 
@@ -319,13 +346,7 @@ class MetadataTable:
         """
         shard = self.shards(FILES)[0]
         self._check_in_step(shard.slice.base_instant_time)
-        merged: dict[str, dict[str, tuple[int, bool]]] = {}
-        for key, value in shard.history():
-            if value is None:
-                merged.pop(key.decode(), None)
-                continue
-            entries = merged.setdefault(key.decode(), {})
-            _merge_files(entries, decode_files(value, shard.slice.file_id))
+        merged = merged_files(shard)
         partitions = merged.pop(ALL_PARTITIONS, {})
         listed: dict[str, dict[str, int]] = {}
         for identifier, (_, deleted) in partitions.items():
@@ -339,6 +360,18 @@ class MetadataTable:
                 if not gone
             }
         return listed
+
+
+def merged_files(shard: Shard) -> dict[str, dict[str, tuple[int, bool]]]:
+    """The records of the `files` partition: key -> name -> size in bytes, and whether deleted."""
+    merged: dict[str, dict[str, tuple[int, bool]]] = {}
+    for key, value in shard.history():
+        if value is None:
+            merged.pop(key.decode(), None)
+            continue
+        entries = merged.setdefault(key.decode(), {})
+        _merge_files(entries, decode_files(value, shard.slice.file_id))
+    return merged
 
 
 def _slice_of(path: str, partition: str) -> tuple[str, str]:

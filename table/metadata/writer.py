@@ -7,7 +7,7 @@ Source: HoodieBackedTableMetadataWriter of Hudi 0.15.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +20,19 @@ from table.format.hashing import shards
 from table.format.hfile.writer import write_hfile
 from table.format.log.block import BlockType, HeaderKey
 from table.format.log.deletes import encode_deletes
+from table.format.log.reader import read_blocks
 from table.format.log.writer import empty_delete_block, encode_block
-from table.metadata.partitions import FILES, file_id
+from table.metadata.bloom import bloom_tombstones
+from table.metadata.column_stats import column_stats_tombstones
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, file_id, supported
 from table.metadata.reader import MetadataTable
-from table.metadata.records import ALL_PARTITIONS, SCHEMA, encode_files
+from table.metadata.records import ALL_PARTITIONS, SCHEMA, encode_files, partition_identifier
 from table.model import BaseFile, FileSlice, LogFile, WriteStat
-from table.naming import METADATA, PARTITION_METADATA, PROPERTIES
+from table.naming import METADATA, PARTITION_METADATA, PROPERTIES, parse_log_file
 from table.storage import Storage
 from table.timeline.commit_metadata import DeltaStat, encode_commit
-from table.timeline.timeline import Timeline
+from table.timeline.instant_name import COMPLETED
+from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 PARTITION_LIST, FILE_LIST = 1, 2
 _BOOTSTRAP = "00000000000000"
@@ -145,6 +149,40 @@ class DeltaCommit:
             records[identifier] = encode_files(names, record_type=FILE_LIST)
         self.put_records(FILES, records)
 
+    def restart(self) -> None:
+        """Begin, after taking back what an attempt that died left of this delta commit."""
+        take_back_delta(self.metadata.storage, self.instant)
+        self._slices.clear()
+        self.begin()
+
+    def drop_files(
+        self, files: Sequence[BaseFile], partitions: Sequence[str], columns: Sequence[str]
+    ) -> None:
+        """Take deleted base files out of the listing and of what describes files.
+
+        Args:
+            files: the files.
+            partitions: the metadata partitions that the table has.
+            columns: its columns, meta columns included.
+        """
+        by_partition: dict[str, dict[str, tuple[int, bool]]] = {}
+        described: dict[str, dict[str, bytes]] = {COLUMN_STATS: {}, BLOOM_FILTERS: {}}
+        for file in files:
+            path, name = file.partition_path, file.name
+            by_partition.setdefault(partition_identifier(path), {})[name] = (0, True)
+            keys, values = column_stats_tombstones(path, name, columns)
+            described[COLUMN_STATS].update(zip(keys, values, strict=True))
+            keys, values = bloom_tombstones(path, name, self.instant)
+            described[BLOOM_FILTERS].update(zip(keys, values, strict=True))
+        records = {
+            identifier: encode_files(names, record_type=FILE_LIST)
+            for identifier, names in by_partition.items()
+        }
+        self.put_records(FILES, records)
+        for partition, tombstones in described.items():
+            if partition in partitions:
+                self.put_records(partition, tombstones)
+
     def put_records(self, partition: str, records: Mapping[str, bytes]) -> None:
         """Put small records by key, each into the file group that its hash gives."""
         keys = pa.array(records.keys(), pa.string())
@@ -161,6 +199,35 @@ class DeltaCommit:
         """Complete the delta commit: its blocks count once the data commit is completed, too."""
         content = encode_commit(self.stats, schema=SCHEMA, operation="UPSERT_PREPPED")
         self.metadata.timeline.complete(self.instant, "deltacommit", content)
+
+
+def take_back_delta(storage: Storage, instant: str) -> None:
+    """Delete what a delta commit wrote whose data instant is not completed: instants and logs."""
+    timeline = Timeline.load(storage, METADATA)
+    # A completed instant must not name files that are gone already.
+    storage.delete(timeline.path(instant, "deltacommit", COMPLETED))
+    for path in _log_files(storage, timeline, instant):
+        storage.delete(f"{METADATA}/{path}")
+    timeline.remove(instant, "deltacommit")
+
+
+def _log_files(storage: Storage, metadata: Timeline, time: str) -> Iterator[str]:
+    """Log files of the metadata table that only that instant wrote, none that others count on."""
+    kept = {
+        path
+        for instant in metadata.completed(COMMIT_ACTIONS)
+        if instant.time != time
+        for _, path, _ in metadata.commit(instant).files
+    }
+    for status in storage.walk(METADATA):
+        partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")
+        log = parse_log_file(partition, name, status.size)
+        if log is None or log.path in kept or not supported(partition):
+            continue
+        blocks = read_blocks(storage.open(status.path), complete=False)
+        # A torn first block can only be the dead writer's: nothing completed names the file.
+        if all(block.instant_time == time for block in blocks):
+            yield log.path
 
 
 def initialize(storage: Storage, table_name: str, groups: Mapping[str, int]) -> None:

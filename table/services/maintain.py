@@ -1,27 +1,96 @@
-"""What runs with every write: builds before it, table services after it."""
+"""What runs with every write: recovery and builds before it, table services after it."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from table.clock import Clock
+from table.errors import LeaseLostError, TableError, TableWarning
 from table.lease import Lease
 from table.options import Options
+from table.services.clean import (
+    Cleaner,
+    clean_metadata_table,
+    outdated_files,
+    resume_metadata_cleans,
+)
+from table.services.compact import Compactor, take_back_compactions
+from table.services.retention import Retention
 from table.storage import Storage
+from table.timeline.timeline import COMMIT_ACTIONS
 from table.write.runner import TaskRunner
+from table.write.transaction import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableServices:
-    """The services of one table, as a write's options ask for them."""
+    """The services of one table, as options ask for them. The caller holds the lease."""
 
     storage: Storage
     clock: Clock
     runner: TaskRunner
     options: Options
 
+    def recover(self, lease: Lease) -> None:
+        """Finish or take back what services that died left."""
+        take_back_compactions(self.storage)
+        resume_metadata_cleans(self.storage)
+        Cleaner(self.storage, self.clock, lease).resume()
+
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
 
     def maintain(self, lease: Lease) -> None:
-        """Compact, clean and archive, where the options ask for it."""
+        """Compact, clean and archive, where the options ask for it and it is time.
+
+        The write is done and visible: a service that fails is told of and tried again later.
+        """
+        steps: list[tuple[str, Callable[[Lease], object]]] = [("compaction", self._compact_if_due)]
+        if self.options.flag("hoodie.clean.automatic"):
+            steps.append(("cleaning", self.clean))
+        for name, step in steps:
+            try:
+                step(lease)
+            except LeaseLostError:
+                return
+            except (TableError, OSError) as error:
+                warnings.warn(f"the write is done, {name} failed: {error}", TableWarning, 2)
+
+    def compact(self, lease: Lease) -> str | None:
+        """Compact the metadata table; the instant, None if there is nothing to compact."""
+        del lease
+        compactor = self._compactor(TableState.load(self.storage))
+        return compactor.run() if compactor else None
+
+    def clean(self, lease: Lease) -> str | None:
+        """Delete files that no retained commit needs; the data's clean instant, or None."""
+        state = TableState.load(self.storage)
+        if state.metadata is not None:
+            retained = self.options.integer("hoodie.cleaner.commits.retained")
+            clean_metadata_table(state.metadata, retained)
+        commits = state.timeline.completed(COMMIT_ACTIONS)
+        retention = Retention.of(self.options, commits)
+        if retention is None:
+            return None
+        files = outdated_files(state, retention)
+        return Cleaner(self.storage, self.clock, lease).clean(state, files, retention)
+
+    def _compact_if_due(self, lease: Lease) -> None:
+        del lease
+        compactor = self._compactor(TableState.load(self.storage))
+        commits = self.options.integer("hoodie.metadata.compact.max.delta.commits")
+        if compactor is not None and compactor.due(commits):
+            compactor.run()
+
+    def _compactor(self, state: TableState) -> Compactor | None:
+        if state.metadata is None:
+            return None
+        return Compactor(
+            metadata=state.metadata,
+            partitions=state.config.metadata_partitions,
+            listing=state.listing,
+            block_size=self.options.integer("hoodie.hfile.block.size"),
+            runner=self.runner,
+        )

@@ -115,16 +115,20 @@ def _delta_stat(stat: DeltaStat) -> dict[str, Any]:
 
 
 def encode_commit(
-    stats: Iterable[WriteStat | DeltaStat], *, schema: str | None, operation: str
+    stats: Iterable[WriteStat | DeltaStat],
+    *,
+    schema: str | None,
+    operation: str,
+    compacted: bool = False,
 ) -> bytes:
-    """The JSON of a completed commit or delta commit."""
+    """The JSON of a completed commit or delta commit; `compacted` for that of a compaction."""
     by_partition: dict[str, list[dict[str, Any]]] = {}
     for stat in stats:
         encoded = _write_stat(stat) if isinstance(stat, WriteStat) else _delta_stat(stat)
         by_partition.setdefault(stat.partition_path, []).append(encoded)
     document = {
         "partitionToWriteStats": by_partition,
-        "compacted": False,
+        "compacted": compacted,
         "extraMetadata": {} if schema is None else {"schema": schema},
         "operationType": operation,
     }

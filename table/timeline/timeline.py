@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from table.clock import Clock
-from table.errors import CommitConflictError, CorruptFileError
+from table.errors import CommitConflictError
 from table.model import Instant
 from table.naming import HOODIE
 from table.storage import Storage
@@ -22,6 +23,7 @@ from table.timeline.instant_name import (
     instant_millis,
     parse_instant,
 )
+from table.timeline.restore_metadata import restored
 from table.timeline.rollback_metadata import rolled_back
 
 COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
@@ -84,15 +86,17 @@ class Timeline:
         return decode_commit(self.storage.read(path), path)
 
     def rolled_back(self) -> frozenset[str]:
-        """Instants that completed rollbacks took back."""
+        """Instants that completed rollbacks and restores took back."""
         times: set[str] = set()
-        for instant in self.completed({"rollback"}):
-            path = self.path(instant.time, instant.action, COMPLETED)
-            data = self.storage.read(path)
-            if not data:
-                raise CorruptFileError(path, 0, "a completed rollback is empty")
-            times.update(rolled_back(data, path))
+        for instant in self.completed({"rollback", "restore"}):
+            times.update(self.taken_back_by(instant))
         return frozenset(times)
+
+    def taken_back_by(self, instant: Instant) -> tuple[str, ...]:
+        """The instants that a completed rollback or restore took back."""
+        path = self.path(instant.time, instant.action, COMPLETED)
+        decode = rolled_back if instant.action == "rollback" else restored
+        return decode(self.storage.read(path), path)
 
     def replaced_file_ids(self) -> dict[tuple[str, str], str]:
         """(partition path, file id) -> time of the completed replace commit that took it out."""
@@ -121,6 +125,11 @@ class Timeline:
     def start(self, time: str, action: str) -> None:
         """Put the inflight file of an instant."""
         self._put(time, action, INFLIGHT, b"")
+
+    def ensure_started(self, time: str, action: str, content: bytes) -> None:
+        """Put the inflight file of an action that may have been started before."""
+        with contextlib.suppress(CommitConflictError):
+            self._put(time, action, INFLIGHT, content)
 
     def complete(self, time: str, action: str, content: bytes) -> None:
         """Put the completed file of an instant: the moment at which it becomes visible."""

@@ -13,22 +13,20 @@ from dataclasses import dataclass
 
 from table.config import TableConfig, load_config
 from table.errors import UnsupportedTableError
-from table.format.log.reader import read_blocks
-from table.metadata.partitions import FILES, supported
+from table.metadata.partitions import FILES
 from table.metadata.reader import MetadataTable
+from table.metadata.writer import take_back_delta
 from table.naming import (
-    METADATA,
     PARTITION_METADATA,
     STAGING,
     TEMP,
     check_relative,
     marked_file,
     parse_base_file,
-    parse_log_file,
 )
 from table.storage import Storage
 from table.timeline.instant_name import COMPLETED
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from table.timeline.timeline import Timeline
 from table.view import Listing, Snapshot, snapshot
 
 _MARKERS_FILE = re.compile(r"^MARKERS\d+$")
@@ -42,6 +40,7 @@ class TableState:
     config: TableConfig
     timeline: Timeline
     metadata: MetadataTable | None
+    listing: Listing
     snapshot: Snapshot
 
     @classmethod
@@ -60,6 +59,7 @@ class TableState:
             config=config,
             timeline=timeline,
             metadata=metadata,
+            listing=listing,
             snapshot=snapshot(listing, timeline, as_of),
         )
 
@@ -85,7 +85,6 @@ def clear_failed(storage: Storage) -> None:
         storage.delete_tree(STAGING)
     timeline = Timeline.load(storage)
     _refuse_pending(timeline)
-    _refuse_pending_metadata(storage)
     for instant in timeline.pending():
         if instant.action == "commit":
             undo(storage, timeline, instant.time)
@@ -118,15 +117,6 @@ def _refuse_pending(timeline: Timeline) -> None:
             )
 
 
-def _refuse_pending_metadata(storage: Storage) -> None:
-    for instant in Timeline.load(storage, METADATA).pending():
-        if instant.action in ("compaction", "logcompaction"):
-            raise UnsupportedTableError(
-                f"a {instant.action} of instant {instant.time} is pending in the metadata table: "
-                "finish it with Apache Hudi first"
-            )
-
-
 def undo(storage: Storage, timeline: Timeline, time: str) -> None:
     """Take an uncompleted commit back: data files, index blocks, markers, instants, in that order.
 
@@ -136,12 +126,7 @@ def undo(storage: Storage, timeline: Timeline, time: str) -> None:
         return
     for path in _data_files(storage, time):
         storage.delete(path)
-    metadata = Timeline.load(storage, METADATA)
-    # A completed instant must not name files that are gone already.
-    storage.delete(metadata.path(time, "deltacommit", COMPLETED))
-    for path in _log_files(storage, metadata, time):
-        storage.delete(f"{METADATA}/{path}")
-    metadata.remove(time, "deltacommit")
+    take_back_delta(storage, time)
     storage.delete_tree(f"{TEMP}/{time}")
     timeline.remove(time, "commit")
 
@@ -193,25 +178,6 @@ def _partition_metadata(storage: Storage, partition: str, time: str) -> Iterator
         return
     if f"commitTime={time}\n" in text:
         yield path
-
-
-def _log_files(storage: Storage, metadata: Timeline, time: str) -> Iterator[str]:
-    """Log files of the metadata table that only that instant wrote, none that others count on."""
-    kept = {
-        path
-        for instant in metadata.completed(COMMIT_ACTIONS)
-        if instant.time != time
-        for _, path, _ in metadata.commit(instant).files
-    }
-    for status in storage.walk(METADATA):
-        partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")
-        log = parse_log_file(partition, name, status.size)
-        if log is None or log.path in kept or not supported(partition):
-            continue
-        blocks = read_blocks(storage.open(status.path), complete=False)
-        # A torn first block can only be the dead writer's: nothing completed names the file.
-        if all(block.instant_time == time for block in blocks):
-            yield log.path
 
 
 def table_schema(timeline: Timeline) -> str | None:

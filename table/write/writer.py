@@ -51,6 +51,9 @@ from table.write.transaction import TableState, clear_failed, table_schema, undo
 class Services(Protocol):
     """What runs with a write, while it holds the table."""
 
+    def recover(self, lease: Lease) -> None:
+        """Finish or take back what services that died left."""
+
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
 
@@ -95,6 +98,7 @@ class Writer:
         with hold(self.storage, self.clock, LeaseTerms.of(self.options)) as lease:
             check_writable(load_config(self.storage))
             clear_failed(self.storage)
+            self.services.recover(lease)
             self.services.prepare(lease)
             state = TableState.load(self.storage)
             attempt = Attempt.of(self, state, lease, operation, incoming=schema)

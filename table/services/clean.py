@@ -1,0 +1,239 @@
+"""Cleaning: base files that no retained commit needs are deleted, here and in the metadata table.
+
+    <B>.clean.requested   the plan: every file that goes
+    <B>.clean.inflight
+    files deleted, one by one; what is gone already counts as deleted
+    delta commit B of the metadata table: the files leave the listing and the column statistics
+    <B>.clean             what was deleted
+
+A clean that died is done again from its plan. Files of a savepoint stay. The metadata table's own
+old slices go the same way, on its own timeline, with the suffix 002. Source: CleanPlanner,
+CleanActionExecutor, HoodieBackedTableMetadataWriter.cleanIfNecessary of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from table.clock import Clock
+from table.errors import CorruptFileError
+from table.format.schema import from_avro, with_meta, without_meta
+from table.lease import Lease
+from table.metadata.reader import MetadataTable
+from table.metadata.writer import DeltaCommit
+from table.model import BaseFile
+from table.naming import METADATA, parse_base_file, parse_log_file
+from table.services.retention import Retention
+from table.storage import Storage
+from table.timeline.clean_metadata import (
+    Clean,
+    CleanPlan,
+    decode_clean_plan,
+    encode_clean,
+    encode_clean_plan,
+)
+from table.timeline.instant_name import REQUESTED
+from table.timeline.savepoint_metadata import decode_savepoint
+from table.timeline.timeline import COMMIT_ACTIONS, Timeline, next_instant
+from table.write.transaction import TableState, table_schema
+
+_SUFFIX = "002"
+_RETAINED_MIN = 20
+_RETAINED_FACTOR = 1.2
+_BLOCK_SIZE = 1 << 20
+
+Files = Mapping[str, Iterable[str]]
+"""partition path -> names of files"""
+
+
+def outdated_files(state: TableState, retention: Retention) -> dict[str, list[str]]:
+    """The base files that may go, by partition path; none that a savepoint names."""
+    kept = savepoint_files(state.timeline)
+    replaced = state.timeline.replaced_file_ids()
+    groups: dict[tuple[str, str], list[BaseFile]] = {}
+    for partition, names in state.listing.items():
+        for name, size in names.items():
+            file = parse_base_file(partition, name, size)
+            if file is not None:
+                groups.setdefault((partition, file.file_id), []).append(file)
+    visible = state.timeline.visible({f.instant_time for files in groups.values() for f in files})
+    found: dict[str, list[str]] = {}
+    for location, files in sorted(groups.items()):
+        times = [f.instant_time for f in files if f.instant_time in visible]
+        gone = retention.outdated(times) if times else set()
+        if location in replaced and retention.forgets(replaced[location]):
+            gone = set(times)
+        for file in files:
+            if file.instant_time in gone and (location[0], file.name) not in kept:
+                found.setdefault(location[0], []).append(file.name)
+    return found
+
+
+def savepoint_files(timeline: Timeline) -> set[tuple[str, str]]:
+    """(partition path, file name) of every file that a savepoint keeps."""
+    kept: set[tuple[str, str]] = set()
+    for instant in timeline.completed({"savepoint"}):
+        path = timeline.path(instant.time, "savepoint", instant.state)
+        files = decode_savepoint(timeline.storage.read(path), path).files
+        kept.update((partition, name) for partition, names in files.items() for name in names)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """Cleans one table, under its lease."""
+
+    storage: Storage
+    clock: Clock
+    lease: Lease
+
+    def clean(self, state: TableState, files: Files, retention: Retention | None) -> str | None:
+        """Delete base files that no current slice needs; the clean's instant, None without any."""
+        if not any(files.values()):
+            return None
+        timelines = [state.timeline] + ([state.metadata.timeline] if state.metadata else [])
+        instant = next_instant(self.clock, state.config.zone, *timelines)
+        plan = _plan(state.timeline, files, retention)
+        state.timeline.plan(instant, "clean", encode_clean_plan(plan))
+        self._run(state, instant, plan)
+        return instant
+
+    def resume(self) -> None:
+        """Do every clean again that was planned and not completed."""
+        timeline = Timeline.load(self.storage)
+        for pending in timeline.pending():
+            if pending.action == "clean":
+                path = timeline.path(pending.time, "clean", REQUESTED)
+                plan = decode_clean_plan(self.storage.read(path), path)
+                self._run(TableState.load(self.storage), pending.time, plan)
+
+    def _run(self, state: TableState, instant: str, plan: CleanPlan) -> None:
+        files = [
+            file for partition, paths in plan.files.items() for file in _named(partition, paths)
+        ]
+        _refuse_current(state, files, instant)
+        state.timeline.ensure_started(instant, "clean", encode_clean_plan(plan))
+        for file in files:
+            self.storage.delete(file.path)
+        delta = None
+        if state.metadata is not None:
+            delta = DeltaCommit(state.metadata, instant, _BLOCK_SIZE)
+            delta.restart()
+            delta.drop_files(files, state.config.maintained, _columns(state))
+        names: dict[str, tuple[str, ...]] = {}
+        for file in files:
+            names[file.partition_path] = (*names.get(file.partition_path, ()), file.name)
+        done = Clean(
+            time=instant,
+            earliest=plan.earliest.time if plan.earliest else "",
+            last_completed=plan.last_completed,
+            files=names,
+            policy=plan.policy,
+        )
+        with self.lease.fenced():
+            if delta is not None:
+                delta.complete()
+            state.timeline.complete(instant, "clean", encode_clean(done))
+
+
+def _plan(timeline: Timeline, files: Files, retention: Retention | None) -> CleanPlan:
+    root = timeline.storage.root
+    prefix = f"{root}/{timeline.base}" if timeline.base else root
+    return CleanPlan(
+        earliest=retention.earliest if retention else None,
+        last_completed=max(timeline.commit_times(), default=""),
+        files={
+            partition: tuple(
+                f"{prefix}/{partition}/{name}" if partition else f"{prefix}/{name}"
+                for name in names
+            )
+            for partition, names in files.items()
+        },
+        policy=retention.policy if retention else "KEEP_LATEST_FILE_VERSIONS",
+    )
+
+
+def _named(partition: str, paths: Iterable[str]) -> Iterable[BaseFile]:
+    """The base files that a plan names; a plan is input, and no other file may be deleted by it."""
+    for path in paths:
+        name = path.rpartition("/")[2]
+        file = parse_base_file(partition, name, 0)
+        if file is None or not path.endswith(f"/{partition}/{name}" if partition else f"/{name}"):
+            raise CorruptFileError(path, 0, "a clean plan names what is no base file of the table")
+        yield file
+
+
+def _refuse_current(state: TableState, files: Iterable[BaseFile], instant: str) -> None:
+    current = {file.path for file in state.snapshot.files}
+    for file in files:
+        if file.path in current:
+            detail = f"the plan of clean {instant} names a file that the table needs"
+            raise CorruptFileError(file.path, 0, detail)
+
+
+def _columns(state: TableState) -> tuple[str, ...]:
+    schema = table_schema(state.timeline)
+    return tuple(with_meta(without_meta(from_avro(schema))).names) if schema else ()
+
+
+def clean_metadata_table(metadata: MetadataTable, retained: int) -> str | None:
+    """Delete slices of the metadata table that no reader of the last commits needs.
+
+    Args:
+        metadata: the metadata table.
+        retained: commits that the data table's cleaning retains.
+    """
+    timeline = metadata.timeline
+    keep = max(_RETAINED_MIN, int(retained * _RETAINED_FACTOR))
+    retention = Retention.since(timeline.completed(COMMIT_ACTIONS), keep)
+    if retention is None:
+        return None
+    files: dict[str, list[str]] = {}
+    for partition, groups in metadata.slice_files().items():
+        for versions in groups.values():
+            for time in retention.outdated([t for t in versions if metadata.validity.opened(t)]):
+                files.setdefault(partition, []).extend(versions[time])
+    if not files:
+        return None
+    return delete_slices(metadata, files, retention)
+
+
+def delete_slices(metadata: MetadataTable, files: Files, retention: Retention | None) -> str:
+    """Delete files of old slices of the metadata table, as a clean on its own timeline."""
+    timeline = metadata.timeline
+    instant = max(i.time for i in timeline.completed({"deltacommit"})) + _SUFFIX
+    plan = _plan(timeline, files, retention)
+    timeline.plan(instant, "clean", encode_clean_plan(plan))
+    _finish_slices(timeline, instant, plan)
+    return instant
+
+
+def resume_metadata_cleans(storage: Storage) -> None:
+    """Do every clean of the metadata table again that was planned and not completed."""
+    timeline = Timeline.load(storage, METADATA)
+    for pending in timeline.pending():
+        if pending.action == "clean":
+            path = timeline.path(pending.time, "clean", REQUESTED)
+            plan = decode_clean_plan(storage.read(path), path)
+            _finish_slices(timeline, pending.time, plan)
+
+
+def _finish_slices(timeline: Timeline, instant: str, plan: CleanPlan) -> None:
+    timeline.ensure_started(instant, "clean", encode_clean_plan(plan))
+    names: dict[str, tuple[str, ...]] = {}
+    for partition, paths in plan.files.items():
+        listed = tuple(path.rpartition("/")[2] for path in paths)
+        for name in listed:
+            if not (parse_base_file(partition, name, 0) or parse_log_file(partition, name, 0)):
+                raise CorruptFileError(name, 0, "a clean plan names what is no file of a slice")
+            timeline.storage.delete(f"{METADATA}/{partition}/{name}")
+        names[partition] = listed
+    done = Clean(
+        time=instant,
+        earliest=plan.earliest.time if plan.earliest else "",
+        last_completed=plan.last_completed,
+        files=names,
+        policy=plan.policy,
+    )
+    timeline.complete(instant, "clean", encode_clean(done))
