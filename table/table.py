@@ -28,8 +28,10 @@ from table.facts import (
 )
 from table.metadata.partitions import RECORD_INDEX
 from table.model import CommitResult
+from table.naming import is_bucket_file_id
 from table.options import Options, check_options
 from table.read.arrow import ReadPlan, plan_read
+from table.read.skipping import ReadStats
 from table.rows import encoded_keys, is_frame, keys_of_rows, to_arrow
 from table.services.check import CheckResult, check_index
 from table.services.info import TableInfo, describe
@@ -68,6 +70,7 @@ class Table:
         self._clock = clock or SystemClock()
         config = load_config(storage)
         check_agreement(config, self._given)
+        self.warned: set[str] = set()
         self.choice = choose_index(config, self._given, storage)
 
     @classmethod
@@ -160,14 +163,19 @@ class Table:
         where: str | None = None,
         columns: Sequence[str] | None = None,
         as_of: str | None = None,
+        *,
+        stats: ReadStats | None = None,
     ) -> Any:
         """The rows as a Spark DataFrame, with the meta columns unless `columns` are named.
 
-        `keys`, and conjuncts of `where` that fix the record key, prune files by the record index.
+        `keys`, and conjuncts of `where` that fix the record key, prune files by the record index;
+        all of `where` that compares a column with literals prunes them by the column statistics.
+        `stats` tells how many files were left.
         """
         from table.read.spark import read_frame  # noqa: PLC0415  reading is where Spark is needed
 
-        return read_frame(self, keys, where, columns=columns, as_of=as_of)
+        stats = stats or ReadStats()
+        return read_frame(self, keys, where, columns=columns, as_of=as_of, stats=stats)
 
     def scan(
         self, keys: Any = None, columns: Sequence[str] | None = None, as_of: str | None = None
@@ -181,11 +189,13 @@ class Table:
     def prune(self, state: TableState, keys: Any) -> tuple[Any, ...]:
         """The base files of a snapshot that can hold the keys (pa.Array of string).
 
-        Only a current snapshot is pruned: the index knows where keys are now.
+        Only a current snapshot is pruned: the index knows where keys are now. Where all files are
+        buckets it is not asked: Hudi 0.15 leaves out the rows that it adds to a bucket.
         """
+        files = state.snapshot.files
         can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
-        if not can:
-            return state.snapshot.files
+        if not can or all(is_bucket_file_id(file.file_id) for file in files):
+            return files
         found = load_index("record").lookup(keys.unique(), self._context(state, None))
         wanted = set(
             zip(found["partition_path"].to_pylist(), found["file_id"].to_pylist(), strict=True)

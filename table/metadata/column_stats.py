@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from table.errors import UnsupportedTableError
@@ -18,19 +19,26 @@ from table.format.avro import encode_bytes, encode_long, encode_text
 from table.format.hashing import column_id, file_id_hash, partition_id
 from table.metadata.records import COLUMN_STATS, encode_record, partition_identifier
 
-# Branches of the union of value wrappers.
-_BOOLEAN = 1
-_INT = 2
-_LONG = 3
-_FLOAT = 4
-_DOUBLE = 5
-_BYTES = 6
-_STRING = 7
-_DATE = 8
-_DECIMAL = 9
 
-_DECIMAL_SCALE = 15
+class Wrapper(IntEnum):
+    """Branches of the union that a range's ends are wrapped in."""
+
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    STRING = 7
+    DATE = 8
+    DECIMAL = 9
+    TIME_MICROS = 10
+    TIMESTAMP_MICROS = 11
+
+
+DECIMAL_SCALE = 15
 _DECIMAL_DIGITS = 30
+_FLOATS = (Wrapper.FLOAT, Wrapper.DOUBLE)
 _ABSENT = encode_long(0)
 _DELETED = -1
 # Writers leave the statistics of long texts out; Hudi takes a missing range for all nulls and
@@ -39,20 +47,20 @@ _DELETED = -1
 _STATISTICS_BYTES = 4096
 _LAST_TEXT = "\U0010ffff" * (_STATISTICS_BYTES // 4)
 _WIDEST: dict[int, tuple[Any, Any]] = {
-    _FLOAT: (-math.inf, math.nan),
-    _DOUBLE: (-math.inf, math.nan),
-    _BYTES: (b"", b"\xff" * _STATISTICS_BYTES),
-    _STRING: ("", _LAST_TEXT),
+    Wrapper.FLOAT: (-math.inf, math.nan),
+    Wrapper.DOUBLE: (-math.inf, math.nan),
+    Wrapper.BYTES: (b"", b"\xff" * _STATISTICS_BYTES),
+    Wrapper.STRING: ("", _LAST_TEXT),
 }
 
 _BRANCHES = {
-    "BOOLEAN": _BOOLEAN,
-    "INT32": _INT,
-    "INT64": _LONG,
-    "FLOAT": _FLOAT,
-    "DOUBLE": _DOUBLE,
-    "BYTE_ARRAY": _BYTES,
-    "FIXED_LEN_BYTE_ARRAY": _BYTES,
+    "BOOLEAN": Wrapper.BOOLEAN,
+    "INT32": Wrapper.INT,
+    "INT64": Wrapper.LONG,
+    "FLOAT": Wrapper.FLOAT,
+    "DOUBLE": Wrapper.DOUBLE,
+    "BYTE_ARRAY": Wrapper.BYTES,
+    "FIXED_LEN_BYTE_ARRAY": Wrapper.BYTES,
 }
 
 
@@ -123,9 +131,13 @@ def column_stats_tombstones(
     return keys, values
 
 
+def file_key(partition_path: str, file_name: str) -> str:
+    """What follows the column's id in the key of a record: the base file."""
+    return partition_id(partition_identifier(partition_path)) + file_id_hash(file_name)
+
+
 def _key(partition_path: str, file_name: str, column: str) -> str:
-    partition = partition_id(partition_identifier(partition_path))
-    return column_id(column) + partition + file_id_hash(file_name)
+    return column_id(column) + file_key(partition_path, file_name)
 
 
 def _record(file_name: str, column: str, ends: bytes, counts: tuple[int, ...]) -> bytes:
@@ -146,11 +158,11 @@ def _branch(column: Any) -> int:
     """The wrapper of a Parquet column (pq.ColumnSchema)."""
     logical = column.logical_type.type
     if logical == "DECIMAL":
-        return _DECIMAL
+        return Wrapper.DECIMAL
     if logical == "DATE":
-        return _DATE
+        return Wrapper.DATE
     if logical in ("STRING", "ENUM"):
-        return _STRING
+        return Wrapper.STRING
     return _BRANCHES[column.physical_type]
 
 
@@ -163,7 +175,9 @@ def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
     for chunk in chunks:
         stats = chunk.statistics
         if stats is not None and stats.has_min_max:
-            ends += [_value(column, branch, stats.min_raw), _value(column, branch, stats.max_raw)]
+            found = _ends(column, branch, stats)
+            complete = complete and bool(found)
+            ends += found
         elif stats is None or not stats.has_null_count or stats.null_count < chunk.num_values:
             complete = False
         if stats is not None and stats.has_null_count:
@@ -171,7 +185,7 @@ def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
     low, high = (min(ends), max(ends)) if ends else (None, None)
     if not complete:
         low, high = _WIDEST.get(branch, (None, None))
-    if branch in (_FLOAT, _DOUBLE):
+    if branch in _FLOATS:
         # Zeros of either sign are equal: the range holds both, as Parquet asks of its readers.
         low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high
     return _Range(
@@ -184,20 +198,33 @@ def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
     )
 
 
+def _ends(column: Any, branch: int, stats: Any) -> list[Any]:
+    """Lowest and highest value of a chunk (pq.Statistics); empty where they tell no range.
+
+    parquet-java writes NaN as the highest value, other writers cut texts inside a character.
+    """
+    try:
+        ends = [_value(column, branch, raw) for raw in (stats.min_raw, stats.max_raw)]
+    except UnicodeDecodeError:
+        return []
+    unordered = branch in _FLOATS and any(math.isnan(end) for end in ends)
+    return [] if unordered else ends
+
+
 def _value(column: Any, branch: int, raw: Any) -> Any:
     """A value that compares as the column's values do, out of its physical form."""
-    if branch == _STRING:
+    if branch == Wrapper.STRING:
         # In the order of UTF-8 bytes, which is that of code points.
         return raw.decode()
-    if branch != _DECIMAL:
+    if branch != Wrapper.DECIMAL:
         return raw
     unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
     scale = column.scale
-    scaled = unscaled * 10 ** max(0, _DECIMAL_SCALE - scale)
-    if scale > _DECIMAL_SCALE or abs(scaled) >= 10**_DECIMAL_DIGITS:
+    scaled = unscaled * 10 ** max(0, DECIMAL_SCALE - scale)
+    if scale > DECIMAL_SCALE or abs(scaled) >= 10**_DECIMAL_DIGITS:
         raise UnsupportedTableError(
             f"column {column.name!r} holds decimals that column statistics cannot:"
-            f" more than {_DECIMAL_DIGITS} digits with {_DECIMAL_SCALE} after the point"
+            f" more than {_DECIMAL_DIGITS} digits with {DECIMAL_SCALE} after the point"
         )
     return scaled
 
@@ -207,17 +234,17 @@ def _wrap(branch: int, value: Any) -> bytes:
     if value is None:
         return _ABSENT
     encoded: bytes
-    if branch == _BOOLEAN:
+    if branch == Wrapper.BOOLEAN:
         encoded = bytes([value])
-    elif branch == _FLOAT:
+    elif branch == Wrapper.FLOAT:
         encoded = struct.pack("<f", value)
-    elif branch == _DOUBLE:
+    elif branch == Wrapper.DOUBLE:
         encoded = struct.pack("<d", value)
-    elif branch == _BYTES:
+    elif branch == Wrapper.BYTES:
         encoded = encode_bytes(value)
-    elif branch == _STRING:
+    elif branch == Wrapper.STRING:
         encoded = encode_text(value)
-    elif branch == _DECIMAL:
+    elif branch == Wrapper.DECIMAL:
         # As few bytes as Java's BigInteger.toByteArray takes.
         width = (value + (value < 0)).bit_length() // 8 + 1
         encoded = encode_bytes(value.to_bytes(width, "big", signed=True))

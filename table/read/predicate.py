@@ -1,15 +1,18 @@
-"""Record keys that a SQL condition fixes, so that a query opens only their files.
+"""A SQL condition as far as files can be told by it.
 
-Only conjuncts `column = literal` and `column IN (literals)` count, on the key column, on every one
-of several key columns, or on `_hoodie_record_key`, and only where the literal has the column's own
-type: anything else leaves all files to be read, which is slower and never wrong.
+Spark's own parse tree becomes tests of one column against literals, joined by AND and OR. Only
+literals count whose type Spark compares with the column's without changing a value: everything else
+is left out, and then all files are read, which is slower and never wrong.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -20,17 +23,92 @@ from table.keygen import record_keys
 from table.write.file_group import KEY_COLUMN
 
 _COMBINATIONS_MAX = 10_000
+_WHOLE = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_PRECISION_MAX = 38
+# Whole numbers up to these are the same as float and as double.
+_FLOAT_EXACT, _DOUBLE_EXACT = 1 << 24, 1 << 53
+_TIMESTAMP = pa.timestamp("us", "UTC")
 
 
-def fixed_keys(spark: Any, where: str | None, config: TableConfig, schema: Any) -> Any:
-    """The only record keys (pa.Array of string) that can satisfy `where`; None if any can."""
+class Op(Enum):
+    """What a test asks of a column's value."""
+
+    IN = "in"
+    BELOW = "<"
+    AT_MOST = "<="
+    ABOVE = ">"
+    AT_LEAST = ">="
+    PREFIX = "like"
+    NULL = "is null"
+    VALUE = "is not null"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column against literals: any number for IN, none for NULL and VALUE, else one.
+
+    Literals are str, int (also days and microseconds since the epoch), float, bool or Decimal.
+    """
+
+    column: str
+    op: Op
+    values: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Rows pass that pass every part; what could not be told is left out of the parts."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Rows pass that pass one of the parts."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition = Comparison | AllOf | AnyOf
+ANYTHING = AllOf(())
+_COMPARED = {
+    "EqualTo": (Op.IN, Op.IN),
+    "EqualNullSafe": (Op.IN, Op.IN),
+    "LessThan": (Op.BELOW, Op.ABOVE),
+    "LessThanOrEqual": (Op.AT_MOST, Op.AT_LEAST),
+    "GreaterThan": (Op.ABOVE, Op.BELOW),
+    "GreaterThanOrEqual": (Op.AT_LEAST, Op.AT_MOST),
+}
+
+
+def parse_condition(spark: Any, where: str | None, schema: Any) -> Condition:
+    """What a condition says of single columns of a table with that pa.Schema.
+
+    Raises:
+        InputError: Spark cannot parse it.
+    """
     if where is None:
-        return None
-    values: dict[str, list[Any]] = {}
-    for name, literals in _conjuncts(_parse(spark, where)):
-        typed = _typed(name, literals, schema)
-        if typed is not None:
-            values.setdefault(name, typed)
+        return ANYTHING
+    try:
+        parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
+        tree = parser.parseExpression(where)
+    except Exception as error:
+        raise InputError(f"where is no condition that Spark can parse: {where!r}") from error
+    return _condition(tree, schema)
+
+
+def fixed_keys(condition: Condition, config: TableConfig, schema: Any) -> Any:
+    """The only record keys (pa.Array of string) that can satisfy a condition; None if any can.
+
+    They are fixed by tests on the key column, on every one of several key columns, or on
+    `_hoodie_record_key`.
+    """
+    values: dict[str, tuple[Any, ...]] = {}
+    for test in _conjuncts(condition):
+        if test.op is Op.IN and test.column in schema.names:
+            kind = schema.field(test.column).type
+            if pa.types.is_string(kind) or pa.types.is_integer(kind):
+                values.setdefault(test.column, _fitting(test.values, kind))
     if KEY_COLUMN in values:
         return pa.array(values[KEY_COLUMN], pa.string())
     if not all(name in values for name in config.record_key):
@@ -43,48 +121,151 @@ def fixed_keys(spark: Any, where: str | None, config: TableConfig, schema: Any) 
         name: pa.array(rows[i] if rows else [], schema.field(name).type)
         for i, name in enumerate(config.record_key)
     }
-    return record_keys(pa.table(columns), config)
-
-
-def _parse(spark: Any, where: str) -> Any:
-    """Spark's own parse tree of a condition (org.apache.spark.sql.catalyst.expressions)."""
     try:
-        return spark._jsparkSession.sessionState().sqlParser().parseExpression(where)  # noqa: SLF001
-    except Exception as error:
-        raise InputError(f"where is no condition that Spark can parse: {where!r}") from error
-
-
-def _conjuncts(node: Any) -> Iterator[tuple[str, list[Any]]]:
-    """(column name, literal nodes) of each conjunct that fixes a column."""
-    kind = node.getClass().getSimpleName()
-    if kind == "And":
-        yield from _conjuncts(node.left())
-        yield from _conjuncts(node.right())
-    elif kind == "EqualTo":
-        for column, literal in ((node.left(), node.right()), (node.right(), node.left())):
-            if _is(column, "UnresolvedAttribute") and _is(literal, "Literal"):
-                yield column.name().strip("`"), [literal]
-    elif kind == "In" and _is(node.value(), "UnresolvedAttribute"):
-        listed = node.list()
-        literals = [listed.apply(i) for i in range(listed.size())]
-        if all(_is(literal, "Literal") for literal in literals):
-            yield node.value().name().strip("`"), literals
-
-
-def _is(node: Any, kind: str) -> bool:
-    return bool(node.getClass().getSimpleName() == kind)
-
-
-def _typed(name: str, literals: list[Any], schema: Any) -> list[Any] | None:
-    """Values of the literals, where they have the type of the column; None otherwise."""
-    if name not in schema.names:
+        return record_keys(pa.table(columns), config)
+    except InputError:
+        # No key at all, such as an empty text: the record index cannot be asked.
         return None
-    kind = schema.field(name).type
-    wanted = {"string"} if pa.types.is_string(kind) else set()
+
+
+def _conjuncts(condition: Condition) -> Iterator[Comparison]:
+    if isinstance(condition, AllOf):
+        for part in condition.parts:
+            yield from _conjuncts(part)
+    elif isinstance(condition, Comparison):
+        yield condition
+
+
+def _fitting(values: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
+    """Without the numbers that no row of the column can hold."""
+    if not pa.types.is_integer(kind):
+        return values
+    bound = 1 << (kind.bit_width - 1)
+    return tuple(value for value in values if -bound <= value < bound)
+
+
+def _condition(node: Any, schema: Any) -> Condition:
+    """The condition of a node (org.apache.spark.sql.catalyst.expressions)."""
+    kind = _kind(node)
+    if kind in ("And", "Or"):
+        parts = (_condition(node.left(), schema), _condition(node.right(), schema))
+        if kind == "And":
+            return AllOf(tuple(part for part in parts if part != ANYTHING))
+        return ANYTHING if ANYTHING in parts else AnyOf(parts)
+    return _test(node, kind, schema) or ANYTHING
+
+
+def _test(node: Any, kind: str, schema: Any) -> Comparison | None:
+    if kind in _COMPARED:
+        return _comparison(node, kind, schema)
+    if kind == "Like":
+        return _prefix(node, schema)
+    if kind in ("IsNull", "IsNotNull"):
+        column = _column(node.child(), schema)
+        op = Op.NULL if kind == "IsNull" else Op.VALUE
+        return None if column is None else Comparison(column, op)
+    column = _column(node.value(), schema) if kind == "In" else None
+    if column is None:
+        return None
+    listed = node.list()
+    return _typed(column, Op.IN, [listed.apply(i) for i in range(listed.size())], schema)
+
+
+def _comparison(node: Any, kind: str, schema: Any) -> Comparison | None:
+    ops = _COMPARED[kind]
+    for op, column, literal in (
+        (ops[0], node.left(), node.right()),
+        (ops[1], node.right(), node.left()),
+    ):
+        name = _column(column, schema)
+        if name is not None and _kind(literal) == "Literal":
+            if kind == "EqualNullSafe" and literal.value() is None:
+                return Comparison(name, Op.NULL)
+            return _typed(name, op, [literal], schema)
+    return None
+
+
+def _prefix(node: Any, schema: Any) -> Comparison | None:
+    """`column LIKE 'prefix%'` without any other sign that has a meaning there."""
+    column = _column(node.left(), schema)
+    if column is None or _kind(node.right()) != "Literal":
+        return None
+    test = _typed(column, Op.PREFIX, [node.right()], schema)
+    if test is None or not pa.types.is_string(schema.field(column).type):
+        return None
+    (pattern,) = test.values
+    prefix = pattern[:-1]
+    special = {"%", "_", str(node.escapeChar())}
+    if not pattern.endswith("%") or special & set(prefix) or str(node.escapeChar()) == "%":
+        return None
+    return Comparison(column, Op.PREFIX, (prefix,))
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _column(node: Any, schema: Any) -> str | None:
+    """The table's column that a node is; none for a part of a column."""
+    if _kind(node) != "UnresolvedAttribute":
+        return None
+    parts = node.nameParts()
+    name = str(parts.apply(0))
+    # Spark finds columns in any case; of those spelled otherwise nothing is known here.
+    return name if parts.size() == 1 and schema.names.count(name) == 1 else None
+
+
+def _typed(column: str, op: Op, literals: Sequence[Any], schema: Any) -> Comparison | None:
+    """The test, where every literal has a type that compares as it is."""
+    kind = schema.field(column).type
+    values = []
+    for literal in literals:
+        value = _literal(literal, kind) if _kind(literal) == "Literal" else None
+        if value is None:
+            return None
+        values.append(value)
+    return Comparison(column, op, tuple(values))
+
+
+def _literal(node: Any, kind: Any) -> Any:  # noqa: PLR0911  a line per type
+    """A literal's value as the column's type compares it; None where it is of another type."""
+    literal, value = str(node.dataType().simpleString()), node.value()
+    if value is None:
+        return None
+    if pa.types.is_string(kind):
+        return str(value.toString()) if literal == "string" else None
     if pa.types.is_integer(kind):
-        wanted = {"int", "bigint", "smallint", "tinyint"}
-    if not all(literal.dataType().simpleString() in wanted for literal in literals):
+        return value if literal in _WHOLE else None
+    if pa.types.is_boolean(kind):
+        return value if literal == "boolean" else None
+    if pa.types.is_date32(kind):
+        return value if literal == "date" else None
+    if kind == _TIMESTAMP:
+        return value if literal == "timestamp" else None
+    if pa.types.is_decimal128(kind):
+        return _exact(literal, value, kind)
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return _double(literal, value, _FLOAT_EXACT if kind.bit_width == 32 else _DOUBLE_EXACT)
+    return None
+
+
+def _exact(literal: str, value: Any, kind: Any) -> Decimal | None:
+    """A number against decimals: Spark widens both, and turns into null what has no place then."""
+    if literal in _WHOLE:
+        precision, scale, number = _WHOLE[literal], 0, Decimal(value)
+    elif literal.startswith("decimal("):
+        precision, scale = (int(part) for part in literal[8:-1].split(","))
+        number = Decimal(value.toString())
+    else:
         return None
-    # A null literal equals nothing: it adds no key. Numbers arrive as int, texts as UTF8String.
-    values = [literal.value() for literal in literals if literal.value() is not None]
-    return [value if isinstance(value, int) else value.toString() for value in values]
+    digits = max(kind.precision - kind.scale, precision - scale) + max(kind.scale, scale)
+    return number if digits <= _PRECISION_MAX else None
+
+
+def _double(literal: str, value: Any, exact: int) -> float | None:
+    """A number against floats or doubles; Spark compares both as doubles."""
+    if literal == "double":
+        return float(value)
+    if literal.startswith("decimal("):
+        return float(Decimal(value.toString()))
+    return float(value) if literal in _WHOLE and abs(value) <= exact else None

@@ -11,7 +11,8 @@ import pyarrow as pa
 from table.errors import InputError
 from table.model import BaseFile
 from table.read.arrow import open_base, plan_read
-from table.read.predicate import fixed_keys
+from table.read.predicate import fixed_keys, parse_condition
+from table.read.skipping import ReadStats, skip_files
 from table.storage import Storage
 from table.write.file_group import KEY_COLUMN
 from table.write.transaction import TableState
@@ -23,13 +24,14 @@ _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _KEYS_IN_FILTER = 1000
 
 
-def read_frame(
+def read_frame(  # noqa: PLR0913  Table.read's parameters
     table: Table,
     keys: Any,
     where: str | None,
     *,
     columns: Sequence[str] | None,
     as_of: str | None,
+    stats: ReadStats,
 ) -> Any:
     """Rows of a table as a DataFrame; see Table.read."""
     spark = table.session()
@@ -39,9 +41,14 @@ def read_frame(
     plan = plan_read(state, files, wanted, columns)
     if plan.schema is None:
         raise InputError("the table has no rows and no schema yet")
-    fixed = wanted if wanted is not None else fixed_keys(spark, where, state.config, plan.full)
+    stats.files_total = len(files)
+    condition = parse_condition(spark, where, plan.full)
+    fixed = wanted if wanted is not None else fixed_keys(condition, state.config, plan.full)
     if fixed is not None:
         files = table.prune(state, fixed)
+    stats.files_by_keys = len(files)
+    files = skip_files(state, files, condition, schema=plan.full, warned=table.warned)
+    stats.files_read = len(files)
     frame = scan_files(spark, state.storage, files, plan.full)
     if wanted is not None:
         frame = _only_keys(spark, frame, wanted)

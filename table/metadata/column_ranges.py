@@ -1,0 +1,186 @@
+"""What the `column_stats` partition says of one column in many base files.
+
+    files, column  ->  keys  ->  point look-ups in each file group  ->  ends and counts, in arrays
+
+A record describes a file that never changes: of several records of one key any is right, and the
+newest is taken. Hudi merges them to the union of their ranges (HoodieMetadataPayload,
+HoodieTableMetadataUtil.mergeColumnStatsRecords), which only log files of merge-on-read tables need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from table.format.avro_columns import (
+    BOOLEAN,
+    BYTES,
+    FIXED4,
+    FIXED8,
+    LONG,
+    NULL,
+    REFUSED,
+    read_records,
+)
+from table.format.hashing import column_id, string_buffers
+from table.metadata.column_stats import DECIMAL_SCALE, Wrapper, file_key
+from table.metadata.reader import Shard, split_by_shard
+from table.model import BaseFile
+
+_TEXT = (NULL, BYTES)
+_COUNT = (NULL, LONG)
+_WRAPPED = (
+    *(NULL, BOOLEAN, LONG, LONG, FIXED4, FIXED8, BYTES, BYTES, LONG, BYTES),
+    *(LONG, LONG),
+)
+# Meta columns, key, type; files, bloom filter, column statistics and what is in them.
+_SHAPE = (
+    *((_TEXT,) * 5),
+    *((BYTES,), (LONG,)),
+    *((NULL, REFUSED), (NULL, REFUSED), (REFUSED, NULL)),
+    *(_TEXT, _TEXT, _WRAPPED, _WRAPPED),
+    *((_COUNT,) * 4),
+    (BOOLEAN,),
+)
+_FILE, _COLUMN, _LOW, _HIGH, _VALUES, _NULLS = range(10, 16)
+_DELETED = 18
+_FLOAT_TYPES = {Wrapper.FLOAT: "<f4", Wrapper.DOUBLE: "<f8"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRanges:
+    """Records of one column, an array entry per file asked for.
+
+    Attributes:
+        found: bool; whether there is a record of that file and column that can be read and is not
+            deleted. All else means nothing where there is none.
+        wrappers: int64, the wrapper of both ends; 0 where they are null or wrapped differently.
+        nulls, values: int64, how many rows are null and how many there are; -1 where unknown.
+    """
+
+    found: Any
+    wrappers: Any
+    nulls: Any
+    values: Any
+    _low: Any
+    _high: Any
+    _data: Any
+
+    def ends(self, wrapper: Wrapper) -> tuple[Any, Any, Any]:
+        """The ranges in one wrapper.
+
+        Returns:
+            int64 positions of the files; lowest and highest value of each: int64 for booleans,
+            whole numbers, days and microseconds, float64, or objects (str, Decimal). Texts that
+            are no UTF-8 are left out.
+        """
+        rows = np.flatnonzero(self.found & (self.wrappers == wrapper))
+        lows, highs = self._low[rows], self._high[rows]
+        if wrapper in _FLOAT_TYPES:
+            kind = _FLOAT_TYPES[wrapper]
+            return rows, self._floats(lows, kind), self._floats(highs, kind)
+        if wrapper not in (Wrapper.STRING, Wrapper.DECIMAL):
+            return rows, lows[:, 0], highs[:, 0]
+        convert = _text if wrapper is Wrapper.STRING else _decimal
+        low, high = self._objects(lows, convert), self._objects(highs, convert)
+        kept = np.array([a is not None and b is not None for a, b in zip(low, high, strict=True)])
+        kept = kept.astype(bool)
+        return rows[kept], low[kept], high[kept]
+
+    def _floats(self, spans: Any, kind: str) -> Any:
+        width = np.dtype(kind).itemsize
+        gathered = self._data[spans[:, :1] + np.arange(width)]
+        return np.ascontiguousarray(gathered).view(kind)[:, 0].astype(np.float64)
+
+    def _objects(self, spans: Any, convert: Any) -> Any:
+        out = np.empty(len(spans), object)
+        data = memoryview(self._data)
+        out[:] = [convert(bytes(data[at : at + size])) for at, size in spans.tolist()]
+        return out
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _decimal(raw: bytes) -> Decimal:
+    return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}E-{DECIMAL_SCALE}")
+
+
+def file_keys(files: Sequence[BaseFile]) -> list[str]:
+    """The part of the records' keys that names each file; the same for all columns."""
+    return [file_key(file.partition_path, file.name) for file in files]
+
+
+def read_ranges(
+    shards: Sequence[Shard], column: str, files: Sequence[BaseFile], keys: Sequence[str]
+) -> ColumnRanges:
+    """Look up the records of a column.
+
+    Args:
+        shards: the file groups of the column_stats partition.
+        column: the column's name.
+        files: base files.
+        keys: what `file_keys` gives for them.
+
+    Raises:
+        CorruptFileError: a file of the partition is damaged. A record that cannot be read is taken
+            for none.
+    """
+    start = column_id(column)
+    wanted = pa.array([start + key for key in keys], pa.string())
+    rows, values = [np.empty(0, np.int64)], [pa.array([], pa.binary())]
+    for shard, mine in zip(shards, split_by_shard(wanted, len(shards)), strict=True):
+        if len(mine):
+            hits, found = shard.lookup(wanted.take(pa.array(mine)))
+            rows.append(mine[hits])
+            values.append(found)
+    return _ranges(np.concatenate(rows), pa.concat_arrays(values), column, files)
+
+
+def _ranges(rows: Any, values: Any, column: str, files: Sequence[BaseFile]) -> ColumnRanges:
+    """Arrange the records (pa.Array of binary) of the files at `rows`."""
+    good, fields = read_records(values, _SHAPE)
+    _, data = string_buffers(values)
+    good &= fields[:, _DELETED, 1] == 0
+    good[good] &= _named(data, fields[good], column, [files[row].name for row in rows[good]])
+    rows, fields = rows[good], fields[good]
+    found = np.zeros(len(files), bool)
+    found[rows] = True
+    spread = np.zeros((len(files), *fields.shape[1:]), np.int64)
+    spread[rows] = fields
+    same = spread[:, _LOW, 0] == spread[:, _HIGH, 0]
+    counts = np.where(
+        spread[:, _VALUES : _NULLS + 1, 0] == 1, spread[:, _VALUES : _NULLS + 1, 1], -1
+    )
+    return ColumnRanges(
+        found=found,
+        wrappers=np.where(same, spread[:, _LOW, 0], 0),
+        nulls=counts[:, 1],
+        values=counts[:, 0],
+        _low=spread[:, _LOW, 1:],
+        _high=spread[:, _HIGH, 1:],
+        _data=data,
+    )
+
+
+def _named(data: Any, fields: Any, column: str, names: Sequence[str]) -> Any:
+    """Whether each record says that it is of that column and of its file."""
+    text = memoryview(data)
+    expected = column.encode()
+    spans = fields[:, (_FILE, _COLUMN), 1:].reshape(-1, 4).tolist()
+    return np.array(
+        [
+            text[at : at + size] == name.encode() and text[of : of + length] == expected
+            for (at, size, of, length), name in zip(spans, names, strict=True)
+        ],
+        bool,
+    )
