@@ -122,6 +122,15 @@ class BlockReader:
         """The file's name, for errors."""
         return self._source.name
 
+    @property
+    def identity(self) -> tuple[str, int, int, int]:
+        """Tells the HFile from others, also from one that had its path before.
+
+        Name and size of the file, place of the HFile, and a hash of the bytes that were kept of it:
+        index and trailer of any HFile, the whole of a small one.
+        """
+        return self.name, self._source.size, self._offset, hash(self._tail)
+
     def place(self, at: int) -> int:
         """Offset in the file of an offset in the HFile."""
         return self._offset + at

@@ -200,7 +200,7 @@ def split_cells(block: Any, mvcc: int, cells: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def join_cells(block: Any, mvcc: int, keys: Any, hits: Any) -> Any:
+def join_cells(block: Any, mvcc: int, keys: Any, hits: Any, whole: bool) -> Any:  # noqa: FBT001
     """Merge-join the cells of a block with sorted keys; also checks that rows ascend.
 
     Args:
@@ -208,10 +208,11 @@ def join_cells(block: Any, mvcc: int, keys: Any, hits: Any) -> Any:
         mvcc: 1 if each cell ends with an MVCC byte, else 0.
         keys: the sorted keys.
         hits: int64 out, 3 x number of keys: index of a key found, start and length of its value.
+        whole: whether to check the cells behind the last key, too.
 
     Returns:
         Position of the first fault or -1; the number of keys found; start and length of the last
-        row.
+        row that was looked at.
     """
     data, offsets = keys
     at = 0
@@ -237,6 +238,8 @@ def join_cells(block: Any, mvcc: int, keys: Any, hits: Any) -> Any:
                 hits[2, found] = value_length
                 found += 1
             key += 1
+        if key == offsets.size - 1 and not whole:
+            break
         at = end
     return NO_FAULT, found, row, row_length
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from table.errors import CorruptFileError
 from table.format.coding import encode_int32
 from table.format.hfile import kernels
 from table.format.hfile.block import BlockKind, BlockReader
+from table.format.hfile.cache import BlockCache
 from table.format.hfile.file_info import decode_file_info
 from table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
 from table.format.hfile.strings import concat, from_arrow, to_arrow
@@ -23,6 +25,25 @@ _KEY_VALUE_VERSION_WITH_MVCC = encode_int32(1)
 _CELL_BYTES_MIN = 20
 _ROW_LENGTH_AT = 8
 _ROW_AT = 10
+_LAYOUT = "layout"
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What must be known of a file to read its cells.
+
+    Attributes:
+        root: the root of its index.
+        mvcc: bytes at the end of each cell.
+    """
+
+    root: IndexNode
+    mvcc: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return int(self.root.payload.nbytes + self.root.entries.nbytes)
 
 
 class HFileReader:
@@ -32,6 +53,9 @@ class HFileReader:
         source: the file; a log file if the HFile is the content of a log block.
         offset: where the HFile starts in it.
         length: its length; by default up to the end of the file.
+        cache: keeps what lookups decode, once it was checked; a scan leaves it alone.
+        scope: what tells the file from others of its path in that cache, the table it belongs to
+            and the instant that wrote it.
 
     Attributes:
         entry_count: how many keys there are.
@@ -42,12 +66,22 @@ class HFileReader:
         UnsupportedTableError: compressed by a codec that is not read.
     """
 
-    def __init__(self, source: RangeReader, *, offset: int = 0, length: int | None = None) -> None:
+    def __init__(
+        self,
+        source: RangeReader,
+        *,
+        offset: int = 0,
+        length: int | None = None,
+        cache: BlockCache | None = None,
+        scope: str = "",
+    ) -> None:
         self._blocks = BlockReader(source, offset, length)
         self._trailer = read_trailer(self._blocks)
         self._blocks.codec = self._trailer.codec
         self.entry_count = self._trailer.entry_count
         self.blocks_decoded = 0
+        self._cache = cache
+        self._identity = (scope, *self._blocks.identity) if cache is not None else ()
 
     @cached_property
     def file_info(self) -> Mapping[str, bytes]:
@@ -57,13 +91,25 @@ class HFileReader:
         return decode_file_info(payload, self._blocks.name, self._blocks.place(at))
 
     @cached_property
-    def _mvcc(self) -> int:
-        """Bytes at the end of each cell: HBase expects one only if the file announces it."""
-        return int(self.file_info.get("KEY_VALUE_VERSION") == _KEY_VALUE_VERSION_WITH_MVCC)
+    def _layout(self) -> _Layout:
+        # HBase expects an MVCC byte at the end of each cell only if the file announces it.
+        mvcc = self.file_info.get("KEY_VALUE_VERSION") == _KEY_VALUE_VERSION_WITH_MVCC
+        return _Layout(read_root(self._blocks, self._trailer), int(mvcc))
 
-    @cached_property
-    def _root(self) -> IndexNode:
-        return read_root(self._blocks, self._trailer)
+    def _recall(self, at: int | str) -> Any:
+        """The part of the file at `at` that an earlier lookup kept, None if there is none."""
+        return None if self._cache is None else self._cache.get((*self._identity, at))
+
+    def _keep(self, at: int | str, part: Any) -> None:
+        if self._cache is not None:
+            self._cache.put((*self._identity, at), part)
+
+    def _recalled_layout(self) -> _Layout:
+        layout: _Layout | None = self._recall(_LAYOUT)
+        if layout is None:
+            layout = self._layout
+            self._keep(_LAYOUT, layout)
+        return layout
 
     def lookup(self, keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
         """Find many keys; only blocks that can hold one are read, each once.
@@ -81,12 +127,18 @@ class HFileReader:
             raise ValueError("keys must be sorted by UTF-8 bytes and unique")
         found: list[Any] = [np.empty(0, np.int64)]
         values: list[Any] = [pa.array([], pa.binary())]
-        for ref in data_blocks(self._blocks, self._root, wanted):
-            block = self._data_block(ref)
+        layout = self._recalled_layout()
+        for ref in data_blocks(self._blocks, layout.root, wanted):
+            kept = self._recall(ref.at)
+            block = self._data_block(ref) if kept is None else kept
             hits = np.empty((3, ref.last - ref.first), np.int64)
             part = wanted.part(ref.first, ref.last)
-            fault, count, row, row_length = kernels.join_cells(block, self._mvcc, part, hits)
-            self._check_rows(ref, block, fault, slice(row, row + row_length))
+            fault, count, row, row_length = kernels.join_cells(
+                block, layout.mvcc, part, hits, kept is None
+            )
+            if kept is None:
+                self._check_rows(ref, block, fault, slice(row, row + row_length))
+                self._keep(ref.at, block)
             found.append(hits[0, :count] + ref.first)
             values.append(to_arrow(block, hits[1, :count], hits[2, :count]))
         return np.concatenate(found), concat(values)
@@ -94,10 +146,10 @@ class HFileReader:
     def scan(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """All entries in key order: per data block its keys and values, both pa.binary()."""
         total = 0
-        for ref in data_blocks(self._blocks, self._root, None):
+        for ref in data_blocks(self._blocks, self._layout.root, None):
             block = self._data_block(ref)
             cells = np.empty((4, block.size // _CELL_BYTES_MIN), np.int64)
-            fault, count = kernels.split_cells(block, self._mvcc, cells)
+            fault, count = kernels.split_cells(block, self._layout.mvcc, cells)
             row, row_length = cells[:2, count - 1] if count else (0, 0)
             self._check_rows(ref, block, fault, slice(row, row + row_length))
             total += count
