@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.bootstrap.spill import Keys, read_shard
-from table.bootstrap.target import put_once
+from table.bootstrap.target import put_base, put_once
 from table.errors import CorruptFileError
 from table.format.digest import Digest, digest_entries, location_words
 from table.format.hashing import string_buffers
@@ -101,12 +101,10 @@ def build_shard(task: ShardTask) -> ShardDone:
     keys, digest = read_shard(task.storage, spills, number=task.number, shards=task.shards)
     done = ShardDone()
     if digest.count:
-        data, repeated = _hfile(task, keys)
+        repeated = _put(task, keys)
         del keys
         if repeated:
             return ShardDone(repeated=repeated)
-        put_once(task.storage, task.path, data)
-        del data
         done = _verify(task, digest)
     put_once(task.storage, task.record, json.dumps(asdict(done)).encode())
     return done
@@ -121,11 +119,8 @@ def _known(task: ShardTask) -> ShardDone | None:
     return done if there else None
 
 
-def _hfile(task: ShardTask, keys: Keys) -> tuple[bytes, int]:
-    """The bytes of the base file, and how many keys are there once more than they should.
-
-    Hudi's base files have a bloom filter besides; no reader of the metadata table asks for it.
-    """
+def _put(task: ShardTask, keys: Keys) -> int:
+    """Put the base file, unless keys repeat: how many are there once more than they should."""
     array = keys.array()
     order = key_order(array)
     writer = HFileWriter(SCHEMA, task.block_size)
@@ -139,10 +134,9 @@ def _hfile(task: ShardTask, keys: Keys) -> tuple[bytes, int]:
         if not repeated:
             writer.add_coded(part, keys.codes[rows], values)
         last = part.slice(len(part) - 1)
-    if repeated:
-        return b"", repeated
-    ends = {"minRecordKey": writer.first_key or b"", "maxRecordKey": writer.last_key or b""}
-    return writer.finish(None, ends), 0
+    if not repeated:
+        put_base(task.storage, task.base, writer)
+    return repeated
 
 
 def _repeats(keys: Any) -> int:

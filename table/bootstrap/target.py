@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import TypeVar
 
 from table.format.digest import Digest
-from table.format.hfile.writer import BLOCK_SIZE
+from table.format.hfile.writer import BLOCK_SIZE, HFileWriter
 from table.format.log.writer import empty_delete_block
 from table.metadata.partitions import file_id
 from table.metadata.writer import partition_metadata
@@ -125,6 +125,19 @@ def put_once(storage: Storage, path: str, data: bytes) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def put_base(storage: Storage, base: BaseFile, writer: HFileWriter) -> BaseFile:
+    """Put what a writer holds as a group's base file; a writer without entries puts none.
+
+    Hudi's base files have a bloom filter besides; no reader of the metadata table asks for it.
+    """
+    if not writer.entry_count:
+        return base
+    ends = {"minRecordKey": writer.first_key or b"", "maxRecordKey": writer.last_key or b""}
+    data = writer.finish(None, ends)
+    put_once(storage, f"{METADATA}/{base.path}", data)
+    return replace(base, size=len(data))
 
 
 def open_groups(target: BuildTarget) -> None:

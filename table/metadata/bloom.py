@@ -25,7 +25,7 @@ def bloom_records(
     if footer.bloom_text is None:
         return [], []
     payload = _payload(footer.bloom_type, instant, footer.bloom_text, deleted=False)
-    return [_key(partition_path, file_name)], [encode_record(BLOOM_FILTER, payload)]
+    return [bloom_key(partition_path, file_name)], [encode_record(BLOOM_FILTER, payload)]
 
 
 def bloom_tombstones(
@@ -39,10 +39,11 @@ def bloom_tombstones(
         instant: the instant that deleted it.
     """
     payload = _payload("", instant, b"", deleted=True)
-    return [_key(partition_path, file_name)], [encode_record(BLOOM_FILTER, payload)]
+    return [bloom_key(partition_path, file_name)], [encode_record(BLOOM_FILTER, payload)]
 
 
-def _key(partition_path: str, file_name: str) -> str:
+def bloom_key(partition_path: str, file_name: str) -> str:
+    """The key of a base file's record; the arguments are those of `bloom_records`."""
     return partition_id(partition_identifier(partition_path)) + file_id_hash(file_name)
 
 

@@ -1,0 +1,42 @@
+"""Which record keys a file slice has and its predecessor has not, and the other way round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.bootstrap.scan import record_keys
+from table.model import BaseFile
+from table.storage import Storage
+
+
+def key_changes(storage: Storage, old: BaseFile | None, new: BaseFile | None) -> tuple[Any, Any]:
+    """The record keys that came and those that went between two slices of a file group.
+
+    Args:
+        storage: the table's storage.
+        old: the earlier slice; None for none, so that all keys came.
+        new: the later slice; None for none, so that all keys went.
+
+    Returns:
+        Keys in `new` but not in `old`, and keys in `old` but not in `new`: pa.Arrays of string, in
+        the order of their files.
+
+    Raises:
+        CorruptFileError: a file is damaged, or a row in it has no key.
+    """
+    before, after = _keys(storage, old), _keys(storage, new)
+    return _without(after, before), _without(before, after)
+
+
+def _keys(storage: Storage, file: BaseFile | None) -> Any:
+    chunks = [] if file is None else list(record_keys(storage, file))
+    return pa.chunked_array(chunks, pa.string())
+
+
+def _without(keys: Any, others: Any) -> Any:
+    """Keys that are not among the others (pa.ChunkedArrays of string)."""
+    kept = keys.filter(pc.invert(pc.is_in(keys, value_set=others)))
+    return pa.concat_arrays(kept.chunks or [pa.array([], pa.string())])
