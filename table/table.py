@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from table.facts import (
     names,
     table_options,
 )
+from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import RECORD_INDEX
 from table.model import CommitResult
 from table.naming import is_bucket_file_id
@@ -40,9 +41,10 @@ from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
-from table.write.transaction import TableState
-from table.write.writer import Writer
+from table.write.transaction import TableState, clear_failed
+from table.write.writer import Writer, check_writable
 
+R = TypeVar("R")
 Names = str | Sequence[str] | None
 
 
@@ -214,6 +216,46 @@ class Table:
     def info(self) -> TableInfo:
         """Rows, index, shards and bytes per key."""
         return describe(TableState.load(self.storage), self.choice.name, self.choice.reason)
+
+    def compact(self) -> str | None:
+        """Compact the metadata table; the compaction's instant, None if there is nothing to do."""
+        return self._held(lambda services, lease: services.compact(lease))
+
+    def clean(self) -> str | None:
+        """Delete base files that no retained commit needs; the clean's instant, or None."""
+        return self._held(lambda services, lease: services.clean(lease))
+
+    def savepoint(self, instant: str | None = None) -> str:
+        """Keep the snapshot of a commit, the latest by default; the commit's instant."""
+        return self._held(lambda services, lease: services.restorer(lease).savepoint(instant))
+
+    def drop_savepoint(self, instant: str) -> None:
+        """Give a savepoint up."""
+        self._held(lambda services, lease: services.restorer(lease).drop_savepoint(instant))
+
+    def rollback(self, instant: str | None = None) -> str | None:
+        """Take the latest commit back, which `instant` must name; the rollback's instant.
+
+        Without an instant only what dead writers left is taken back, as with every write.
+        """
+        return self._held(
+            lambda services, lease: instant and services.restorer(lease).rollback(instant)
+        )
+
+    def restore(self, savepoint: str) -> str | None:
+        """Take everything after a savepoint back; the restore's instant, None if nothing was."""
+        return self._held(lambda services, lease: services.restorer(lease).restore(savepoint))
+
+    def _held(self, work: Callable[[TableServices, Lease], R]) -> R:
+        """Do something under the lease, on a table without left-overs."""
+        services = self._services(
+            LocalRunner() if self._spark is None else SparkRunner(self._spark)
+        )
+        with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
+            check_writable(self.config)
+            clear_failed(self.storage)
+            services.recover(lease)
+            return work(services, lease)
 
     def _context(self, state: TableState, stats: LookupStats | None) -> IndexContext:
         return IndexContext(

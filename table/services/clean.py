@@ -120,7 +120,7 @@ class Cleaner:
         if state.metadata is not None:
             delta = DeltaCommit(state.metadata, instant, _BLOCK_SIZE)
             delta.restart()
-            delta.drop_files(files, state.config.maintained, _columns(state))
+            delta.drop_files(files, state.config.maintained, schema_columns(state))
         names: dict[str, tuple[str, ...]] = {}
         for file in files:
             names[file.partition_path] = (*names.get(file.partition_path, ()), file.name)
@@ -172,7 +172,8 @@ def _refuse_current(state: TableState, files: Iterable[BaseFile], instant: str) 
             raise CorruptFileError(file.path, 0, detail)
 
 
-def _columns(state: TableState) -> tuple[str, ...]:
+def schema_columns(state: TableState) -> tuple[str, ...]:
+    """The columns of a table, meta columns included; none before its first commit."""
     schema = table_schema(state.timeline)
     return tuple(with_meta(without_meta(from_avro(schema))).names) if schema else ()
 

@@ -17,6 +17,7 @@ from table.services.clean import (
     resume_metadata_cleans,
 )
 from table.services.compact import Compactor, take_back_compactions
+from table.services.restore import Restorer, sweep_taken_back, take_back_unfinished
 from table.services.retention import Retention
 from table.storage import Storage
 from table.timeline.timeline import COMMIT_ACTIONS
@@ -35,6 +36,8 @@ class TableServices:
 
     def recover(self, lease: Lease) -> None:
         """Finish or take back what services that died left."""
+        take_back_unfinished(self.storage)
+        sweep_taken_back(self.storage)
         take_back_compactions(self.storage)
         resume_metadata_cleans(self.storage)
         Cleaner(self.storage, self.clock, lease).resume()
@@ -76,6 +79,10 @@ class TableServices:
             return None
         files = outdated_files(state, retention)
         return Cleaner(self.storage, self.clock, lease).clean(state, files, retention)
+
+    def restorer(self, lease: Lease) -> Restorer:
+        """Savepoints, rollback, restore."""
+        return Restorer(self.storage, self.clock, self.runner, lease)
 
     def _compact_if_due(self, lease: Lease) -> None:
         del lease

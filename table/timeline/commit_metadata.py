@@ -35,6 +35,7 @@ class CommitMetadata:
     """What a reader needs of a completed commit.
 
     `files` holds (partition path, path relative to the table, size in bytes) of every write stat;
+    `previous` the instant of the slice before, by path, where a file group had one;
     `rows` and `bytes_written` are totals over them; `replaced` the file ids that a replace commit
     took out, by partition.
     """
@@ -45,6 +46,7 @@ class CommitMetadata:
     rows: int
     bytes_written: int
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    previous: Mapping[str, str] = field(default_factory=dict)
 
 
 def _stat(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,6 +162,11 @@ def decode_commit(data: bytes, name: str) -> CommitMetadata:
             rows=sum(int(stat.get("numWrites") or 0) for _, stat in stats),
             bytes_written=sum(int(stat.get("totalWriteBytes") or 0) for _, stat in stats),
             replaced=replaced,
+            previous={
+                str(stat["path"]): str(stat["prevCommit"])
+                for _, stat in stats
+                if stat.get("prevCommit") not in (None, "null")
+            },
         )
     except (
         ValueError,

@@ -23,8 +23,8 @@ from table.timeline.instant_name import (
     instant_millis,
     parse_instant,
 )
-from table.timeline.restore_metadata import restored
-from table.timeline.rollback_metadata import rolled_back
+from table.timeline.restore_metadata import decode_restore_plan, restored
+from table.timeline.rollback_metadata import decode_plan, rolled_back
 
 COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
 _RANK = {REQUESTED: 0, INFLIGHT: 1, COMPLETED: 2}
@@ -97,6 +97,14 @@ class Timeline:
         path = self.path(instant.time, instant.action, COMPLETED)
         decode = rolled_back if instant.action == "rollback" else restored
         return decode(self.storage.read(path), path)
+
+    def planned_by(self, instant: Instant) -> tuple[str, ...]:
+        """The instants that a pending rollback or restore is to take back."""
+        path = self.path(instant.time, instant.action, REQUESTED)
+        data = self.storage.read(path)
+        if instant.action == "rollback":
+            return (decode_plan(data, path).time,)
+        return tuple(time for time, _ in decode_restore_plan(data, path).instants)
 
     def replaced_file_ids(self) -> dict[tuple[str, str], str]:
         """(partition path, file id) -> time of the completed replace commit that took it out."""

@@ -78,8 +78,8 @@ def list_storage(storage: Storage) -> dict[str, dict[str, int]]:
 def clear_failed(storage: Storage) -> None:
     """Undo what dead writers left and sweep the markers of completed instants.
 
-    Call it under the lock. Pending actions that are no writes are refused by name: they belong to
-    an engine that can finish them.
+    Call it under the lease. Pending writes of kinds that Keymark does not make are refused by name:
+    they belong to an engine that can finish them.
     """
     if storage.exists(STAGING):
         storage.delete_tree(STAGING)
@@ -103,14 +103,14 @@ def _sweep_markers(storage: Storage, timeline: Timeline) -> None:
         if time not in done:
             if not time.isdigit() or time < start:
                 continue
-            for path in list(_data_files(storage, time)):
+            for path in list(data_files(storage, time)):
                 storage.delete(path)
         storage.delete_tree(f"{TEMP}/{time}")
 
 
 def _refuse_pending(timeline: Timeline) -> None:
     for instant in timeline.pending():
-        if instant.action not in ("commit", "clean"):
+        if instant.action in ("deltacommit", "replacecommit", "compaction", "logcompaction"):
             raise UnsupportedTableError(
                 f"a {instant.action} of instant {instant.time} is pending: finish or roll it back "
                 "with Apache Hudi first"
@@ -124,14 +124,14 @@ def undo(storage: Storage, timeline: Timeline, time: str) -> None:
     """
     if storage.exists(timeline.path(time, "commit", COMPLETED)):
         return
-    for path in _data_files(storage, time):
+    for path in data_files(storage, time):
         storage.delete(path)
     take_back_delta(storage, time)
     storage.delete_tree(f"{TEMP}/{time}")
     timeline.remove(time, "commit")
 
 
-def _data_files(storage: Storage, time: str) -> Iterator[str]:
+def data_files(storage: Storage, time: str) -> Iterator[str]:
     """Base files that an instant made, by its markers, or by a listing where it has none."""
     folder = f"{TEMP}/{time}"
     marked = set(_marked(storage, time))
