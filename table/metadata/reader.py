@@ -137,7 +137,7 @@ class Shard:
         found: list[HFileReader | Any] = []
         for block in reversed(self.blocks):
             if block.type is BlockType.HFILE_DATA:
-                place = slice(block.content_offset, block.content_offset + block.content_length)
+                place = range(block.content_offset, block.content_offset + block.content_length)
                 found.append(self._hfile(block.source, place, block.instant_time))
             elif block.type is BlockType.DELETE:
                 found.append(decode_deletes(block.content(), block.source.name))
@@ -147,15 +147,15 @@ class Shard:
         base = self.slice.base_file
         if base is not None:
             source = self.storage.open(f"{METADATA}/{base.path}")
-            found.append(self._hfile(source, slice(0, source.size), base.instant_time))
+            found.append(self._hfile(source, range(source.size), base.instant_time))
         return tuple(found)
 
-    def _hfile(self, source: Any, place: slice, instant: str) -> HFileReader:
+    def _hfile(self, source: Any, place: range, instant: str) -> HFileReader:
         """The HFile that an instant wrote; no two instants of a table have one name."""
         reader = HFileReader(
             source,
             offset=place.start,
-            length=place.stop - place.start,
+            length=len(place),
             cache=self.cache,
             scope=f"{self.storage.root} {instant}",
         )
