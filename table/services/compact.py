@@ -39,7 +39,11 @@ from table.model import BaseFile, FileSlice, WriteStat
 from table.naming import METADATA, parse_base_file, parse_log_file
 from table.storage import Storage
 from table.timeline.commit_metadata import encode_commit
-from table.timeline.compaction_plan import CompactionOperation, encode_compaction_plan
+from table.timeline.compaction_plan import (
+    CompactionOperation,
+    encode_compaction_plan,
+    slice_metrics,
+)
 from table.timeline.timeline import Timeline
 from table.view import Listing
 from table.write.runner import TaskRunner
@@ -204,12 +208,14 @@ def _bytes(item: FileSlice) -> int:
 
 def _operation(work: GroupCompaction) -> CompactionOperation:
     item = work.shard.slice
+    base_bytes = item.base_file.size if item.base_file else 0
     return CompactionOperation(
         partition_path=work.partition,
         file_id=item.file_id,
         base_instant_time=item.base_instant_time,
         base_file=item.base_file.name if item.base_file else None,
         log_files=tuple(log.name for log in item.log_files),
+        metrics=slice_metrics(base_bytes, [log.size for log in item.log_files]),
     )
 
 

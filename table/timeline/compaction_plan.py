@@ -8,7 +8,7 @@ CompactionUtils.buildFromFileSlice and ScheduleCompactionActionExecutor of Hudi 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from table.errors import CorruptFileError
@@ -16,6 +16,7 @@ from table.timeline.avro_file import decode_container, encode_container, load_sc
 
 _PLAN = "compaction_plan"
 _VERSION = 2
+_MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class CompactionOperation:
         base_instant_time: the instant of the slice.
         base_file: name of its base file; None without one.
         log_files: names of its log files, in the order in which they are merged.
-        metrics: what the plan was made by, as Hudi names it (TOTAL_LOG_FILES ...).
+        metrics: see `slice_metrics`. Hudi runs no operation without them.
     """
 
     partition_path: str
@@ -36,7 +37,25 @@ class CompactionOperation:
     base_instant_time: str
     base_file: str | None
     log_files: tuple[str, ...]
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float]
+
+
+def slice_metrics(base_bytes: int, log_bytes: Sequence[int]) -> dict[str, float]:
+    """What Hudi notes of a slice for its choice of slices (CompactionStrategy.captureMetrics).
+
+    Args:
+        base_bytes: size of the base file, 0 without one.
+        log_bytes: sizes of the log files.
+    """
+    total = sum(log_bytes)
+    read, written = (base_bytes + total) // _MEGABYTE, base_bytes // _MEGABYTE
+    return {
+        "TOTAL_LOG_FILES": float(len(log_bytes)),
+        "TOTAL_IO_MB": float(read + written),
+        "TOTAL_IO_READ_MB": float(read),
+        "TOTAL_LOG_FILES_SIZE": float(total),
+        "TOTAL_IO_WRITE_MB": float(written),
+    }
 
 
 def encode_compaction_plan(operations: Sequence[CompactionOperation]) -> bytes:

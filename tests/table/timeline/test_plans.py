@@ -26,6 +26,7 @@ from table.timeline.compaction_plan import (
     CompactionOperation,
     decode_compaction_plan,
     encode_compaction_plan,
+    slice_metrics,
 )
 from table.timeline.index_plan import (
     IndexedPartition,
@@ -278,7 +279,8 @@ def test_the_compaction_of_hudi_is_read_and_made():
     assert operation.base_file.endswith(f"_{operation.base_instant_time}.hfile")
     prefix = f".files-0000-0_{operation.base_instant_time}.log."
     assert [log.removeprefix(prefix)[:2] for log in operation.log_files] == ["1_", "2_", "3_"]
-    assert operation.metrics["TOTAL_LOG_FILES"] == 3.0
+    sizes = (int(operation.metrics["TOTAL_LOG_FILES_SIZE"]) - 2, 1, 1)
+    assert operation.metrics == slice_metrics(5_000, sizes)
     assert avro(encode_compaction_plan([operation])) == avro(data)
 
 
@@ -291,11 +293,21 @@ def test_a_compaction_plan_comes_back(base, logs, instant):
             base_instant_time=instant,
             base_file=base,
             log_files=logs,
-            metrics={"TOTAL_LOG_FILES": float(number)},
+            metrics=slice_metrics(number << 21, [3 << 20] * number),
         )
         for number in range(2)
     )
     assert decode_compaction_plan(encode_compaction_plan(operations), "x") == operations
+
+
+def test_metrics_of_a_slice_are_whole_megabytes():
+    assert slice_metrics((2 << 20) + 1, [(1 << 20) - 1, 5]) == {
+        "TOTAL_LOG_FILES": 2.0,
+        "TOTAL_IO_MB": 5.0,
+        "TOTAL_IO_READ_MB": 3.0,
+        "TOTAL_LOG_FILES_SIZE": float((1 << 20) + 4),
+        "TOTAL_IO_WRITE_MB": 2.0,
+    }
 
 
 def test_a_compaction_of_no_file_group_is_damaged_and_one_of_nothing_is_not():
