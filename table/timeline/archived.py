@@ -107,21 +107,27 @@ def archived_instant(
     Raises:
         CorruptFileError: the content is not what an instant of this action and state holds.
     """
-    key = (instant.action, instant.state)
-    payload: Mapping[str, Any] | None = None
-    if not content and (key not in _JSON or instant.completed or key[0] == "replacecommit"):
-        pass  # Hudi archives an empty file by its name alone, even a completed one.
-    elif key in _AVRO:
-        payload = decode_container(content, name, load_schema(_AVRO[key][1]))
-    elif key in _JSON:
-        payload = _JSON[key][1](content, name)
     return ArchivedInstant(
         time=instant.time,
         action=instant.action,
         state=instant.state,
         changed=changed,
-        payload=payload,
+        payload=_payload(instant, content, name),
     )
+
+
+def _payload(instant: Instant, content: bytes, name: str) -> Mapping[str, Any] | None:
+    key = (instant.action, instant.state)
+    # Hudi archives an empty file by its name alone, even a completed one; only a commit that was
+    # begun is then a commit of nothing.
+    begun = instant.action in ("commit", "deltacommit") and not instant.completed
+    if not content and not begun:
+        return None
+    if key in _AVRO:
+        return decode_container(content, name, load_schema(_AVRO[key][1]))
+    if key in _JSON:
+        return _JSON[key][1](content, name)
+    return None
 
 
 def encode_archive(entries: Iterable[ArchivedInstant]) -> bytes:
@@ -152,7 +158,7 @@ def decode_archive(source: RangeReader) -> list[ArchivedInstant]:
 
     Raises:
         CorruptFileError: the file is no such log file; Hudi replaces archives as a whole and an
-            archiver publishes them as a whole, so that nothing of it may be torn.
+            archiver of ours publishes them as a whole, so that nothing of it may be torn.
     """
     entries: list[ArchivedInstant] = []
     for block in read_blocks(source, complete=True):

@@ -81,8 +81,8 @@ def encode_restore(time: str, rollbacks: Sequence[Rollback], *, millis: int = 0)
 def restored(data: bytes, name: str) -> tuple[str, ...]:
     """The instants that a completed restore took back, in its order, each once.
 
-    Hudi asks the single rollbacks (HoodieTableMetadataUtil.getRollbackedCommits), the plan of one
-    may have failed to name them; so both lists count.
+    Both the restore's own list and those of its rollbacks count: Hudi goes by the latter
+    (HoodieTableMetadataUtil.getRollbackedCommits).
 
     Raises:
         CorruptFileError: the bytes are no such file.
