@@ -17,6 +17,7 @@ import javaproperties
 
 from table.errors import CorruptFileError, NotATableError, UnsupportedTableError
 from table.naming import PROPERTIES, PROPERTIES_BACKUP
+from table.options import COLUMN_STATS_COLUMNS
 from table.storage import Storage
 from table.timeline.timeline import zone_of
 
@@ -48,6 +49,11 @@ class TableConfig:
     def maintained(self) -> tuple[str, ...]:
         """The metadata partitions that every commit brings up to date, those being built too."""
         return self.metadata_partitions + self.building
+
+    @property
+    def stat_columns(self) -> tuple[str, ...]:
+        """The columns that column_stats describes; empty for all."""
+        return _names(self.properties.get(COLUMN_STATS_COLUMNS, ""))
 
     @property
     def zone(self) -> tzinfo | None:

@@ -10,12 +10,14 @@ locations = t.lookup(["a", "b"])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock, SystemClock
 from table.config import TableConfig, load_config
 from table.facts import (
@@ -246,16 +248,45 @@ class Table:
         """Take everything after a savepoint back; the restore's instant, None if nothing was."""
         return self._held(lambda services, lease: services.restorer(lease).restore(savepoint))
 
-    def _held(self, work: Callable[[TableServices, Lease], R]) -> R:
-        """Do something under the lease, on a table without left-overs."""
-        services = self._services(
-            LocalRunner() if self._spark is None else SparkRunner(self._spark)
+    def build_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> bool:
+        """Build a metadata partition while nobody writes; False if the table has it."""
+        return self._held(
+            lambda services, lease: services.indexer().build(partition, lease), progress
         )
+
+    def schedule_index(self, partition: str = RECORD_INDEX) -> str:
+        """Open a metadata partition for writers, for `run_index` to build; the instant."""
+        return self._held(lambda services, lease: services.indexer().schedule(partition, lease))
+
+    def run_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> str:
+        """Build a scheduled partition while others write; the indexing instant."""
+        return self._services(self._runner(), progress).indexer().run(partition, self._hold)
+
+    def abort_index(self, partition: str = RECORD_INDEX) -> None:
+        """Give a scheduled partition up."""
+        self._held(lambda services, _: services.indexer().abort(partition))
+
+    def drop_index(self, partition: str = RECORD_INDEX) -> None:
+        """Take a metadata partition out of use and delete it."""
+        self._held(lambda services, _: services.indexer().drop(partition))
+
+    def _held(
+        self, work: Callable[[TableServices, Lease], R], progress: Progress = no_progress
+    ) -> R:
+        """Do something under the lease, on a table without left-overs."""
+        with self._hold() as lease:
+            return work(self._services(self._runner(), progress), lease)
+
+    @contextmanager
+    def _hold(self) -> Iterator[Lease]:
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
             check_writable(self.config)
             clear_failed(self.storage)
-            services.recover(lease)
-            return work(services, lease)
+            self._services(LocalRunner()).recover(lease)
+            yield lease
+
+    def _runner(self) -> TaskRunner:
+        return LocalRunner() if self._spark is None else SparkRunner(self._spark)
 
     def _context(self, state: TableState, stats: LookupStats | None) -> IndexContext:
         return IndexContext(
@@ -295,9 +326,13 @@ class Table:
             on_phase=self._describe_phase(),
         )
 
-    def _services(self, runner: TaskRunner) -> TableServices:
+    def _services(self, runner: TaskRunner, progress: Progress = no_progress) -> TableServices:
         return TableServices(
-            storage=self.storage, clock=self._clock, runner=runner, options=self.options()
+            storage=self.storage,
+            clock=self._clock,
+            runner=runner,
+            options=self.options(),
+            progress=progress,
         )
 
     def _describe_phase(self) -> Callable[[str], None]:

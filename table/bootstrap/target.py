@@ -14,7 +14,7 @@ from table.format.log.writer import empty_delete_block
 from table.metadata.partitions import file_id
 from table.metadata.writer import partition_metadata
 from table.model import BaseFile, LogFile, WriteStat
-from table.naming import METADATA, PARTITION_METADATA
+from table.naming import METADATA, PARTITION_METADATA, parse_base_file
 from table.storage import Storage
 from table.write.runner import TaskRunner
 
@@ -162,9 +162,10 @@ def open_groups(target: BuildTarget) -> None:
 
 
 def remove_groups(target: BuildTarget) -> None:
-    """Delete the files of the partition that carry the target's instant."""
+    """Delete the base files of the target's instant; what writers logged since then stays."""
     for status in target.storage.list(f"{METADATA}/{target.partition}"):
-        if f"_{target.instant}." in status.name:
+        base = parse_base_file(target.partition, status.name, status.size)
+        if base is not None and base.instant_time == target.instant:
             target.storage.delete(status.path)
 
 

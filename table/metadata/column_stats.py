@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import pyarrow as pa
+
 from table.errors import UnsupportedTableError
 from table.format.avro import encode_bytes, encode_long, encode_text
 from table.format.hashing import column_id, file_id_hash, partition_id
@@ -110,6 +112,14 @@ def column_stats_records(
         keys.append(_key(partition_path, file_name, column.name))
         values.append(_record(file_name, column.name, low + high, counts))
     return keys, values
+
+
+def stat_schema(schema: Any, listed: Sequence[str]) -> Any:
+    """Of a schema (pa.Schema) the columns to describe; all if none are listed.
+
+    Source: hoodie.metadata.index.column.stats.column.list.
+    """
+    return pa.schema([f for f in schema if f.name in listed]) if listed else schema
 
 
 def column_stats_tombstones(

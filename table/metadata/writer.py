@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -230,29 +231,37 @@ def _log_files(storage: Storage, metadata: Timeline, time: str) -> Iterator[str]
             yield log.path
 
 
-def initialize(storage: Storage, table_name: str, groups: Mapping[str, int]) -> None:
-    """Make the metadata table of an empty table, with `files` first.
+def initialize(
+    storage: Storage,
+    table_name: str,
+    groups: Mapping[str, int],
+    *,
+    latest: str = _BOOTSTRAP,
+    listing: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+) -> None:
+    """Make a metadata table, with `files` first.
 
     Args:
         storage: the table's storage.
         table_name: the data table's name.
-        groups: number of file groups of each further partition.
+        groups: number of file groups of each further partition, which starts empty.
+        latest: the latest completed instant of the data table.
+        listing: its committed base files: partition path -> name -> size in bytes.
     """
     storage.put(f"{METADATA}/{PROPERTIES}", encode_properties(_properties(table_name)))
     timeline = Timeline(storage, METADATA, ())
     for number, (partition, count) in enumerate({FILES: 1, **groups}.items()):
-        instant = f"{_BOOTSTRAP}{10 + number:03d}"
+        instant = f"{latest}{10 + number:03d}"
         timeline.begin(instant, "deltacommit")
         timeline.start(instant, "deltacommit")
-        stats = _initialize_partition(storage, partition, instant, count)
+        _open_groups(storage, partition, instant, count)
+        stats = [_first_files_base(storage, instant, listing)] if partition == FILES else []
         content = encode_commit(stats, schema=SCHEMA, operation="BULK_INSERT")
         timeline.complete(instant, "deltacommit", content)
 
 
-def _initialize_partition(
-    storage: Storage, partition: str, instant: str, count: int
-) -> list[WriteStat]:
-    """Open every file group by an empty delete block; `files` starts as a base file, too."""
+def _open_groups(storage: Storage, partition: str, instant: str, count: int) -> None:
+    """Open every file group by an empty delete block."""
     folder = f"{METADATA}/{partition}"
     storage.put(f"{folder}/{PARTITION_METADATA}", partition_metadata(instant, partition))
     for number in range(count):
@@ -265,20 +274,26 @@ def _initialize_partition(
             size=0,
         )
         storage.put(f"{METADATA}/{log.path}", empty_delete_block(instant))
-    if partition != FILES:
-        return []
-    return [_first_files_base(storage, instant)]
 
 
-def _first_files_base(storage: Storage, instant: str) -> WriteStat:
-    keys = pa.array([ALL_PARTITIONS])
-    values = pa.array([encode_files({}, record_type=PARTITION_LIST)], pa.binary())
+def _first_files_base(
+    storage: Storage, instant: str, listing: Mapping[str, Mapping[str, int]]
+) -> WriteStat:
+    """The base file of `files`: the partitions, and the files of each."""
+    partitions = {partition_identifier(path): (0, False) for path in listing}
+    records = {ALL_PARTITIONS: encode_files(partitions, record_type=PARTITION_LIST)}
+    for path, names in listing.items():
+        entries = {name: (size, False) for name, size in names.items()}
+        records[partition_identifier(path)] = encode_files(entries, record_type=FILE_LIST)
+    ordered = sorted(records, key=lambda key: key.encode())
+    keys = pa.array(ordered, pa.string())
+    values = pa.array([records[key] for key in ordered], pa.binary())
     bloom = BloomFilter.create(type_code="DYNAMIC_V0", entries=60000, fpp=1e-9, max_entries=100000)
     bloom.add(keys)
     info = {
         "bloomFilterTypeCode": b"DYNAMIC_V0",
-        "maxRecordKey": ALL_PARTITIONS.encode(),
-        "minRecordKey": ALL_PARTITIONS.encode(),
+        "maxRecordKey": ordered[-1].encode(),
+        "minRecordKey": ordered[0].encode(),
     }
     data = write_hfile(keys, values, schema=SCHEMA, bloom=bloom.serialize(), file_info=info)
     base = BaseFile(
@@ -295,8 +310,8 @@ def _first_files_base(storage: Storage, instant: str) -> WriteStat:
         path=base.path,
         partition_path=FILES,
         prev_commit="null",
-        num_writes=1,
-        num_inserts=1,
+        num_writes=len(ordered),
+        num_inserts=len(ordered),
         num_updates=0,
         num_deletes=0,
         size=base.size,

@@ -13,17 +13,18 @@ CleanActionExecutor, HoodieBackedTableMetadataWriter.cleanIfNecessary of Hudi 0.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from table.clock import Clock
-from table.errors import CorruptFileError
+from table.errors import CorruptFileError, InputError
 from table.format.schema import from_avro, with_meta, without_meta
 from table.lease import Lease
 from table.metadata.reader import MetadataTable
 from table.metadata.writer import DeltaCommit
 from table.model import BaseFile
-from table.naming import METADATA, parse_base_file, parse_log_file
+from table.naming import METADATA, PINS, parse_base_file, parse_log_file
 from table.services.retention import Retention
 from table.storage import Storage
 from table.timeline.clean_metadata import (
@@ -36,6 +37,7 @@ from table.timeline.clean_metadata import (
 from table.timeline.instant_name import REQUESTED
 from table.timeline.savepoint_metadata import decode_savepoint
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline, next_instant
+from table.view import snapshot
 from table.write.transaction import TableState, table_schema
 
 _SUFFIX = "002"
@@ -49,7 +51,7 @@ Files = Mapping[str, Iterable[str]]
 
 def outdated_files(state: TableState, retention: Retention) -> dict[str, list[str]]:
     """The base files that may go, by partition path; none that a savepoint names."""
-    kept = savepoint_files(state.timeline)
+    kept = savepoint_files(state.timeline) | _pinned_files(state)
     replaced = state.timeline.replaced_file_ids()
     groups: dict[tuple[str, str], list[BaseFile]] = {}
     for partition, names in state.listing.items():
@@ -78,6 +80,17 @@ def savepoint_files(timeline: Timeline) -> set[tuple[str, str]]:
         files = decode_savepoint(timeline.storage.read(path), path).files
         kept.update((partition, name) for partition, names in files.items() for name in names)
     return kept
+
+
+def _pinned_files(state: TableState) -> set[tuple[str, str]]:
+    """(partition path, file name) of every file that an index build is reading."""
+    pinned: set[tuple[str, str]] = set()
+    for status in state.storage.walk(PINS):
+        # A snapshot that is gone all the same cannot be kept; its build will tell.
+        with contextlib.suppress(InputError):
+            files = snapshot(state.listing, state.timeline, status.name).files
+            pinned |= {(file.partition_path, file.name) for file in files}
+    return pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +191,11 @@ def schema_columns(state: TableState) -> tuple[str, ...]:
     return tuple(with_meta(without_meta(from_avro(schema))).names) if schema else ()
 
 
+def metadata_commits_retained(retained: int) -> int:
+    """Commits that cleaning retains in the metadata table, by those that it does in the data's."""
+    return max(_RETAINED_MIN, int(retained * _RETAINED_FACTOR))
+
+
 def clean_metadata_table(metadata: MetadataTable, retained: int) -> str | None:
     """Delete slices of the metadata table that no reader of the last commits needs.
 
@@ -185,9 +203,8 @@ def clean_metadata_table(metadata: MetadataTable, retained: int) -> str | None:
         metadata: the metadata table.
         retained: commits that the data table's cleaning retains.
     """
-    timeline = metadata.timeline
-    keep = max(_RETAINED_MIN, int(retained * _RETAINED_FACTOR))
-    retention = Retention.since(timeline.completed(COMMIT_ACTIONS), keep)
+    commits = metadata.timeline.completed(COMMIT_ACTIONS)
+    retention = Retention.since(commits, metadata_commits_retained(retained))
     if retention is None:
         return None
     files: dict[str, list[str]] = {}

@@ -6,10 +6,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock
+from table.config import load_config
 from table.errors import LeaseLostError, TableError, TableWarning
 from table.lease import Lease
 from table.options import Options
+from table.services.archive import Archived, Archiver, Limits
 from table.services.clean import (
     Cleaner,
     clean_metadata_table,
@@ -17,6 +20,7 @@ from table.services.clean import (
     resume_metadata_cleans,
 )
 from table.services.compact import Compactor, take_back_compactions
+from table.services.indexing import BUILT_BY, Indexer, settle_builds
 from table.services.restore import Restorer, sweep_taken_back, take_back_unfinished
 from table.services.retention import Retention
 from table.storage import Storage
@@ -33,9 +37,11 @@ class TableServices:
     clock: Clock
     runner: TaskRunner
     options: Options
+    progress: Progress = no_progress
 
     def recover(self, lease: Lease) -> None:
         """Finish or take back what services that died left."""
+        settle_builds(self.storage)
         take_back_unfinished(self.storage)
         sweep_taken_back(self.storage)
         take_back_compactions(self.storage)
@@ -44,6 +50,10 @@ class TableServices:
 
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
+        config = load_config(self.storage)
+        for partition, option in BUILT_BY:
+            if self.options.flag(option) and partition not in config.maintained:
+                self.indexer().build(partition, lease)
 
     def maintain(self, lease: Lease) -> None:
         """Compact, clean and archive, where the options ask for it and it is time.
@@ -53,6 +63,8 @@ class TableServices:
         steps: list[tuple[str, Callable[[Lease], object]]] = [("compaction", self._compact_if_due)]
         if self.options.flag("hoodie.clean.automatic"):
             steps.append(("cleaning", self.clean))
+        if self.options.flag("hoodie.archive.automatic"):
+            steps.append(("archiving", self.archive))
         for name, step in steps:
             try:
                 step(lease)
@@ -79,6 +91,21 @@ class TableServices:
             return None
         files = outdated_files(state, retention)
         return Cleaner(self.storage, self.clock, lease).clean(state, files, retention)
+
+    def archive(self, lease: Lease) -> Archived:
+        """Move the oldest instants of both timelines to their archives."""
+        archiver = Archiver.load(self.storage, load_config(self.storage), lease)
+        return archiver.run(data=Limits.of(self.options), metadata=Limits.of_metadata(self.options))
+
+    def indexer(self) -> Indexer:
+        """Builds, drops and repairs partitions of the metadata table."""
+        return Indexer(
+            storage=self.storage,
+            clock=self.clock,
+            runner=self.runner,
+            options=self.options,
+            progress=self.progress,
+        )
 
     def restorer(self, lease: Lease) -> Restorer:
         """Savepoints, rollback, restore."""

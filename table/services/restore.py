@@ -21,13 +21,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from table.bootstrap.changes import key_changes
 from table.clock import Clock
 from table.errors import InputError, UnsupportedTableError
 from table.lease import Lease
@@ -36,6 +30,7 @@ from table.metadata.writer import DeltaCommit, take_back_delta
 from table.model import BaseFile, Instant
 from table.naming import parse_base_file
 from table.services.clean import schema_columns
+from table.services.exactness import net_changes
 from table.storage import Storage
 from table.timeline.instant_name import COMPLETED
 from table.timeline.restore_metadata import RestorePlan, encode_restore, encode_restore_plan
@@ -43,28 +38,12 @@ from table.timeline.rollback_metadata import Rollback, encode_metadata, encode_p
 from table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
-from table.write.commit import IndexUpdate, update_record_index
+from table.write.commit import update_record_index
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, data_files
 
 _BLOCK_SIZE = 1 << 20
 _ACTIONS = ("commit", "replacecommit")
-
-Location = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupChange:
-    """The slice of a file group that goes, and the one that comes back."""
-
-    storage: Storage
-    gone: BaseFile | None
-    back: BaseFile | None
-
-
-def changed_keys(work: GroupChange) -> tuple[Any, Any]:
-    """Keys that come back to the file group, and keys that leave it; a task for a runner."""
-    return key_changes(work.storage, work.gone, work.back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +102,9 @@ class Restorer:
         self, state: TableState, targets: tuple[Instant, ...], savepoint: str | None
     ) -> str:
         timeline = state.timeline
+        if state.config.building:
+            names = ", ".join(state.config.building)
+            raise InputError(f"{names} is being built: finish or abort that first")
         for target in targets:
             if any(i.time == target.time and i.action == "savepoint" for i in timeline.instants):
                 raise InputError(f"commit {target.time} has a savepoint: it cannot be taken back")
@@ -140,7 +122,7 @@ class Restorer:
             delta.restart()
             delta.drop_files(dead, state.config.maintained, schema_columns(state))
             if RECORD_INDEX in state.config.maintained:
-                update = self._index_update(state.snapshot, before)
+                update = net_changes(self.storage, state.snapshot, before, self.runner)
                 update_record_index(delta, state, update, self.runner)
         with self.lease.fenced():
             if delta is not None:
@@ -148,24 +130,6 @@ class Restorer:
             timeline.complete(instant, action, content)
         sweep_taken_back(self.storage)
         return instant
-
-    def _index_update(self, now: Snapshot, before: Snapshot) -> IndexUpdate:
-        """Keys that come back get their old place; keys that came with what goes, go."""
-        current, back = now.by_location(), before.by_location()
-        places = [p for p in sorted(current.keys() | back.keys()) if current.get(p) != back.get(p)]
-        works = [GroupChange(self.storage, current.get(p), back.get(p)) for p in places]
-        weights = [sum(f.size for f in (w.gone, w.back) if f is not None) for w in works]
-        changes = self.runner.run(changed_keys, works, weights=weights)
-        nothing = pa.array([], pa.string())
-        puts = pa.concat_arrays([nothing, *(added for added, _ in changes)])
-        gone = pc.unique(pa.concat_arrays([nothing, *(removed for _, removed in changes)]))
-        counts = [len(added) for added, _ in changes]
-        return IndexUpdate(
-            keys=puts,
-            codes=np.repeat(np.arange(len(places)), counts),
-            locations=places,
-            deletes=gone.filter(pc.invert(pc.is_in(gone, value_set=puts))),
-        )
 
 
 def _commit(timeline: Timeline, time: str | None) -> Instant:

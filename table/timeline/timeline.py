@@ -12,7 +12,7 @@ from table.errors import CommitConflictError
 from table.model import Instant
 from table.naming import HOODIE
 from table.storage import Storage
-from table.timeline.clean_metadata import deleted_files
+from table.timeline.clean_metadata import decode_clean
 from table.timeline.commit_metadata import CommitMetadata, decode_commit
 from table.timeline.instant_name import (
     COMPLETED,
@@ -27,6 +27,7 @@ from table.timeline.restore_metadata import decode_restore_plan, restored
 from table.timeline.rollback_metadata import decode_plan, rolled_back
 
 COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
+ARCHIVED = "archived"
 _RANK = {REQUESTED: 0, INFLIGHT: 1, COMPLETED: 2}
 # A compaction completes as a commit of the same time, a log compaction as a delta commit.
 _COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit"}
@@ -114,17 +115,32 @@ class Timeline:
                 replaced.update(((partition, file_id), instant.time) for file_id in file_ids)
         return replaced
 
-    def cleaned_files(self) -> tuple[tuple[str, str], ...]:
-        """(partition path, file name) of every file that completed cleans deleted."""
+    def cleaned_files(self, as_of: str) -> tuple[tuple[str, str], ...]:
+        """(partition path, file name) of deleted files that a reader as of an instant could miss.
+
+        A clean leaves all that readers need as of the earliest instant that it retains, and later.
+        """
         found: list[tuple[str, str]] = []
         for instant in self.completed({"clean"}):
             path = self.path(instant.time, instant.action, COMPLETED)
-            found.extend(deleted_files(self.storage.read(path), path))
+            clean = decode_clean(self.storage.read(path), path)
+            if as_of < (clean.earliest or clean.time):
+                found.extend((p, name) for p, names in clean.files.items() for name in names)
         return tuple(found)
+
+    @property
+    def folder(self) -> str:
+        """The timeline's folder relative to the storage's root."""
+        return _folder(self.base)
+
+    @property
+    def archive(self) -> str:
+        """The folder of archived instants relative to the storage's root."""
+        return f"{self.folder}/{ARCHIVED}"
 
     def path(self, time: str, action: str, state: str) -> str:
         """The path of an instant's file relative to the storage's root."""
-        return f"{_folder(self.base)}/{instant_file(time, action, state)}"
+        return f"{self.folder}/{instant_file(time, action, state)}"
 
     def begin(self, time: str, action: str) -> None:
         """Put the requested file of an instant."""

@@ -45,6 +45,9 @@ class IndexUpdate:
     locations: Sequence[tuple[str, str]]
     deletes: Any
 
+    def __bool__(self) -> bool:
+        return len(self.keys) + len(self.deletes) > 0
+
 
 def commit(
     attempt: Attempt,

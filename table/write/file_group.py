@@ -30,7 +30,7 @@ from table.format.parquet import (
 )
 from table.format.schema import conform, with_meta
 from table.metadata.bloom import bloom_records
-from table.metadata.column_stats import column_stats_records
+from table.metadata.column_stats import column_stats_records, stat_schema
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from table.metadata.writer import partition_metadata
 from table.model import BaseFile, WriteStat
@@ -71,6 +71,8 @@ class WriteTarget:
     schema: Any
     options: BaseFileOptions
     metadata_partitions: tuple[str, ...]
+    stat_columns: tuple[str, ...] = ()
+    """The columns that column_stats describes; empty for all."""
     ordering: str | None = None
     """The ordering column, where the stored row wins by event time; None: the incoming row wins."""
 
@@ -343,7 +345,8 @@ def put_base_file(
         path, name = file.partition_path, file.name
         footer = read_footer(BytesReader(name=file.path, data=data))
         if COLUMN_STATS in wanted:
-            records[COLUMN_STATS] = column_stats_records(path, name, footer.metadata, schema)
+            described = stat_schema(schema, target.stat_columns)
+            records[COLUMN_STATS] = column_stats_records(path, name, footer.metadata, described)
         if BLOOM_FILTERS in wanted:
             records[BLOOM_FILTERS] = bloom_records(path, name, footer, target.instant)
     return written, records

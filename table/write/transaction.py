@@ -7,6 +7,7 @@ until nothing else is left, so that it can be cut off anywhere and done again.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import Timeline
 from table.view import Listing, Snapshot, snapshot
 
+_LOOKS = 3
 _MARKERS_FILE = re.compile(r"^MARKERS\d+$")
 
 
@@ -45,7 +47,18 @@ class TableState:
 
     @classmethod
     def load(cls, storage: Storage, as_of: str | None = None) -> TableState:
-        """Read the table as it is, or as it was at an instant."""
+        """Read the table as it is, or as it was at an instant.
+
+        Instants can be archived between the listing of a timeline and the reading of their files:
+        then another look finds them gone from both.
+        """
+        for _ in range(_LOOKS - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return cls._load(storage, as_of)
+        return cls._load(storage, as_of)
+
+    @classmethod
+    def _load(cls, storage: Storage, as_of: str | None) -> TableState:
         config = load_config(storage)
         timeline = Timeline.load(storage)
         metadata = None

@@ -159,6 +159,7 @@ class Attempt:
             schema=schema,
             options=_base_file_options(writer.options, schema, record, namespace),
             metadata_partitions=config.maintained,
+            stat_columns=config.stat_columns,
             ordering=config.ordering
             if writer.options.text(PAYLOAD_CLASS) == EVENT_TIME_PAYLOAD
             else None,

@@ -1,0 +1,428 @@
+"""Building, dropping and repairing partitions of the metadata table on a table that has rows.
+
+At once, under the lease:   build -> delta commit <latest>01k -> in use
+While writers go on:        schedule   <I>.indexing.requested; file groups opened by delta commit
+                                       <latest>01k; every commit from here on logs to them as well
+                            run        base files from the snapshot of the plan; what a foreign
+                                       writer did not log is caught up; digest of index and data
+                                       compared at one commit; in use, <I>.indexing
+                            abort      all of it goes
+
+Logs are newer than base files, and say what the data says, whatever commit the base files are from:
+so no commit has to wait for the build. Base files are found again by a build that goes on after it
+was cut off. Nobody reads a partition before hoodie.table.metadata.partitions names it.
+Source: ScheduleIndexActionExecutor, RunIndexActionExecutor, HoodieBackedTableMetadataWriter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from table.bootstrap.bloom_filters import build_bloom_filters
+from table.bootstrap.column_stats import build_column_stats
+from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
+from table.bootstrap.record_index import build_record_index
+from table.bootstrap.target import BuildTarget, Built, Progress, open_groups
+from table.clock import Clock
+from table.config import BUILDING_PARTITIONS, METADATA_PARTITIONS, load_config, save_config
+from table.errors import CorruptFileError, InputError, InvalidOptionError
+from table.format.schema import from_avro, with_meta, without_meta
+from table.lease import Lease
+from table.metadata.column_stats import stat_schema
+from table.metadata.partitions import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    RECORD_INDEX,
+    supported,
+)
+from table.metadata.records import SCHEMA
+from table.metadata.writer import DeltaCommit, initialize
+from table.naming import BUILD, METADATA, PINS, parse_base_file
+from table.options import (
+    BLOOM_FILTERS_ON,
+    COLUMN_STATS_COLUMNS,
+    COLUMN_STATS_ON,
+    RECORD_INDEX_ON,
+    Options,
+)
+from table.services.exactness import compare_digests, index_fixes
+from table.storage import Storage
+from table.timeline.commit_metadata import encode_commit
+from table.timeline.index_plan import (
+    IndexedPartition,
+    decode_index_plan,
+    encode_index_commit,
+    encode_index_plan,
+)
+from table.timeline.instant_name import REQUESTED
+from table.timeline.timeline import Timeline, next_instant
+from table.view import Snapshot, snapshot
+from table.write.commit import update_record_index
+from table.write.runner import TaskRunner
+from table.write.transaction import TableState, list_storage, table_schema
+
+_BOOTSTRAP = "0" * 14
+_FIRST_SUFFIX = 10
+_PREFIX = "hoodie.metadata.record.index"
+_GROUPS_MAX = 10_000
+
+# In Hudi's order.
+BUILT_BY = (
+    (BLOOM_FILTERS, BLOOM_FILTERS_ON),
+    (COLUMN_STATS, COLUMN_STATS_ON),
+    (RECORD_INDEX, RECORD_INDEX_ON),
+)
+
+Hold = Callable[[], AbstractContextManager[Lease]]
+"""Takes the table's lease for a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexer:
+    """Builds partitions of one table's metadata table."""
+
+    storage: Storage
+    clock: Clock
+    runner: TaskRunner
+    options: Options
+    progress: Progress
+
+    def build(self, partition: str, lease: Lease) -> bool:
+        """Build a partition under the lease; False if the table has it."""
+        _check_name(partition)
+        config = load_config(self.storage)
+        if partition in config.metadata_partitions:
+            return False
+        if partition in config.building:
+            raise InputError(f"{partition} is being built: run or abort that first")
+        if not config.metadata_partitions:
+            self._build_files(lease)
+            if partition == FILES:
+                return True
+        self._declare_columns(partition)
+        state = TableState.load(self.storage)
+        target = self._target(state, partition, _free_instant(state))
+        _delete_others(target)
+        built = self._put_files(state, target)
+        with lease.fenced():
+            _commit_build(state, target.instant, built)
+            _save_partitions(self.storage, partition, live=True)
+        forget_build(self.storage, partition)
+        return True
+
+    def _declare_columns(self, partition: str) -> None:
+        """Make the option that lists the columns with statistics a fact of the table."""
+        listed = self.options.optional(COLUMN_STATS_COLUMNS)
+        if partition == COLUMN_STATS and listed is not None:
+            properties = load_config(self.storage).properties
+            save_config(self.storage, {**properties, COLUMN_STATS_COLUMNS: listed})
+
+    def schedule(self, partition: str, lease: Lease) -> str:
+        """Open a partition for writers; `run` fills it. The indexing instant."""
+        _check_name(partition)
+        config = load_config(self.storage)
+        if partition in config.maintained:
+            raise InputError(f"{partition} is built, or being built")
+        if not config.metadata_partitions:
+            self._build_files(lease)
+        self._declare_columns(partition)
+        state = TableState.load(self.storage)
+        assert state.metadata is not None
+        instant = next_instant(
+            self.clock, state.config.zone, state.timeline, state.metadata.timeline
+        )
+        upto = _latest(state.timeline)
+        plan = encode_index_plan([IndexedPartition(partition=partition, upto=upto)])
+        state.timeline.plan(instant, "indexing", plan)
+        target = self._target(state, partition, _free_instant(state))
+        self.storage.delete_tree(f"{METADATA}/{partition}")
+        forget_build(self.storage, partition)
+        _pin(self.storage, partition, upto)
+        open_groups(target)
+        with lease.fenced():
+            _commit_build(state, target.instant, None)
+            _save_partitions(self.storage, partition, live=False)
+        return instant
+
+    def run(self, partition: str, hold: Hold) -> str:
+        """Fill a scheduled partition, prove it exact and put it to use; the indexing instant."""
+        build = scheduled(self.storage, partition)
+        with hold():
+            state = TableState.load(self.storage)
+            state.timeline.ensure_started(build.instant, "indexing", b"")
+        start = _snapshot_of(state, build.upto)
+        target = self._target(state, partition, _opened_at(state, partition))
+        built = self._put_files(state, replace(target, files=start.files))
+        proven = state
+        if partition == RECORD_INDEX:
+            self._catch_up(start, hold)
+            proven = TableState.load(self.storage)
+            _pin(self.storage, partition, _latest(proven.timeline))
+            compare_digests(proven, self.runner, self.progress)
+        self._put_to_use(build, built, proven, hold)
+        return build.instant
+
+    def abort(self, partition: str) -> None:
+        """Give a scheduled partition up."""
+        build = scheduled(self.storage, partition)
+        _save_partitions(self.storage, partition, live=None)
+        self.storage.delete_tree(f"{METADATA}/{partition}")
+        forget_build(self.storage, partition)
+        Timeline.load(self.storage).remove(build.instant, "indexing")
+
+    def drop(self, partition: str) -> None:
+        """Take a partition out of use and delete it."""
+        _check_name(partition)
+        config = load_config(self.storage)
+        if partition not in config.metadata_partitions:
+            raise InputError(f"the table has no {partition}")
+        if partition == FILES and config.maintained != (FILES,):
+            others = ", ".join(name for name in config.maintained if name != FILES)
+            raise InputError(f"files is what the others rest on: drop {others} first")
+        _save_partitions(self.storage, partition, live=None)
+        self.storage.delete_tree(METADATA if partition == FILES else f"{METADATA}/{partition}")
+
+    def _build_files(self, lease: Lease) -> None:
+        """The `files` partition of a table without metadata table, from one listing."""
+        timeline = Timeline.load(self.storage)
+        listing = list_storage(self.storage)
+        times = {
+            file.instant_time
+            for folder, names in listing.items()
+            for name, size in names.items()
+            if (file := parse_base_file(folder, name, size)) is not None
+        }
+        visible = timeline.visible(times)
+        committed = {
+            folder: {
+                name: size
+                for name, size in names.items()
+                if (file := parse_base_file(folder, name, size)) is not None
+                and file.instant_time in visible
+            }
+            for folder, names in listing.items()
+        }
+        self.storage.delete_tree(METADATA)
+        config = load_config(self.storage)
+        initialize(self.storage, config.name, {}, latest=_latest(timeline), listing=committed)
+        with lease.fenced():
+            _save_partitions(self.storage, FILES, live=True)
+
+    def _target(self, state: TableState, partition: str, instant: str) -> BuildTarget:
+        options = self.options
+        return BuildTarget(
+            storage=self.storage,
+            folder=f"{BUILD}/{partition}",
+            partition=partition,
+            instant=instant,
+            files=state.snapshot.files,
+            groups=self._groups(state, partition),
+            zone=state.config.zone,
+            block_size=options.integer("hoodie.hfile.block.size"),
+            max_tasks=options.integer("hoodie.metadata.max.init.parallelism"),
+        )
+
+    def _groups(self, state: TableState, partition: str) -> int:
+        if partition in state.config.building and state.metadata is not None:
+            return len(state.metadata.slices(partition))
+        if partition == COLUMN_STATS:
+            return self.options.integer("hoodie.metadata.index.column.stats.file.group.count")
+        if partition == BLOOM_FILTERS:
+            return self.options.integer("hoodie.metadata.index.bloom.filter.file.group.count")
+        return estimate_groups(self._rows(state), group_sizing(self.options))
+
+    def _rows(self, state: TableState) -> int:
+        return count_rows(self.storage, state.snapshot.files, runner=self.runner)
+
+    def _put_files(self, state: TableState, target: BuildTarget) -> Built:
+        if target.partition == RECORD_INDEX:
+            rows = count_rows(self.storage, target.files, runner=self.runner)
+            return build_record_index(target, rows=rows, runner=self.runner, progress=self.progress)
+        if target.partition == BLOOM_FILTERS:
+            return build_bloom_filters(target, runner=self.runner, progress=self.progress)
+        schema = stat_schema(_full_schema(state), state.config.stat_columns)
+        return build_column_stats(target, schema=schema, runner=self.runner, progress=self.progress)
+
+    def _catch_up(self, start: Snapshot, hold: Hold) -> None:
+        """Log what writers that knew nothing of the build have changed since its snapshot."""
+        if not index_fixes(start, TableState.load(self.storage), self.runner):
+            return
+        with hold() as lease:
+            state = TableState.load(self.storage)
+            assert state.metadata is not None
+            block_size = self.options.integer("hoodie.hfile.block.size")
+            delta = DeltaCommit(state.metadata, _free_instant(state), block_size)
+            delta.begin()
+            update_record_index(delta, state, index_fixes(start, state, self.runner), self.runner)
+            with lease.fenced():
+                delta.complete()
+
+    def _put_to_use(self, build: Build, built: Built, proven: TableState, hold: Hold) -> None:
+        """Name the partition in hoodie.properties, if it is still right after the last commits.
+
+        A delta commit names the base files, so that one which is gone is missed.
+        """
+        partition = build.partition
+        with hold() as lease:
+            state = TableState.load(self.storage)
+            if partition == RECORD_INDEX and index_fixes(proven.snapshot, state, self.runner):
+                raise CorruptFileError(
+                    f"{METADATA}/{partition}", 0, "a commit since the proof is not in the index"
+                )
+            done = encode_index_commit([IndexedPartition(partition=partition, upto=build.upto)])
+            with lease.fenced():
+                _commit_build(state, _free_instant(state), built)
+                _save_partitions(self.storage, partition, live=True)
+                state.timeline.complete(build.instant, "indexing", done)
+        forget_build(self.storage, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build that was scheduled: its instant, and the instant whose snapshot it starts from."""
+
+    partition: str
+    instant: str
+    upto: str
+
+
+def scheduled(storage: Storage, partition: str) -> Build:
+    """The pending build of a partition; InputError if there is none."""
+    for build in pending_builds(storage):
+        if build.partition == partition:
+            if partition not in load_config(storage).building:
+                break
+            return build
+    raise InputError(f"no build of {partition} is scheduled: `table index schedule` does that")
+
+
+def pending_builds(storage: Storage) -> list[Build]:
+    """The builds that were scheduled and neither finished nor aborted."""
+    timeline = Timeline.load(storage)
+    found = []
+    for instant in timeline.pending():
+        if instant.action == "indexing":
+            path = timeline.path(instant.time, "indexing", REQUESTED)
+            planned = decode_index_plan(storage.read(path), path)
+            found += [Build(item.partition, instant.time, item.upto) for item in planned]
+    return found
+
+
+def settle_builds(storage: Storage) -> None:
+    """Finish the bookkeeping of builds whose process died at one of its ends."""
+    config = load_config(storage)
+    for build in pending_builds(storage):
+        timeline = Timeline.load(storage)
+        if build.partition in config.metadata_partitions:
+            done = [IndexedPartition(partition=build.partition, upto=build.upto)]
+            timeline.ensure_started(build.instant, "indexing", b"")
+            timeline.complete(build.instant, "indexing", encode_index_commit(done))
+            forget_build(storage, build.partition)
+        elif build.partition not in config.building:
+            timeline.remove(build.instant, "indexing")
+            storage.delete_tree(f"{METADATA}/{build.partition}")
+            forget_build(storage, build.partition)
+
+
+def forget_build(storage: Storage, partition: str) -> None:
+    """Delete what a build kept for itself, and let cleaning have the files that it read."""
+    storage.delete_tree(f"{BUILD}/{partition}")
+    storage.delete_tree(f"{PINS}/{partition}")
+
+
+def group_sizing(options: Options) -> GroupSizing:
+    """Hudi's options for the number of file groups of a record index, checked."""
+    minimum = options.integer(f"{_PREFIX}.min.filegroup.count")
+    maximum = options.integer(f"{_PREFIX}.max.filegroup.count")
+    if not 1 <= minimum <= maximum <= _GROUPS_MAX:
+        raise InvalidOptionError(
+            f"option {_PREFIX}.min.filegroup.count: 1 <= {minimum} <= {maximum} <= {_GROUPS_MAX} "
+            "must hold"
+        )
+    return GroupSizing(
+        minimum=minimum,
+        maximum=maximum,
+        group_bytes=options.integer(f"{_PREFIX}.max.filegroup.size"),
+        growth=options.number(f"{_PREFIX}.growth.factor"),
+    )
+
+
+def _check_name(partition: str) -> None:
+    if not supported(partition):
+        raise InvalidOptionError(f"{partition!r} is no partition of the metadata table")
+
+
+def _latest(timeline: Timeline) -> str:
+    return max((instant.time for instant in timeline.completed()), default=_BOOTSTRAP)
+
+
+def _free_instant(state: TableState) -> str:
+    """The first free instant of an initialisation: <latest of the data>010, 011, ..."""
+    assert state.metadata is not None
+    latest = _latest(state.timeline)
+    taken = {instant.time for instant in state.metadata.timeline.instants}
+    numbers = range(_FIRST_SUFFIX, 1000)
+    return next(t for n in numbers if (t := f"{latest}{n:03d}") not in taken)
+
+
+def _snapshot_of(state: TableState, upto: str) -> Snapshot:
+    if upto == _BOOTSTRAP:
+        return Snapshot(())
+    return snapshot(state.listing, state.timeline, upto)
+
+
+def _opened_at(state: TableState, partition: str) -> str:
+    """The instant that opened the groups of a partition that is being built."""
+    assert state.metadata is not None
+    return state.metadata.slices(partition)[0].base_instant_time
+
+
+def _delete_others(target: BuildTarget) -> None:
+    """Delete files of the partition that other, dropped or dead, builds left."""
+    folder = f"{METADATA}/{target.partition}"
+    for status in target.storage.list(folder):
+        if f"_{target.instant}." not in status.name:
+            target.storage.delete(status.path)
+
+
+def _commit_build(state: TableState, instant: str, built: Built | None) -> None:
+    assert state.metadata is not None
+    timeline = state.metadata.timeline
+    timeline.begin(instant, "deltacommit")
+    timeline.start(instant, "deltacommit")
+    stats = built.stats if built else ()
+    content = encode_commit(stats, schema=SCHEMA, operation="BULK_INSERT")
+    timeline.complete(instant, "deltacommit", content)
+
+
+def _save_partitions(storage: Storage, partition: str, *, live: bool | None) -> None:
+    """Note that a partition is in use, being built, or gone (None)."""
+    config = load_config(storage)
+    names = {
+        METADATA_PARTITIONS: set(config.metadata_partitions) - {partition},
+        BUILDING_PARTITIONS: set(config.building) - {partition},
+    }
+    if live is not None:
+        names[METADATA_PARTITIONS if live else BUILDING_PARTITIONS].add(partition)
+    properties = dict(config.properties)
+    properties |= {option: ",".join(sorted(listed)) for option, listed in names.items()}
+    save_config(storage, properties)
+
+
+def _full_schema(state: TableState) -> Any:
+    """The columns of the table (pa.Schema), meta columns first; those alone before any row."""
+    text = table_schema(state.timeline)
+    return with_meta(without_meta(from_avro(text)) if text else pa.schema([]))
+
+
+def _pin(storage: Storage, partition: str, instant: str) -> None:
+    """Keep cleaning away from the files of a snapshot while a build reads them."""
+    with contextlib.suppress(FileExistsError):
+        storage.put(f"{PINS}/{partition}/{instant}", b"")
