@@ -35,6 +35,9 @@ COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
 INDEX_FALLBACK = "keymark.index.fallback"
+COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
+KEEP_MIN = "hoodie.keep.min.commits"
+KEEP_MAX = "hoodie.keep.max.commits"
 
 _CHOICES = {
     PAYLOAD_CLASS: (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD),
@@ -61,9 +64,9 @@ _POSITIVE = frozenset(
         "hoodie.metadata.index.bloom.filter.file.group.count",
         "hoodie.metadata.record.index.max.filegroup.size",
         "hoodie.metadata.max.init.parallelism",
-        "hoodie.cleaner.commits.retained",
+        COMMITS_RETAINED,
         "hoodie.cleaner.fileversions.retained",
-        "hoodie.keep.min.commits",
+        KEEP_MIN,
         "hoodie.write.lock.storage.validity.timeout.secs",
         "hoodie.write.lock.storage.renew.interval.secs",
     }
@@ -114,11 +117,11 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.metadata.compact.max.delta.commits": "10",
     "hoodie.clean.automatic": "true",
     "hoodie.cleaner.policy": "KEEP_LATEST_COMMITS",
-    "hoodie.cleaner.commits.retained": "10",
+    COMMITS_RETAINED: "10",
     "hoodie.cleaner.fileversions.retained": "3",
     "hoodie.archive.automatic": "true",
-    "hoodie.keep.min.commits": "20",
-    "hoodie.keep.max.commits": "30",
+    KEEP_MIN: "20",
+    KEEP_MAX: "30",
     "hoodie.write.lock.wait_time_ms": "60000",
     "hoodie.write.lock.storage.validity.timeout.secs": "300",
     "hoodie.write.lock.storage.renew.interval.secs": "30",
@@ -183,7 +186,26 @@ def check_options(given: Mapping[str, str]) -> dict[str, str]:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidOptionError(f"unknown option {name}{hint}")
         _check_value(name, str(value))
-    return {name: str(value) for name, value in given.items()}
+    checked = {name: str(value) for name, value in given.items()}
+    _check_kept(Options(checked))
+    return checked
+
+
+def _check_kept(options: Options) -> None:
+    """Archiving must leave what cleaning retains; limits that nobody gave are widened for that."""
+    if not options.given.keys() & {KEEP_MIN, KEEP_MAX}:
+        return
+    minimum, retained = options.integer(KEEP_MIN), options.integer(COMMITS_RETAINED)
+    maximum = options.integer(KEEP_MAX)
+    if minimum >= maximum:
+        raise InvalidOptionError(
+            f"option {KEEP_MIN}: {minimum} is not below {KEEP_MAX} ({maximum})"
+        )
+    by_commits = options.text("hoodie.cleaner.policy") == "KEEP_LATEST_COMMITS"
+    if by_commits and minimum <= retained:
+        raise InvalidOptionError(
+            f"option {KEEP_MIN}: {minimum} is not greater than {COMMITS_RETAINED} ({retained})"
+        )
 
 
 def _check_value(name: str, value: str) -> None:

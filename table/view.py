@@ -70,7 +70,7 @@ def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, 
         raise InputError(f"instants before {start} are archived: as of {as_of} cannot be read")
     cleaned = [
         file
-        for partition, name in timeline.cleaned_files()
+        for partition, name in timeline.cleaned_files(as_of)
         if (file := parse_base_file(partition, name, 0)) and file.instant_time <= as_of
     ]
     visible = timeline.visible({file.instant_time for file in cleaned})

@@ -171,17 +171,3 @@ def decode_clean(data: bytes, name: str) -> Clean:
 
 def _names(paths: list[str]) -> tuple[str, ...]:
     return tuple(path.rpartition("/")[2] for path in paths)
-
-
-def deleted_files(data: bytes, name: str) -> tuple[tuple[str, str], ...]:
-    """(partition path, file name) of every file that a completed clean deleted.
-
-    Args:
-        data: the completed instant's file.
-        name: its path, for errors.
-
-    Raises:
-        CorruptFileError: the bytes are no such file.
-    """
-    files = decode_clean(data, name).files
-    return tuple((partition, file) for partition, names in files.items() for file in names)

@@ -18,7 +18,6 @@ from table.timeline.clean_metadata import (
     CleanPlan,
     decode_clean,
     decode_clean_plan,
-    deleted_files,
     encode_clean,
     encode_clean_plan,
 )
@@ -104,7 +103,6 @@ def test_the_clean_of_hudi_is_read_and_made():
     )
     data, name = only(".clean")
     assert decode_clean(data, name) == clean
-    assert deleted_files(data, name) == (("p9", DROPPED),)
     assert avro(encode_clean(clean)) == avro(data)
 
 
@@ -126,7 +124,7 @@ def test_a_clean_of_version_1_names_paths():
     record["version"] = 1
     record["partitionMetadata"]["p"]["successDeleteFiles"] = ["s3://lake/t/p/a", "b"]
     data = encode_container(load_schema("clean_metadata"), record)
-    assert deleted_files(data, "x") == (("p", "a"), ("p", "b"))
+    assert decode_clean(data, "x").files == {"p": ("a", "b")}
 
 
 @given(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from table.storage import BytesReader
 from table.timeline.archived import decode_archive
-from table.timeline.clean_metadata import decode_clean, decode_clean_plan, deleted_files
+from table.timeline.clean_metadata import decode_clean, decode_clean_plan
 from table.timeline.commit_record import commit_record, replace_commit_record
 from table.timeline.compaction_plan import decode_compaction_plan
 from table.timeline.index_plan import decode_index_commit, decode_index_plan
@@ -40,7 +40,7 @@ def archived(data: bytes, name: str):
 # ending of a file's name -> what reads it
 DECODERS = {
     ".clean.requested": (decode_clean_plan,),
-    ".clean": (decode_clean, deleted_files),
+    ".clean": (decode_clean,),
     ".rollback.requested": (decode_plan,),
     ".rollback": (rolled_back,),
     ".savepoint": (decode_savepoint,),
