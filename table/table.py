@@ -36,6 +36,7 @@ from table.options import Options, check_options
 from table.read.arrow import ReadPlan, plan_read
 from table.read.skipping import ReadStats
 from table.rows import encoded_keys, is_frame, keys_of_rows, to_arrow
+from table.services.archive import Archived
 from table.services.check import CheckResult, check_index
 from table.services.info import TableInfo, describe
 from table.services.maintain import TableServices
@@ -226,6 +227,10 @@ class Table:
     def clean(self) -> str | None:
         """Delete base files that no retained commit needs; the clean's instant, or None."""
         return self._held(lambda services, lease: services.clean(lease))
+
+    def archive(self) -> Archived:
+        """Move the oldest instants of both timelines to their archives."""
+        return self._held(lambda services, lease: services.archive(lease))
 
     def savepoint(self, instant: str | None = None) -> str:
         """Keep the snapshot of a commit, the latest by default; the commit's instant."""
