@@ -7,10 +7,14 @@ error), 3 gate inconclusive, 4 a bug of ours, 130 interrupted.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import os
 import sys
 import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -27,6 +31,7 @@ COMMANDS = {
 def main(arguments: list[str]) -> int:
     """Run one command; returns the exit code."""
     os.environ.setdefault("TZ", "UTC")
+    warnings.showwarning = functools.partial(show, warnings.showwarning)
     if not arguments or arguments[0] in ("--help", "-h"):
         print(usage())
         return 0 if arguments else 2
@@ -75,6 +80,14 @@ def explain(error: Exception) -> int:
         return fail(str(error))
     traceback.print_exception(error)
     return fail(f"this is a bug of Keymark's: {type(error).__name__}: {error}", 4)
+
+
+def show(otherwise: Callable[..., None], message: Warning, *rest: Any) -> None:
+    """Print a warning of ours as one line, any other as it was."""
+    if type(message).__name__ == "TableWarning":
+        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    else:
+        otherwise(message, *rest)
 
 
 def fail(message: str, code: int = 2) -> int:

@@ -10,6 +10,15 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from table.errors import InputError, InvalidOptionError
 from table.files import RowWriter, read_data, read_keys
@@ -183,10 +192,113 @@ def info(path: PathArg, as_json: JsonOpt = False) -> None:
 @app.command()
 def check(path: PathArg, as_json: JsonOpt = False) -> None:
     """Compare the record index with the data, key by key; exit 1 if they differ."""
-    result = Table.open(path).check()
+    with Bar() as bar:
+        result = Table.open(path).check(bar)
     _answer({"ok": result.ok, **dataclasses.asdict(result)}, as_json=as_json)
     if not result.ok:
         raise typer.Exit(1)
+
+
+INDEX_ACTIONS = ("list", "build", "schedule", "run", "abort", "drop", "repair")
+SERVICES = ("compact", "clean", "archive", "rollback", "savepoint", "restore")
+
+
+@app.command("index")
+def index_command(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=", ".join(INDEX_ACTIONS))],
+    path: PathArg,
+    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "record_index",
+    shard: Annotated[int | None, typer.Option("--shard", metavar="N", help="For repair.")] = None,
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """List, build, drop or repair a partition of the metadata table (record_index by default).
+
+    build needs the table for itself; schedule and run build while others write, abort gives that
+    up; repair builds one shard of the record index anew.
+    """
+    table = Table.open(path, options=_options(option))
+    answer: dict[str, Any] = {"partition": name}
+    with Bar() as bar:
+        if action == "list":
+            answer = {"partitions": [dataclasses.asdict(part) for part in table.indexes()]}
+        elif action == "build":
+            answer["built"] = table.build_index(name, bar)
+        elif action == "schedule":
+            answer["instant"] = table.schedule_index(name)
+        elif action == "run":
+            answer["instant"] = table.run_index(name, bar)
+        elif action == "abort":
+            table.abort_index(name)
+        elif action == "drop":
+            table.drop_index(name)
+        elif action == "repair":
+            if shard is None:
+                raise InputError("repair needs --shard N, as `table check` names it")
+            answer["keys"] = table.repair_shard(shard, bar)
+        else:
+            raise InputError(f"no action {action!r}: one of {', '.join(INDEX_ACTIONS)}")
+    _answer(answer, as_json=as_json)
+
+
+@app.command()
+def services(
+    path: PathArg,
+    service: Annotated[str, typer.Argument(metavar="SERVICE", help=", ".join(SERVICES))],
+    instant: Annotated[str | None, typer.Option("--instant", metavar="T")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Give the savepoint up.")] = False,
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Run a table service: compact the metadata table, clean, archive, or go back in time.
+
+    rollback takes the latest commit back, named by --instant; without one only what dead writers
+    left. savepoint keeps a commit, restore goes back to one.
+    """
+    table = Table.open(path, options=_options(option))
+    if service == "restore" or drop:
+        if instant is None:
+            raise InputError(f"{service} needs --instant T, a savepoint of the table")
+        made = table.drop_savepoint(instant) if drop else table.restore(instant)
+    elif service in ("rollback", "savepoint"):
+        made = getattr(table, service)(instant)
+    elif service in SERVICES:
+        made = getattr(table, service)()
+    else:
+        raise InputError(f"no service {service!r}: one of {', '.join(SERVICES)}")
+    _answer({"service": service, "instant": made}, as_json=as_json)
+
+
+class Bar:
+    """A progress bar with the time left, on standard error, where that is a terminal."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, done: int, total: int, unit: str) -> None:
+        """Show how far a step came."""
+        task = self._tasks.get(unit)
+        if task is None:
+            task = self._tasks[unit] = self._bar.add_task(unit, total=total)
+        self._bar.update(task, completed=done, total=total)
 
 
 def _write(

@@ -28,17 +28,18 @@ from table.facts import (
     names,
     table_options,
 )
+from table.format.hfile.cache import BlockCache
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import RECORD_INDEX
 from table.model import CommitResult
 from table.naming import is_bucket_file_id
-from table.options import Options, check_options
+from table.options import BLOCK_CACHE, Options, check_options
 from table.read.arrow import ReadPlan, plan_read
 from table.read.skipping import ReadStats
-from table.rows import encoded_keys, is_frame, keys_of_rows, to_arrow
+from table.rows import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
 from table.services.archive import Archived
 from table.services.check import CheckResult, check_index
-from table.services.info import TableInfo, describe
+from table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
 from table.services.maintain import TableServices
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
@@ -77,6 +78,8 @@ class Table:
         check_agreement(config, self._given)
         self.warned: set[str] = set()
         self.choice = choose_index(config, self._given, storage)
+        capacity = self.options().integer(BLOCK_CACHE)
+        self._cache = BlockCache(capacity) if capacity else None
 
     @classmethod
     def create(  # noqa: PLR0913  what a table is, by name
@@ -153,7 +156,11 @@ class Table:
         """Where keys are: pa.Table(record_key, partition_path, file_id, instant_time).
 
         Nulls where a key is absent; the order is that of the keys asked, repeated ones included.
+        Few keys are looked up in this process; many by a Spark task per shard, if this handle has
+        a session or the keys are a DataFrame. What is decoded here stays in the handle's cache.
         """
+        if is_frame(keys):
+            self._spark = self._spark or keys.sparkSession
         texts, _ = self._keys_and_partitions(keys)
         encoded = texts.dictionary_encode()
         state = TableState.load(self.storage)
@@ -212,9 +219,9 @@ class Table:
         """Encoded record keys (pa.Array of string) of a list, an array or a frame."""
         return self._keys_and_partitions(keys)[0]
 
-    def check(self) -> CheckResult:
-        """Compare the record index with the data, key by key."""
-        return check_index(TableState.load(self.storage))
+    def check(self, progress: Progress = no_progress) -> CheckResult:
+        """Compare the record index with the data, and the listing with storage."""
+        return check_index(TableState.load(self.storage), self._runner(), progress)
 
     def info(self) -> TableInfo:
         """Rows, index, shards and bytes per key."""
@@ -236,9 +243,9 @@ class Table:
         """Keep the snapshot of a commit, the latest by default; the commit's instant."""
         return self._held(lambda services, lease: services.restorer(lease).savepoint(instant))
 
-    def drop_savepoint(self, instant: str) -> None:
-        """Give a savepoint up."""
-        self._held(lambda services, lease: services.restorer(lease).drop_savepoint(instant))
+    def drop_savepoint(self, instant: str) -> str:
+        """Give a savepoint up; its instant."""
+        return self._held(lambda services, lease: services.restorer(lease).drop_savepoint(instant))
 
     def rollback(self, instant: str | None = None) -> str | None:
         """Take the latest commit back, which `instant` must name; the rollback's instant.
@@ -266,6 +273,16 @@ class Table:
     def run_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> str:
         """Build a scheduled partition while others write; the indexing instant."""
         return self._services(self._runner(), progress).indexer().run(partition, self._hold)
+
+    def repair_shard(self, number: int, progress: Progress = no_progress) -> int:
+        """Build one shard of the record index anew from the data; the keys in it."""
+        return self._held(
+            lambda services, lease: services.indexer().repair(number, lease), progress
+        )
+
+    def indexes(self) -> list[PartitionInfo]:
+        """The partitions of the metadata table: in use, being built, or absent."""
+        return describe_partitions(self.storage)
 
     def abort_index(self, partition: str = RECORD_INDEX) -> None:
         """Give a scheduled partition up."""
@@ -300,9 +317,10 @@ class Table:
             options=self.options(),
             snapshot=state.snapshot,
             metadata=state.metadata,
-            runner=LocalRunner(),
+            runner=self._runner(),
             spark=self.session,
             stats=stats or LookupStats(),
+            cache=self._cache,
         )
 
     def session(self) -> Any:
@@ -352,7 +370,8 @@ class Table:
         if not is_frame(keys) and not isinstance(keys, pa.Table):
             return encoded_keys(keys), None
         config = self.config
-        rows = to_arrow(keys)
+        # Only key columns are collected, whatever else the rows hold.
+        rows = to_arrow(only_columns(keys, (*config.record_key, *config.partition_fields)))
         if rows.column_names == ["record_key"] and config.record_key != ("record_key",):
             return encoded_keys(rows["record_key"]), None
         return keys_of_rows(rows, config)

@@ -148,17 +148,22 @@ def open_groups(target: BuildTarget) -> None:
     content = partition_metadata(target.instant, target.partition)
     folder = f"{METADATA}/{target.partition}"
     put_once(target.storage, f"{folder}/{PARTITION_METADATA}", content)
-    block = empty_delete_block(target.instant)
     for number in range(target.groups):
-        log = LogFile(
-            partition_path=target.partition,
-            file_id=file_id(target.partition, number),
-            base_instant_time=target.instant,
-            version=1,
-            write_token=_INIT_TOKEN,
-            size=len(block),
-        )
-        put_once(target.storage, f"{METADATA}/{log.path}", block)
+        open_group(target, number)
+
+
+def open_group(target: BuildTarget, number: int) -> None:
+    """Open one file group by a log file with an empty delete block."""
+    block = empty_delete_block(target.instant)
+    log = LogFile(
+        partition_path=target.partition,
+        file_id=file_id(target.partition, number),
+        base_instant_time=target.instant,
+        version=1,
+        write_token=_INIT_TOKEN,
+        size=len(block),
+    )
+    put_once(target.storage, f"{METADATA}/{log.path}", block)
 
 
 def remove_groups(target: BuildTarget) -> None:

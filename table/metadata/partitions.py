@@ -19,6 +19,9 @@ _PREFIXES = {
 _RECORD_BYTES = 48  # Hudi's constant for the size of one mapping
 
 
+PARTITIONS = tuple(_PREFIXES)
+
+
 def file_id(partition: str, number: int) -> str:
     """The file id of a partition's n-th file group."""
     return f"{_PREFIXES[partition]}{number:04d}-0"

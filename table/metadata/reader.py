@@ -256,10 +256,15 @@ class MetadataTable:
                 recorded[path] = Recorded(max(size, known.size), instants)
         return recorded
 
-    def shards(self, partition: str) -> tuple[Shard, ...]:
-        """The file groups of a partition in the order that key hashes count them."""
+    def shards(self, partition: str, cache: BlockCache | None = None) -> tuple[Shard, ...]:
+        """The file groups of a partition in the order that key hashes count them.
+
+        Args:
+            partition: its name.
+            cache: keeps what lookups in them decode.
+        """
         return tuple(
-            Shard(self.storage, file_slice, self.validity, self.recorded)
+            Shard(self.storage, file_slice, self.validity, self.recorded, cache)
             for file_slice in self.slices(partition)
         )
 
@@ -269,10 +274,10 @@ class MetadataTable:
         for status in self.storage.walk(METADATA):
             path = status.path.removeprefix(f"{METADATA}/")
             partition = path.rpartition("/")[0]
-            owner, time = _slice_of(path, partition)
-            if owner:
-                group = found.setdefault(partition, {}).setdefault(owner, {})
-                group.setdefault(time, []).append(status.name)
+            owner = slice_of(partition, status.name)
+            if owner is not None:
+                group = found.setdefault(partition, {}).setdefault(owner[0], {})
+                group.setdefault(owner[1], []).append(status.name)
         return found
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
@@ -318,8 +323,9 @@ class MetadataTable:
         known = {log.path for item in found for log in item.log_files}
         known |= {item.base_file.path for item in found if item.base_file is not None}
         for path in self.recorded.keys() - known:
-            owner, time = _slice_of(path, partition)
-            if owner and time >= opened.get(owner, start):
+            folder, _, name = path.rpartition("/")
+            owner = slice_of(partition, name) if folder == partition else None
+            if owner is not None and owner[1] >= opened.get(owner[0], start):
                 raise CorruptFileError(path, 0, "a commit names this file and it is gone")
 
     def _latest(self, file_id: str, bases: list[BaseFile], logs: list[LogFile]) -> FileSlice:
@@ -374,15 +380,12 @@ def merged_files(shard: Shard) -> dict[str, dict[str, tuple[int, bool]]]:
     return merged
 
 
-def _slice_of(path: str, partition: str) -> tuple[str, str]:
-    """File id and base instant of a file of that partition, empty where it is none."""
-    folder, _, name = path.rpartition("/")
-    if folder != partition:
-        return "", ""
-    base, log = parse_base_file(folder, name, 0), parse_log_file(folder, name, 0)
+def slice_of(partition: str, name: str) -> tuple[str, str] | None:
+    """File id and base instant of a file of a partition; None where the name is no such file's."""
+    base, log = parse_base_file(partition, name, 0), parse_log_file(partition, name, 0)
     if base is not None:
         return base.file_id, base.instant_time
-    return (log.file_id, log.base_instant_time) if log is not None else ("", "")
+    return (log.file_id, log.base_instant_time) if log is not None else None
 
 
 def _merge_files(

@@ -118,7 +118,12 @@ class Cleaner:
         for pending in timeline.pending():
             if pending.action == "clean":
                 path = timeline.path(pending.time, "clean", REQUESTED)
-                plan = decode_clean_plan(self.storage.read(path), path)
+                data = self.storage.read(path)
+                if not data:
+                    # Not even its plan was written: nothing was deleted.
+                    timeline.remove(pending.time, "clean")
+                    continue
+                plan = decode_clean_plan(data, path)
                 self._run(TableState.load(self.storage), pending.time, plan)
 
     def _run(self, state: TableState, instant: str, plan: CleanPlan) -> None:

@@ -17,7 +17,7 @@ Source: ScheduleIndexActionExecutor, RunIndexActionExecutor, HoodieBackedTableMe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +28,7 @@ from table.bootstrap.bloom_filters import build_bloom_filters
 from table.bootstrap.column_stats import build_column_stats
 from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
 from table.bootstrap.record_index import build_record_index
+from table.bootstrap.repair import rebuild_shard
 from table.bootstrap.target import BuildTarget, Built, Progress, open_groups
 from table.clock import Clock
 from table.config import BUILDING_PARTITIONS, METADATA_PARTITIONS, load_config, save_config
@@ -40,10 +41,13 @@ from table.metadata.partitions import (
     COLUMN_STATS,
     FILES,
     RECORD_INDEX,
+    file_id,
     supported,
 )
+from table.metadata.reader import MetadataTable, slice_of
 from table.metadata.records import SCHEMA
 from table.metadata.writer import DeltaCommit, initialize
+from table.model import WriteStat
 from table.naming import BUILD, METADATA, PINS, parse_base_file
 from table.options import (
     BLOOM_FILTERS_ON,
@@ -169,6 +173,23 @@ class Indexer:
         self._put_to_use(build, built, proven, hold)
         return build.instant
 
+    def repair(self, number: int, lease: Lease) -> int:
+        """Build one shard of the record index anew from the data; the keys in it.
+
+        Whatever is wrong with its files: they are not read. They go with the next cleaning.
+        """
+        state = TableState.load(self.storage)
+        if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
+            raise InputError("the table has no record index to repair")
+        groups = _group_count(state.metadata)
+        if not 0 <= number < groups:
+            raise InputError(f"no shard {number}: the record index has 0 to {groups - 1}")
+        target = self._target(state, RECORD_INDEX, _free_instant(state), groups)
+        records = rebuild_shard(target, number, self.runner, self.progress)
+        with lease.fenced():
+            _commit_files(state.metadata.timeline, target.instant, records.stats)
+        return records.records
+
     def abort(self, partition: str) -> None:
         """Give a scheduled partition up."""
         build = scheduled(self.storage, partition)
@@ -215,7 +236,9 @@ class Indexer:
         with lease.fenced():
             _save_partitions(self.storage, FILES, live=True)
 
-    def _target(self, state: TableState, partition: str, instant: str) -> BuildTarget:
+    def _target(
+        self, state: TableState, partition: str, instant: str, groups: int | None = None
+    ) -> BuildTarget:
         options = self.options
         return BuildTarget(
             storage=self.storage,
@@ -223,7 +246,7 @@ class Indexer:
             partition=partition,
             instant=instant,
             files=state.snapshot.files,
-            groups=self._groups(state, partition),
+            groups=self._groups(state, partition) if groups is None else groups,
             zone=state.config.zone,
             block_size=options.integer("hoodie.hfile.block.size"),
             max_tasks=options.integer("hoodie.metadata.max.init.parallelism"),
@@ -392,12 +415,24 @@ def _delete_others(target: BuildTarget) -> None:
             target.storage.delete(status.path)
 
 
+def _group_count(metadata: MetadataTable) -> int:
+    """How many shards there are, by the files that are there or that commits name."""
+    paths = [path for path in metadata.recorded if path.startswith(f"{RECORD_INDEX}/")]
+    names = {path.rpartition("/")[2] for path in paths}
+    names |= {status.name for status in metadata.storage.list(f"{METADATA}/{RECORD_INDEX}")}
+    owners = {owner[0] for name in names if (owner := slice_of(RECORD_INDEX, name)) is not None}
+    known = {file_id(RECORD_INDEX, number): number for number in range(_GROUPS_MAX)}
+    return max((known[owner] for owner in owners if owner in known), default=-1) + 1
+
+
 def _commit_build(state: TableState, instant: str, built: Built | None) -> None:
     assert state.metadata is not None
-    timeline = state.metadata.timeline
+    _commit_files(state.metadata.timeline, instant, built.stats if built else ())
+
+
+def _commit_files(timeline: Timeline, instant: str, stats: Sequence[WriteStat]) -> None:
     timeline.begin(instant, "deltacommit")
     timeline.start(instant, "deltacommit")
-    stats = built.stats if built else ()
     content = encode_commit(stats, schema=SCHEMA, operation="BULK_INSERT")
     timeline.complete(instant, "deltacommit", content)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from table.config import load_config
 from table.format.parquet import read_footer
-from table.metadata.partitions import RECORD_INDEX
+from table.metadata.partitions import PARTITIONS, RECORD_INDEX
+from table.metadata.reader import slice_of
+from table.naming import METADATA
 from table.read.arrow import open_base
+from table.storage import Storage
 from table.write.transaction import TableState
 
 
@@ -35,6 +39,37 @@ class TableInfo:
     latest_instant: str | None
     metadata_partitions: tuple[str, ...]
     shards: tuple[ShardInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """A partition of the metadata table; `state` is in use, being built, or absent."""
+
+    partition: str
+    state: str
+    file_groups: int
+    bytes: int
+
+
+def describe_partitions(storage: Storage) -> list[PartitionInfo]:
+    """Each partition that Keymark can build, with the size of its files."""
+    config = load_config(storage)
+    found = []
+    for name in PARTITIONS:
+        state = "absent"
+        if name in config.maintained:
+            state = "in use" if name in config.metadata_partitions else "being built"
+        files = storage.list(f"{METADATA}/{name}") if state != "absent" else []
+        groups = {parsed[0] for file in files if (parsed := slice_of(name, file.name))}
+        found.append(
+            PartitionInfo(
+                partition=name,
+                state=state,
+                file_groups=len(groups),
+                bytes=sum(file.size for file in files),
+            )
+        )
+    return found
 
 
 def describe(state: TableState, index: str, reason: str) -> TableInfo:

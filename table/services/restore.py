@@ -71,11 +71,12 @@ class Restorer:
         state.timeline.complete(commit.time, "savepoint", encode_savepoint(made))
         return commit.time
 
-    def drop_savepoint(self, time: str) -> None:
-        """Give a savepoint up: cleaning may delete its files from now on."""
+    def drop_savepoint(self, time: str) -> str:
+        """Give a savepoint up: cleaning may delete its files from now on; its instant."""
         timeline = Timeline.load(self.storage)
         _savepoint(timeline, time)
         timeline.remove(time, "savepoint")
+        return time
 
     def rollback(self, time: str) -> str:
         """Take the latest commit back; the rollback's instant."""

@@ -188,6 +188,7 @@ def _named(timeline: Path, prefix: str) -> set[str]:
 def _completed(timeline: Path, name: str) -> bool:
     time, _, rest = name.partition(".")
     action = rest.partition(".")[0].replace("inflight", "commit")
+    action = {"compaction": "commit", "logcompaction": "deltacommit"}.get(action, action)
     return (timeline / f"{time}.{action}").exists()
 
 

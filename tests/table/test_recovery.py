@@ -126,24 +126,43 @@ def test_markers_of_a_completed_instant_are_swept(root):
     assert data_rows(Table.open(str(root))) == wanted
 
 
-def test_a_pending_clean_is_let_alone(root):
+def test_a_clean_without_a_plan_is_taken_back(root):
     (root / f".hoodie/{DEAD}.clean.requested").write_bytes(b"")
     assert Table.open(str(root)).delete(["absent"]).unchanged == 1
-    assert (root / f".hoodie/{DEAD}.clean.requested").exists()
+    assert not (root / f".hoodie/{DEAD}.clean.requested").exists()
+
+
+def test_a_compaction_of_the_metadata_table_is_taken_back(root):
+    """Whoever began it is dead: its base files go, and the groups' slices are as they were."""
+    before = left_over(root)
+    group = "record-index-0000-0"
+    pending = root / f".hoodie/metadata/.hoodie/{DEAD}001.compaction.requested"
+    base = root / f".hoodie/metadata/record_index/{group}_0-0-7_{DEAD}001.hfile"
+    pending.write_bytes(b"")
+    base.write_bytes(b"half a file")
+    wanted = data_rows(Table.open(str(root)))
+    assert Table.open(str(root)).delete(["absent"]).unchanged == 1
+    assert not pending.exists()
+    assert not base.exists()
+    assert data_rows(Table.open(str(root))) == wanted
+    assert left_over(root) == before
 
 
 @pytest.mark.parametrize("action", ["compaction", "logcompaction"])
-def test_a_pending_compaction_of_the_metadata_table_is_refused(root, action):
-    """Its log files would be merged without the blocks that are added now."""
-    before = left_over(root)
-    pending = root / f".hoodie/metadata/.hoodie/{DEAD}001.{action}.requested"
+def test_a_compaction_with_logs_on_top_is_refused(root, action):
+    """Those log files would be merged without the base file that they are on top of."""
+    timeline = root / ".hoodie/metadata/.hoodie"
+    pending = timeline / f"{DEAD}001.{action}.requested"
     pending.write_bytes(b"")
+    group = "record-index-0000-0"
+    log = root / f".hoodie/metadata/record_index/.{group}_{DEAD}001.log.1_0-0-0"
+    log.write_bytes(b"")
     wanted = data_rows(Table.open(str(root)))
     with pytest.raises(UnsupportedTableError, match=f"a {action} of instant {DEAD}001"):
         Table.open(str(root)).delete([min(wanted)])
     pending.unlink()
+    log.unlink()
     assert data_rows(Table.open(str(root))) == wanted
-    assert left_over(root) == before
 
 
 def test_a_refusal_comes_before_anything_is_taken_back(root):

@@ -1,0 +1,80 @@
+"""One shard of a record index, built anew from the data: whatever its files hold is not read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from table.bootstrap.scan import record_keys
+from table.bootstrap.target import (
+    BuildTarget,
+    Built,
+    Progress,
+    Steps,
+    base_stat,
+    open_group,
+    put_base,
+)
+from table.errors import DuplicateKeyError
+from table.format.hashing import shards
+from table.format.hfile.writer import HFileWriter
+from table.format.order import key_order
+from table.metadata.records import SCHEMA, encode_locations
+from table.model import BaseFile
+from table.storage import Storage
+from table.timeline.instant_name import instant_millis
+from table.write.runner import TaskRunner
+
+
+@dataclass(frozen=True, slots=True)
+class FileKeys:
+    """A base file whose keys of one shard, of so many, are wanted."""
+
+    storage: Storage
+    file: BaseFile
+    number: int
+    shards: int
+
+
+def shard_keys(work: FileKeys) -> Any:
+    """The keys (pa.Array of string) of the shard; a task for a runner."""
+    found = [pa.array([], pa.string())]
+    for keys in record_keys(work.storage, work.file):
+        found.append(keys.filter(pa.array(shards(keys, work.shards) == work.number)))
+    return pa.concat_arrays(found)
+
+
+def rebuild_shard(
+    target: BuildTarget, number: int, runner: TaskRunner, progress: Progress
+) -> Built:
+    """Put a shard's base file and the log file that opens its slice; holds the shard's keys.
+
+    Raises:
+        DuplicateKeyError: keys occur in more than one row.
+    """
+    files = target.files
+    works = [FileKeys(target.storage, file, number, target.groups) for file in files]
+    parts = Steps(runner, progress, "files").run(shard_keys, works, weights=[f.size for f in files])
+    keys = pa.concat_arrays([pa.array([], pa.string()), *parts])
+    codes = np.repeat(np.arange(len(files), dtype=np.int32), [len(part) for part in parts])
+    repeated = len(keys) - len(keys.unique())
+    if repeated:
+        raise DuplicateKeyError(
+            f"{repeated} rows have a record key that another row has: a record index holds each "
+            "key once; delete the duplicates first"
+        )
+    values = encode_locations(
+        [file.partition_path for file in files],
+        [file.file_id for file in files],
+        [instant_millis(file.instant_time, target.zone) for file in files],
+    )
+    order = key_order(keys)
+    writer = HFileWriter(SCHEMA, target.block_size)
+    writer.add_coded(keys.take(pa.array(order)), codes[order], values)
+    open_group(target, number)
+    base = put_base(target.storage, target.base_file(number), writer)
+    stats = (base_stat(base, len(keys)),) if base.size else ()
+    return Built(target=target, stats=stats, records=len(keys), size=base.size)
