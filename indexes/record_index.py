@@ -68,12 +68,12 @@ class RecordIndex(GlobalIndex):
                 f"`{command} {context.storage.root} record_index` builds it, or name a fallback by "
                 f"option {INDEX_FALLBACK}"
             )
-        shards = context.metadata.shards(RECORD_INDEX)
+        shards = context.metadata.shards(RECORD_INDEX, context.cache)
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
         tasks = [ShardLookup(shards[n], keys.take(pa.array(rows[n]))) for n in asked]
         weights = [_WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
-        answers = context.runner.run(lookup_shard, tasks, weights=weights)
+        answers = context.runner.run(lookup_shard, tasks, weights=weights, packed=False)
         context.stats.shards_read += len(tasks)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
         found = [rows[n][a.positions] for n, a in zip(asked, answers, strict=True)]

@@ -35,6 +35,7 @@ COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
 INDEX_FALLBACK = "keymark.index.fallback"
+BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
 KEEP_MIN = "hoodie.keep.min.commits"
 KEEP_MAX = "hoodie.keep.max.commits"
@@ -125,7 +126,7 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.write.lock.wait_time_ms": "60000",
     "hoodie.write.lock.storage.validity.timeout.secs": "300",
     "hoodie.write.lock.storage.renew.interval.secs": "30",
-    "keymark.hfile.block.cache.bytes": "67108864",
+    BLOCK_CACHE: "67108864",
     "hoodie.populate.meta.fields": "true",
 }
 

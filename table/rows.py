@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,18 @@ def to_arrow(rows: Any) -> Any:
         return rows.toArrow()
     batches = rows._collect_as_arrow()  # noqa: SLF001  the only way to Arrow in PySpark 3.5
     return pa.Table.from_batches(batches, batches[0].schema if batches else arrow_schema(rows))
+
+
+def only_columns(rows: Any, names: Sequence[str]) -> Any:
+    """A Spark DataFrame cut to those of the columns that it has; as it is, if it has none of them.
+
+    Left alone are also Arrow tables, and frames whose names differ by case only: Spark could not
+    tell their columns apart.
+    """
+    if not is_frame(rows) or len({name.lower() for name in rows.columns}) < len(rows.columns):
+        return rows
+    kept = [name.replace("`", "``") for name in rows.columns if name in names]
+    return rows.select(*(f"`{name}`" for name in kept)) if kept else rows
 
 
 def arrow_schema(rows: Any) -> Any:

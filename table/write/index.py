@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from table.config import TableConfig
 from table.errors import InvalidOptionError, UnsupportedTableError
+from table.format.hfile.cache import BlockCache
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import MetadataTable
 from table.options import INDEX_FALLBACK, Options
@@ -57,7 +58,8 @@ class LookupStats:
 class IndexContext:
     """The table as an index sees it: one snapshot, its metadata table, and means to run work.
 
-    `spark` opens (or returns) a Spark session; only indexes that distribute data call it.
+    `spark` opens (or returns) a Spark session; only indexes that distribute data call it. `cache`
+    keeps blocks of the index between lookups; a write has none: its batch would only evict them.
     """
 
     storage: Storage
@@ -68,6 +70,7 @@ class IndexContext:
     runner: TaskRunner
     spark: Callable[[], Any]
     stats: LookupStats = field(default_factory=LookupStats)
+    cache: BlockCache | None = None
 
 
 class Index(Protocol):

@@ -24,9 +24,22 @@ class TaskRunner(Protocol):
     """Runs one function over many arguments."""
 
     def run(
-        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+        self,
+        function: Callable[[A], R],
+        items: Sequence[A],
+        *,
+        weights: Sequence[int],
+        packed: bool = True,
     ) -> list[R]:
-        """The results in the order of `items`; `weights` (bytes) balance the work."""
+        """The results in the order of `items`.
+
+        Args:
+            function: what is done to each item.
+            items: its arguments.
+            weights: bytes of work per item.
+            packed: whether a distributed task may take several items; where they are large on
+                their own, one at a time keeps memory small.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +49,15 @@ class LocalRunner:
     threads: int = os.cpu_count() or 1
 
     def run(
-        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+        self,
+        function: Callable[[A], R],
+        items: Sequence[A],
+        *,
+        weights: Sequence[int],
+        packed: bool = True,
     ) -> list[R]:
-        """Run the heaviest first."""
+        """Run the heaviest first; each item is a task of its own anyway."""
+        del packed
         if len(items) < 2 or self.threads < 2:
             return [function(item) for item in items]
         order = sorted(range(len(items)), key=lambda i: -weights[i])
@@ -62,13 +81,18 @@ class SparkRunner:
     local_bytes: int = 64 << 20
 
     def run(
-        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+        self,
+        function: Callable[[A], R],
+        items: Sequence[A],
+        *,
+        weights: Sequence[int],
+        packed: bool = True,
     ) -> list[R]:
-        """Pack the items by weight, run a task per pack, return the results in order."""
+        """Run a task per pack of items, or per item, and return the results in order."""
         if not items or sum(weights) < self.local_bytes:
             return LocalRunner().run(function, items, weights=weights)
         context = self.spark.sparkContext
-        packs = pack(weights, 2 * context.defaultParallelism)
+        packs = pack(weights, 2 * context.defaultParallelism if packed else len(items))
         slices = [[(i, items[i]) for i in members] for members in packs]
         rdd = context.parallelize(slices, len(slices)).mapPartitions(_PackTask(function))
         done = dict(rdd.collect())

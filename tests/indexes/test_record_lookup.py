@@ -1,0 +1,168 @@
+"""Lookups by the record index: in this process through a cache, and as a Spark job."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from index_cases import batch, create, lookup
+
+from table import Table
+from table import table as table_module
+from table.errors import InputError
+from table.write.index import LookupStats
+from table.write.runner import SparkRunner
+
+CACHE = "keymark.hfile.block.cache.bytes"
+GROUPS = "hoodie.metadata.record.index.min.filegroup.count"
+SHARDS = 3
+KEYS = [f"k{number}" for number in range(60)]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """60 keys in three shards and two partition paths."""
+    made = create(tmp_path / "t", "record", options={GROUPS: str(SHARDS)})
+    made.bulk_insert(batch(KEYS, [f"p{number % 2}" for number in range(60)]))
+    return made
+
+
+def fresh(table, **options):
+    """Another handle of the table; what it finds went through no cache."""
+    return Table.open(table.storage.root, options={CACHE: "0", **options})
+
+
+def test_a_handle_decodes_a_block_once(table):
+    places, stats = lookup(table, KEYS)
+    assert (stats.shards_read, stats.blocks_decoded) == (SHARDS, SHARDS)
+    again, stats = lookup(table, KEYS)
+    assert again == places
+    assert stats.blocks_decoded == 0
+    opened, stats = lookup(Table.open(table.storage.root), KEYS)
+    assert opened == places
+    assert stats.blocks_decoded == SHARDS
+
+
+def test_a_scan_by_keys_reads_through_the_cache_of_lookups(table):
+    lookup(table, KEYS)
+    hits = table._cache.hits
+    assert sum(part.num_rows for part in table.scan(keys=KEYS[:7]).tables()) == 7
+    assert table._cache.hits > hits
+
+
+@pytest.mark.parametrize(("capacity", "again"), [("0", SHARDS), ("1", SHARDS), ("1000000", 0)])
+def test_the_cache_holds_the_bytes_that_the_option_says(table, capacity, again):
+    opened = Table.open(table.storage.root, options={CACHE: capacity})
+    first, _ = lookup(opened, KEYS)
+    second, stats = lookup(opened, KEYS)
+    assert first == second
+    assert stats.blocks_decoded == again
+
+
+def test_a_write_leaves_the_cache_alone(table):
+    lookup(table, KEYS)
+    held, misses = table._cache.held, table._cache.misses
+    table.upsert(batch(KEYS, "p0", ts=2))
+    assert (table._cache.held, table._cache.misses) == (held, misses)
+
+
+def test_cached_answers_follow_commits_compaction_and_rollback(table):
+    """One handle with a cache says after each step what a handle without one says."""
+
+    def same():
+        asked = [*KEYS, "new0", "new1", "absent"]
+        answer = table.lookup(asked)
+        assert answer.equals(fresh(table).lookup(asked))
+        return dict(zip(asked, answer["file_id"].to_pylist(), strict=True))
+
+    before = same()
+    table.upsert(batch(["k0", "new0"], "p7", ts=2))
+    assert same()["new0"] is not None
+    table.delete(KEYS[:5])
+    assert same()["k0"] is None
+    assert table.compact() is not None
+    assert same()["k0"] is None
+    last = table.upsert(batch(["k0", "new1"], "p7", ts=3)).instant
+    assert same()["k0"] is not None
+    table.rollback(last)
+    assert same()["k0"] is None
+    table.drop_index()
+    table.build_index()
+    found = same()
+    assert (found["k0"], found["new1"], found["k9"]) == (None, None, before["k9"])
+
+
+def test_the_answer_has_the_order_and_the_repetitions_of_the_keys_asked(table):
+    asked = ["k9", "absent", "k3", "k9", "absent", "k9"]
+    answer = table.lookup(asked)
+    assert answer["record_key"].to_pylist() == asked
+    ids = answer["file_id"].to_pylist()
+    assert ids[0] == ids[3] == ids[5] is not None
+    assert ids[1] is ids[4] is None
+    assert table.lookup([]).num_rows == 0
+    with pytest.raises(InputError, match="key must be text"):
+        table.lookup(["k9", None])
+
+
+@pytest.fixture
+def distributed(monkeypatch):
+    """Every lookup of a handle with a session becomes a Spark job, however small."""
+    monkeypatch.setattr(table_module, "SparkRunner", lambda s: SparkRunner(s, local_bytes=0))
+
+
+def tasks_of(spark, work):
+    """The stages' numbers of tasks of the Spark jobs that `work` starts, and its answer."""
+    context = spark.sparkContext
+    group = str(uuid.uuid4())
+    context.setJobGroup(group, "counted")
+    answer = work()
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+    context.setLocalProperty("spark.jobGroup.id", None)
+    return [tracker.getStageInfo(s).numTasks for job in jobs for s in job.stageIds], answer
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("distributed")
+def test_many_keys_are_a_spark_job_of_a_task_per_asked_shard(tmp_path, spark):
+    made = create(tmp_path / "t", "record", options={GROUPS: "11"})
+    made.bulk_insert(batch(KEYS))
+    asked = [*KEYS, "absent", *KEYS[:3]]
+    opened = Table.open(str(tmp_path / "t"), spark=spark)
+    expected = fresh(made).lookup(asked)
+    stats = LookupStats()
+    tasks, answer = tasks_of(spark, lambda: opened.lookup(asked, stats=stats))
+    assert tasks == [stats.shards_read] == [11]
+    assert answer.equals(expected)
+    tasks, answer = tasks_of(spark, lambda: opened.lookup(["k1", "k1"], stats=stats))
+    assert tasks == [1]
+    assert answer["file_id"].null_count == 0
+
+
+@pytest.mark.spark
+def test_few_keys_start_no_spark_job(table, spark):
+    opened = Table.open(table.storage.root, spark=spark)
+    tasks, _ = tasks_of(spark, lambda: opened.lookup(KEYS))
+    assert tasks == []
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("distributed")
+def test_a_frame_of_keys_is_asked_in_its_session(table, spark):
+    opened = Table.open(table.storage.root)
+    asked = ["k7", "absent", "k7", "k1"]
+    frame = spark.createDataFrame([(key, "x" * 100) for key in asked], "id string, `a``b` string")
+    answer = opened.lookup(frame.coalesce(1))
+    assert opened._spark is not None
+    assert answer.equals(fresh(table).lookup(asked))
+    keyed = spark.createDataFrame([(key,) for key in asked], "record_key string")
+    assert opened.lookup(keyed.coalesce(1)).equals(answer)
+    with pytest.raises(InputError, match="record key field id is null or empty in row 1"):
+        opened.lookup(spark.createDataFrame([("k1",), (None,)], "id string").coalesce(1))
+
+
+@pytest.mark.spark
+def test_of_a_frame_only_the_key_columns_are_collected(table, spark):
+    frame = spark.createDataFrame([("k1", "p1")], "id string, dt string")
+    bomb = frame.selectExpr("id", "dt", "raise_error('was collected') AS v")
+    assert table.lookup(bomb)["file_id"].null_count == 0
