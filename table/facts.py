@@ -6,11 +6,12 @@ writes them into hoodie.properties at creation and refuses options that differ l
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from table.config import METADATA_PARTITIONS, VERSION, TableConfig, save_config
-from table.errors import InputError, InvalidOptionError, StorageError
+from table.errors import InputError, InvalidOptionError, StorageError, TableWarning
 from table.keygen import key_generator_for
 from table.metadata.partitions import FILES, RECORD_INDEX, record_index_groups
 from table.metadata.writer import initialize
@@ -184,6 +185,14 @@ def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage
     if fact is not None:
         return IndexChoice(index_name(fact), f"{INDEX_TYPE} in hoodie.properties")
     if RECORD_INDEX in config.metadata_partitions:
+        if asked is not None and index_name(asked) == "bucket" and _has_buckets(storage):
+            warnings.warn(
+                "the record index of this bucket table is not used: Hudi 0.15 leaves out the keys "
+                "that it adds to buckets which exist",
+                TableWarning,
+                stacklevel=2,
+            )
+            return IndexChoice("bucket", f"option {INDEX_TYPE}")
         if asked is not None and index_name(asked) != "record":
             raise InvalidOptionError(
                 f"option {INDEX_TYPE}={asked}: the table has a record index, which decides"
@@ -193,12 +202,16 @@ def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage
         if index_name(asked) == "bucket" and BUCKET_COUNT not in given:
             raise InputError(f"a bucket table that does not say so needs option {BUCKET_COUNT}")
         return IndexChoice(index_name(asked), f"option {INDEX_TYPE}")
-    files = TableState.load(storage).snapshot.files
-    if len(files) >= _BUCKET_EVIDENCE and all(is_bucket_file_id(f.file_id) for f in files):
+    if _has_buckets(storage):
         raise InputError(
             f"the table looks like a bucket table: give options {INDEX_TYPE} and {BUCKET_COUNT}"
         )
     return IndexChoice("global_simple", "the table names no index")
+
+
+def _has_buckets(storage: Storage) -> bool:
+    files = TableState.load(storage).snapshot.files
+    return len(files) >= _BUCKET_EVIDENCE and all(is_bucket_file_id(f.file_id) for f in files)
 
 
 def table_options(config: TableConfig, index: str, given: Mapping[str, str]) -> Options:

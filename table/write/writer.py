@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from table.errors import (
     LeaseLostError,
     StorageError,
     TableError,
+    TableWarning,
     UnsupportedTableError,
 )
 from table.format.parquet import BaseFileOptions, FooterOptions
@@ -34,6 +36,7 @@ from table.model import CommitResult
 from table.naming import TEMP
 from table.options import (
     EVENT_TIME_PAYLOAD,
+    KEY_ENCODING,
     MOVE_OPTIONS,
     PAYLOAD_CLASS,
     Options,
@@ -151,6 +154,7 @@ class Attempt:
         record, namespace = avro_names(config.name)
         avro = stored or _first_schema(incoming, record, namespace)
         schema = without_meta(from_avro(avro)) if avro else None
+        _warn_of_two_forms(config, schema)
         timelines = [state.timeline] + ([state.metadata.timeline] if state.metadata else [])
         instant = next_instant(writer.clock, config.zone, *timelines)
         target = WriteTarget(
@@ -267,6 +271,22 @@ def check_writable(config: TableConfig) -> None:
         if not supported(partition):
             raise UnsupportedTableError(
                 f"the metadata partition {partition} cannot be kept up to date yet"
+            )
+
+
+def _warn_of_two_forms(config: TableConfig, schema: Any) -> None:
+    """Tell that a table of Hudi's may hold a key twice, as two texts (pa.Schema or None)."""
+    if schema is None or KEY_ENCODING in config.properties:
+        return
+    for name in config.record_key:
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_binary(kind)):
+            warnings.warn(
+                f"Hudi 0.15 writes keys of column {name} in one form by bulk insert and in another "
+                "by upsert; Keymark takes the form of its upsert, so that rows which were bulk "
+                "inserted by Hudi are not found",
+                TableWarning,
+                stacklevel=2,
             )
 
 
