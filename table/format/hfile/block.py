@@ -15,6 +15,7 @@ from isal import isal_zlib
 
 from table.errors import CorruptFileError
 from table.format.checksum import CHECKSUM_BYTES, ChecksumType, checksum_count, chunk_checksums
+from table.format.hfile.deflate import deflate_cells
 from table.storage import RangeReader
 
 HEADER_SIZE = 33
@@ -66,7 +67,9 @@ def encode_block(kind: BlockKind, payload: Any, previous: int) -> bytes:
         payload: the uncompressed bytes, or a uint8 array of them.
         previous: offset of the previous block of the same kind, -1 if there is none.
     """
-    compressed = isal_zlib.compress(payload, _GZIP_LEVEL, _GZIP_WBITS)
+    compressed = deflate_cells(payload) if kind is BlockKind.DATA else None
+    if compressed is None:
+        compressed = isal_zlib.compress(payload, _GZIP_LEVEL, _GZIP_WBITS)
     size = HEADER_SIZE + len(compressed)
     checksums = checksum_count(size, BYTES_PER_CHECKSUM) * CHECKSUM_BYTES
     header = _HEADER.pack(
