@@ -108,7 +108,8 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
     info = folder.read_info()
     if info.get("scenario") != described:
         raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
-    names = [step.name for step in workload.steps(request.scenario.workload)]
+    steps = workload.steps(request.scenario.workload)
+    names = [name for step in steps for name in step.measured]
     done = complete_slots(folder.samples(), names)
     folder.keep_only(lambda sample: slot_key(sample) in done)
     return folder, info

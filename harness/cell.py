@@ -103,7 +103,10 @@ def repeat(kit: Kit, slot: Slot, steps: Iterable[Step]) -> list[StepResult]:
         snapshot.restore(snapshot_path(kit, cell), path)
         table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
-            results.append(workload.take(kit, slot, step, path=path, table=table))
+            if step.points:
+                results += workload.take_points(kit, slot, step, path=path)
+            else:
+                results.append(workload.take(kit, slot, step, path=path, table=table))
             if results[-1].mistake is not None:
                 break
     finally:

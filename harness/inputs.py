@@ -88,6 +88,10 @@ class SparkInputs:
         """The keys of the lookup step in an order that mixes present and absent ones."""
         return self._keys
 
+    def model_keys(self) -> pa.Table:
+        """Keys of the lookup model: the largest number of keys of one lookup, of each kind."""
+        return self._model_keys
+
     def point_key(self, repetition: int, /) -> str:
         """A key that is in the table, another for each repetition."""
         present = self._keys.filter(self._keys.column("expect_present")).column("record_key")
@@ -96,15 +100,21 @@ class SparkInputs:
     @cached_property
     def _keys(self) -> pa.Table:
         work = self._workload
+        asked = self._sampled(max(work.lookup_present, 1), work.lookup_absent)
+        return asked.take(pc.sort_indices(asked.column("record_key")))
+
+    @cached_property
+    def _model_keys(self) -> pa.Table:
+        most = max(self._workload.model_keys, default=0)
+        return self._sampled(most, most)
+
+    def _sampled(self, present: int, absent: int) -> pa.Table:
+        work = self._workload
         sampled = self._dataset.sample_keys(
-            work.rounds,
-            present=max(work.lookup_present, 1),
-            absent=work.lookup_absent,
-            deleted=work.delete,
+            work.rounds, present=present, absent=absent, deleted=work.delete
         )
         keys = encode_keys(sampled.select(list(self._dataset.record_key)))
-        asked = pa.table({"record_key": keys, "expect_present": sampled.column("expect_present")})
-        return asked.take(pc.sort_indices(asked.column("record_key")))
+        return pa.table({"record_key": keys, "expect_present": sampled.column("expect_present")})
 
     def _write(self, name: str, df: DataFrame) -> None:
         df.write.mode("overwrite").parquet(str(self._folder / name))

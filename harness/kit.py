@@ -55,6 +55,12 @@ class Inputs(Protocol):
     def lookup_keys(self) -> Any:
         """`pa.Table` (record_key: string, expect_present: bool) of the lookup step."""
 
+    def model_keys(self) -> Any:
+        """`pa.Table` (record_key, expect_present) of the lookup model, as many keys of each kind.
+
+        Keys of a kind are in random order, so that any stretch of them is a sample.
+        """
+
     def point_key(self, repetition: int, /) -> str:
         """The key of the point query, another for each repetition."""
 

@@ -18,10 +18,12 @@ class Cell:
     """One combination under test.
 
     Attributes:
-        cell_id: `<engine>/<index>`; stable between runs of a scenario.
+        cell_id: `<engine>/<index>`, or `<engine>/<index>/<variant>` where the scenario has
+            variants; stable between runs of a scenario.
         engine: engine name.
         index: index name.
-        options: `hoodie.*` options of its table: the scenario's for all, then for this index.
+        options: `hoodie.*` options of its table: the scenario's for all, then for this index,
+            then the variant's.
     """
 
     cell_id: str
@@ -45,16 +47,19 @@ class Slot:
 
 
 def expand(scenario: Scenario) -> tuple[Cell, ...]:
-    """The full product engines x indexes, in the scenario's order."""
+    """The full product engines x indexes x variants, in the scenario's order."""
+    table = scenario.table
+    variants = {f"/{name}": options for name, options in table.variants.items()} or {"": {}}
     return tuple(
         Cell(
-            cell_id=f"{engine}/{index}",
+            cell_id=f"{engine}/{index}{variant}",
             engine=engine,
             index=index,
-            options={**scenario.table.options, **scenario.table.index_options.get(index, {})},
+            options={**table.options, **table.index_options.get(index, {}), **options},
         )
         for engine in scenario.engines
         for index in scenario.indexes
+        for variant, options in variants.items()
     )
 
 

@@ -1,13 +1,15 @@
 """TOML to a frozen, fully resolved Scenario; every mistake is found at once, before Spark starts.
 
 A scenario is a built-in name (`quickstart`, `ci`) or a TOML file. `--set key=value` overrides use
-dotted keys (`dataset.rows=1000`); under `table.options`, `table.index_options.<index>` and
-`spark.conf` the rest of the key, dots and all, is the option's own name.
+dotted keys (`dataset.rows=1000`); under `table.options`, `table.index_options.<index>`,
+`table.variants.<name>` and `spark.conf` the rest of the key, dots and all, is the option's own
+name.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket
 
 SUPPORTED_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
 
+_VARIANT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _BUILT_IN = Path(__file__).parent / "scenarios"
 
 Positive = Annotated[int, Field(ge=1)]
@@ -96,13 +99,15 @@ class TableSection(_Section):
         source: a table to start from instead of generated rows; it is copied, never touched.
         options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
         index_options: options of single indexes, by index name.
+        variants: further options, by the name of a variant: each index is measured with each.
     """
 
     source: str | None = None
     options: dict[str, str] = Field(default_factory=dict)
     index_options: dict[str, dict[str, str]] = Field(default_factory=dict)
+    variants: dict[str, dict[str, str]] = Field(default_factory=dict)
 
-    @field_validator("options", "index_options", mode="before")
+    @field_validator("options", "index_options", "variants", mode="before")
     @classmethod
     def _texts(cls, value: object) -> object:
         return _as_texts(value)
@@ -111,6 +116,13 @@ class TableSection(_Section):
     @classmethod
     def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         _refuse(name_mistake("index", name, INDEXES) for name in value)
+        return value
+
+    @field_validator("variants")
+    @classmethod
+    def _named(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        wrong = [name for name in value if not _VARIANT.fullmatch(name)]
+        _refuse(f"{name!r} is no name of letters, digits, - and _" for name in wrong)
         return value
 
 
@@ -123,6 +135,8 @@ class WorkloadSection(_Section):
         lookup_present: keys of the lookup step that are in the table.
         lookup_absent: keys of the lookup step that are not; half of them were deleted.
         point_query: whether a single key is read at the end.
+        model_keys: numbers of keys to look up for the lookup model, with log blocks and after a
+            compaction, cold and warm; record index only. See `harness/lookup_model.py`.
     """
 
     rounds: Natural = 2
@@ -130,6 +144,12 @@ class WorkloadSection(_Section):
     lookup_present: Natural = 8_000
     lookup_absent: Natural = 2_000
     point_query: bool = True
+    model_keys: tuple[Positive, ...] = ()
+
+    @field_validator("model_keys", mode="before")
+    @classmethod
+    def _tuple(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
 
 
 class ScheduleSection(_Section):
@@ -314,7 +334,7 @@ def _path(key: str) -> list[str]:
     for prefix in _OPEN_SECTIONS:
         if key.startswith(prefix):
             return [*prefix[:-1].split("."), key[len(prefix) :]]
-    if key.startswith("table.index_options."):
+    if key.startswith(("table.index_options.", "table.variants.")):
         return key.split(".", 3)
     return key.split(".")
 
@@ -359,6 +379,8 @@ def _keys(sections: Sequence[object]) -> list[str]:
 def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
     found = [*_option_mistakes(scenario.table), *_source_mistakes(scenario)]
+    if scenario.workload.model_keys and set(scenario.indexes) != {"record"}:
+        found.append("workload.model_keys: the lookup model is about the index record only")
     try:
         scenario.dataset.spec()
     except DatasetError as error:
@@ -367,9 +389,9 @@ def _meaning_mistakes(scenario: Scenario) -> list[str]:
 
 
 def _option_mistakes(table: TableSection) -> list[str]:
-    sections = {"options": table.options} | {
-        f"index_options.{index}": options for index, options in table.index_options.items()
-    }
+    sections = {"options": table.options}
+    for name, group in (("index_options", table.index_options), ("variants", table.variants)):
+        sections |= {f"{name}.{key}": options for key, options in group.items()}
     found = []
     for section, options in sections.items():
         for name, value in options.items():

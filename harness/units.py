@@ -89,6 +89,8 @@ METRICS: dict[str, Metric] = {
         _count("tasks", "Spark tasks"),
         _count("files_read", "base files read"),
         _count("files_written", "base files written"),
+        _count("shards_read", "index shards read"),
+        _count("blocks_decoded", "index blocks decoded"),
         _bytes("bytes_written", "bytes written"),
         _bytes("index_bytes", "index bytes on storage"),
         _count("keys", "keys in the step", Better.NEITHER),

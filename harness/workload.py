@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness import independent, verify
 from harness.engines.base import MeasuredTable, WriteOutcome
 from harness.kit import Kit
+from harness.lookup_model import COMPACTED, LOGS, Point, lookups, points
+from harness.lookup_model import values as point_values
 from harness.matrix import Cell, Slot
 from harness.probes import Listing, Written, written
 from harness.scenario import WorkloadSection
@@ -23,6 +29,7 @@ BULK_INSERT = "bulk_insert"
 DELETE = "delete"
 LOOKUP = "lookup"
 POINT_QUERY = "point_query"
+COMPACT = "compact"
 
 Values = dict[tuple[str, str], float]
 """Numbers of a step by (phase, metric), in base units."""
@@ -30,11 +37,24 @@ Values = dict[tuple[str, str], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of a repetition; `round` is the number of change batches applied when it ends."""
+    """A step of a repetition.
+
+    Attributes:
+        name: its name.
+        round: number of change batches applied when it ends.
+        deleted: whether the delete step was taken before.
+        points: what a step of the lookup model measures, each under a name of its own.
+    """
 
     name: str
     round: int
     deleted: bool = False
+    points: tuple[Point, ...] = ()
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The names under which its numbers are kept."""
+        return tuple(point.step for point in self.points) or (self.name,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +82,14 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     upserts = [Step(name=f"upsert_{n}", round=n) for n in range(1, workload.rounds + 1)]
     last = workload.rounds
     ends = [
-        Step(name=name, round=last, deleted=workload.delete)
-        for name, wanted in (
-            (DELETE, workload.delete),
-            (LOOKUP, workload.lookup_present + workload.lookup_absent > 0),
-            (POINT_QUERY, workload.point_query),
+        Step(name=name, round=last, deleted=workload.delete, points=measured)
+        for name, wanted, measured in (
+            (DELETE, workload.delete, ()),
+            (LOOKUP, workload.lookup_present + workload.lookup_absent > 0, ()),
+            (POINT_QUERY, workload.point_query, ()),
+            (f"{LOOKUP}_{LOGS}", workload.model_keys, points(LOGS, workload.model_keys)),
+            (COMPACT, workload.model_keys, ()),
+            (f"{LOOKUP}_{COMPACTED}", workload.model_keys, points(COMPACTED, workload.model_keys)),
         )
         if wanted
     ]
@@ -80,16 +103,38 @@ def label(slot: Slot, step: Step) -> str:
 
 def take(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) -> StepResult:
     """Do one step, measure it, verify it; an engine's failure becomes the step's result."""
-    start = kit.clock()
-    try:
+
+    def work() -> tuple[Values, str | None]:
         match step.name:
             case "lookup":
-                values, mistake = _lookup(kit, slot, step, path=path, table=table)
+                return _lookup(kit, slot, step, path=path, table=table)
             case "point_query":
-                values, mistake = _point_query(kit, slot, step, path=path, table=table)
-            case _:
-                values = _write(kit, slot, step, path=path, table=table)
-                mistake = verify_rows(kit, slot.cell, step, path=path)
+                return _point_query(kit, slot, step, path=path, table=table)
+            case "compact":
+                return _compact(kit, slot, step, path=path, table=table)
+        values = _write(kit, slot, step, path=path, table=table)
+        return values, verify_rows(kit, slot.cell, step, path=path)
+
+    return _guarded(kit, step, work)
+
+
+def take_points(kit: Kit, slot: Slot, step: Step, *, path: Path) -> list[StepResult]:
+    """Measure the points of the lookup model on a table as it is, up to the first wrong one."""
+    located = cache(lambda: _pool_locations(kit, path))
+    results: list[StepResult] = []
+    for point in step.points:
+        named = Step(name=point.step, round=step.round, deleted=step.deleted)
+        work = partial(_point, kit, slot, named, point=point, path=path, located=located)
+        results.append(_guarded(kit, named, work))
+        if results[-1].mistake is not None:
+            break
+    return results
+
+
+def _guarded(kit: Kit, step: Step, work: Callable[[], tuple[Values, str | None]]) -> StepResult:
+    start = kit.clock()
+    try:
+        values, mistake = work()
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
         return StepResult(
             step=step,
@@ -98,6 +143,28 @@ def take(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) 
             failed=True,
         )
     return StepResult(step=step, values=values, mistake=mistake)
+
+
+def _pool_locations(kit: Kit, path: Path) -> pa.Table:
+    """Where the keys of the lookup model are, as an independent reading of the storage says."""
+    pool = kit.inputs.model_keys().column("record_key")
+    located = independent.locations(path)
+    return located.filter(pc.is_in(located.column("record_key"), value_set=pool))
+
+
+def _point(  # noqa: PLR0913  a measurement and its surroundings
+    kit: Kit,
+    slot: Slot,
+    step: Step,
+    *,
+    point: Point,
+    path: Path,
+    located: Callable[[], pa.Table],
+) -> tuple[Values, str | None]:
+    with kit.runtime.step(label(slot, step)):
+        found = lookups(kit, slot, point, path)
+    mistakes = (verify.lookup_mistake(f.answer, asked=f.asked, located=located()) for f in found)
+    return point_values(point, found), next((text for text in mistakes if text), None)
 
 
 def verify_rows(kit: Kit, cell: Cell, step: Step, *, path: Path) -> str | None:
@@ -155,6 +222,22 @@ def _lookup(
         wall = kit.clock() - start
     mistake = verify.lookup_mistake(answer, asked=asked, located=independent.locations(path))
     return {("total", "wall_s"): wall, ("total", "keys"): len(keys)}, mistake
+
+
+def _compact(
+    kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
+) -> tuple[Values, str | None]:
+    with kit.runtime.step(label(slot, step)):
+        start = kit.clock()
+        instant = table.compact()
+        wall = kit.clock() - start
+    values: Values = {
+        ("total", "wall_s"): wall,
+        ("total", "index_bytes"): Listing.of(path).index_bytes,
+    }
+    if instant is None:
+        return values, "there was nothing to compact"
+    return values, verify.check_mistake(table.check())
 
 
 def _point_query(

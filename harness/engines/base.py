@@ -77,14 +77,20 @@ class MeasuredTable(Protocol):
     def read(self, keys: Any = None) -> Any:
         """The live rows as a data frame, or those of `keys` (list of encoded record keys)."""
 
-    def lookup(self, keys: Any, /) -> Any:
-        """Record key, partition path and file id (`pa.Table`) per key, in order; null if absent."""
+    def lookup(self, keys: Any, /, *, stats: Any = None) -> Any:
+        """Record key, partition path and file id (`pa.Table`) per key, in order; null if absent.
+
+        `stats` (a `table.write.index.LookupStats`) is told what the lookup touched.
+        """
 
     def info(self) -> Facts:
         """What the table says of itself."""
 
     def check(self) -> IndexCheck:
         """Compare record index and data."""
+
+    def compact(self) -> str | None:
+        """Merge the log blocks of the index into base files; None if there is nothing to merge."""
 
 
 class Engine(Protocol):

@@ -22,6 +22,22 @@ def test_cells_have_stable_ids_and_their_own_options_over_the_common_ones():
     assert "hoodie.bucket.index.num.buckets" not in cells[0].options
 
 
+def test_variants_multiply_the_cells_and_their_options_win():
+    fpp = "hoodie.index.bloom.fpp"
+    loaded = scenario.load(
+        "ci",
+        sets=[f"table.options.{fpp}=0.1", f"table.variants.a.{fpp}=0.2", "table.variants.b={}"],
+        overrides={"indexes": ["record", "bucket"]},
+    )
+    cells = {cell.cell_id: cell.options[fpp] for cell in matrix.expand(loaded)}
+    assert cells == {
+        "native/record/a": "0.2",
+        "native/record/b": "0.1",
+        "native/bucket/a": "0.2",
+        "native/bucket/b": "0.1",
+    }
+
+
 def test_every_slot_once_in_alternating_direction():
     cells = matrix.expand(scenario.load("ci", overrides={"indexes": ["record", "bucket"]}))
     slots = matrix.schedule(cells, warmups=1, repetitions=3)

@@ -12,11 +12,27 @@ SECTIONS = "dataset, description, engines, indexes, name, schedule, spark, table
 
 
 def test_built_in_scenarios_resolve():
-    assert scenario.builtin_names() == ("ci", "quickstart")
+    assert scenario.builtin_names() == ("ci", "lookup_model", "quickstart")
     for name in scenario.builtin_names():
         loaded = scenario.load(name)
         assert loaded.name == name
-        assert loaded.indexes == ("record", "global_simple", "global_bloom", "bucket")
+        model = name == "lookup_model"
+        compared = ("record", "global_simple", "global_bloom", "bucket")
+        assert loaded.indexes == (("record",) if model else compared)
+        assert bool(loaded.workload.model_keys) == bool(loaded.table.variants) == model
+
+
+def test_variants_and_model_keys_are_checked():
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", sets=["table.variants.a/b.hoodie.index.bloom.fpp=0.1"])
+    assert "table.variants: 'a/b' is no name of letters, digits, - and _" in caught.value.mistakes
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", sets=["table.variants.a.hoodie.fpp=1", "workload.model_keys=[1]"])
+    told = " ".join(caught.value.mistakes)
+    assert "table.variants.a: unknown option hoodie.fpp" in told
+    assert "workload.model_keys: the lookup model is about the index record only" in told
+    with pytest.raises(ScenarioError, match=r"workload\.model_keys\.1: .*greater than or equal"):
+        scenario.load("lookup_model", sets=["workload.model_keys=[1, 0]"])
 
 
 def test_all_mistakes_are_told_at_once_with_key_and_nearest_name(tmp_path):
