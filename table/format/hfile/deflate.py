@@ -111,7 +111,7 @@ def deflate_cells(block: Any) -> bytes | None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _common(data: Any, left: int, right: int, end: int) -> int:
+def _common(data: Any, left: Any, right: Any, end: Any) -> Any:
     """How many bytes from `left` on are those from `right` on; `right` is the later place."""
     at = right
     back = right - left
@@ -151,8 +151,8 @@ def _slots(data: Any, start: int, end: int) -> Any:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _big(data: Any, at: int, width: int) -> int:
-    value = 0
+def _big(data: Any, at: int, width: int) -> Any:
+    value: Any = 0
     for byte in range(width):
         value = value << 8 | np.int64(data[np.uint64(at + byte)])
     return value
@@ -284,9 +284,9 @@ def _code_lengths(counts: Any, lengths: Any) -> None:
     _depths(weights, depths)
     of_length = np.zeros(_CODE_MAX + 1, np.int64)
     total = 0
-    for depth in depths:
-        of_length[min(depth, _CODE_MAX)] += 1
-        total += 1 << (_CODE_MAX - min(depth, _CODE_MAX))
+    for depth in np.minimum(depths, _CODE_MAX):
+        of_length[depth] += 1
+        total += 1 << (_CODE_MAX - depth)
     # Codes cut to the limit overfill the tree: move others down until all fit.
     while total > 1 << _CODE_MAX:
         length = _CODE_MAX - 1
@@ -408,7 +408,7 @@ def _head(words: Any, symbols: Any, distances: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _write(data: Any, steps: Any, stride: int, words: Any) -> int:
+def _write(data: Any, steps: Any, stride: int, words: Any) -> Any:
     """Write the stream; its size in bytes. `words` is the eight bytes from each place on."""
     symbols, distances = _count(data, steps, stride)
     symbol_lengths = np.empty(_SYMBOLS, np.int32)
@@ -418,7 +418,7 @@ def _write(data: Any, steps: Any, stride: int, words: Any) -> int:
     codes, far = _codes(symbol_lengths), _codes(distance_lengths)
     pairs = _pairs(codes)
     out, bits, filled = _head(words, symbol_lengths, distance_lengths)
-    at = np.uint64(0)
+    at: Any = np.uint64(0)
     for step in range(len(steps)):
         stop = at + np.uint64(steps[step, 0])
         while at + np.uint64(4) <= stop:
