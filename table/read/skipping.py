@@ -228,13 +228,14 @@ def _known(ranges: ColumnRanges, kind: Any) -> _Known:
     wrappers, counted = next((k[1:] for k in _KINDS if k[0](kind)), ((), False))
     parts = [_sure(ranges, wrapper, kind) for wrapper in wrappers] or [(np.empty(0, np.int64),) * 3]
     rows, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
-    empty = ranges.found & (ranges.values > 0) & (ranges.nulls == ranges.values)
+    all_null = (ranges.nulls == ranges.values) & counted
+    empty = ranges.found & ((ranges.values == 0) | (all_null & (ranges.values > 0)))
     return _Known(
         rows=rows,
         low=low,
         high=high,
         has_null=~ranges.found | (ranges.nulls != 0) | (not wrappers),
-        has_value=~empty | (not counted),
+        has_value=~empty,
         ordered=not pa.types.is_floating(kind),
     )
 
