@@ -100,9 +100,11 @@ class Timeline:
         return decode(self.storage.read(path), path)
 
     def planned_by(self, instant: Instant) -> tuple[str, ...]:
-        """The instants that a pending rollback or restore is to take back."""
+        """The instants that a pending rollback or restore is to take back; none before its plan."""
         path = self.path(instant.time, instant.action, REQUESTED)
         data = self.storage.read(path)
+        if not data:
+            return ()
         if instant.action == "rollback":
             return (decode_plan(data, path).time,)
         return tuple(time for time, _ in decode_restore_plan(data, path).instants)

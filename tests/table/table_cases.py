@@ -144,10 +144,12 @@ def _names(folder: Path) -> list[str]:
 
 
 def files(root: Any) -> list[str]:
-    """Paths of all files of a table relative to it, Hadoop's checksum side-cars aside."""
+    """Paths of all files of a table relative to it, checksum side-cars and leases aside."""
     found = []
     for folder, _, names in os.walk(root):
         relative = os.path.relpath(folder, root)
+        if relative == ".hoodie/.keymark/lease":
+            continue
         prefix = "" if relative == "." else f"{relative}/"
         found.extend(f"{prefix}{name}" for name in names if not name.endswith(".crc"))
     return sorted(found)
@@ -162,8 +164,6 @@ def left_over(root: Any) -> list[str]:
     found = []
     for path in files(root):
         folder, _, name = path.rpartition("/")
-        if folder == ".hoodie/.keymark/lease":
-            continue
         if folder in (".hoodie", ".hoodie/metadata/.hoodie"):
             begun = re.match(r"^\d+\.", name) and not _completed(root / folder, name)
             if begun or name == "hoodie.properties.backup":

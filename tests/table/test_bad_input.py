@@ -13,6 +13,7 @@ from table_cases import (
     SMALL_BLOOMS,
     create,
     data_rows,
+    files,
     left_over,
     rows,
     unpack,
@@ -29,6 +30,8 @@ from table.errors import (
     TableError,
     UnsupportedTableError,
 )
+from table.timeline.restore_metadata import RestorePlan, encode_restore_plan
+from table.timeline.rollback_metadata import encode_plan
 
 LOOKALIKE = "hoodie.parquet.max.file.sise"
 
@@ -280,24 +283,47 @@ def test_tables_that_can_be_read_and_not_written(tmp_path, old, new, message):
     path.write_text(path.read_text().replace(old, new))
     other = Table.open(str(tmp_path / "t"))
     assert data_rows(other).keys() == {"k1"}
-    before = sorted((tmp_path / "t").rglob("*"))
+    before = files(tmp_path / "t")
     for write in (lambda: other.upsert(rows([2])), lambda: other.delete(["k1"])):
         with pytest.raises(UnsupportedTableError, match=message):
             write()
-    assert sorted((tmp_path / "t").rglob("*")) == before
+    assert files(tmp_path / "t") == before
 
 
-@pytest.mark.parametrize("action", ["replacecommit", "rollback", "restore", "indexing"])
-def test_pending_actions_of_another_engine(tmp_path, action):
+@pytest.mark.parametrize(
+    ("action", "plan"),
+    [
+        ("replacecommit", b""),
+        ("rollback", encode_plan("20260101000000000", "commit", {})),
+        (
+            "restore",
+            encode_restore_plan(
+                RestorePlan(instants=(("20260101000000000", "commit"),), savepoint=None)
+            ),
+        ),
+    ],
+)
+def test_pending_actions_of_another_engine(tmp_path, action, plan):
+    """What they take back is not what it was any more: only their own engine can go on."""
     table = create(tmp_path / "t")
     table.upsert(rows([1]))
     pending = tmp_path / "t/.hoodie" / f"20990101000000000.{action}.requested"
-    pending.write_bytes(b"")
+    pending.write_bytes(plan)
     with pytest.raises(UnsupportedTableError, match=f"a {action} of instant 20990101"):
         table.upsert(rows([2]))
     assert data_rows(table).keys() == {"k1"}
     pending.unlink()
     assert table.upsert(rows([2])).inserted == 1
+
+
+@pytest.mark.parametrize("action", ["rollback", "restore", "clean"])
+def test_pending_actions_without_a_plan_go(tmp_path, action):
+    table = create(tmp_path / "t")
+    table.upsert(rows([1]))
+    pending = tmp_path / "t/.hoodie" / f"20990101000000000.{action}.requested"
+    pending.write_bytes(b"")
+    assert table.upsert(rows([2])).inserted == 1
+    assert not pending.exists()
 
 
 def test_without_permission(tmp_path):

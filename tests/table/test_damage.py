@@ -52,7 +52,10 @@ def answer(root: Any) -> list[Any]:
     table = Table.open(str(root))
     found = data_rows(table)
     keys = ["absent", "k1", *sorted(found)]
-    return [found, table.lookup(keys).to_pylist(), table.check()]
+    checked = table.check()
+    if not checked.ok:
+        raise CorruptFileError("table", 0, f"the check tells: {checked}")
+    return [found, table.lookup(keys).to_pylist(), checked]
 
 
 def damages(path: str, data: bytes, chosen: random.Random):

@@ -195,7 +195,7 @@ def test_instants_grow_even_when_the_clock_goes_back(tmp_path):
         def seconds(self):
             return 0.0
 
-        def sleep(self, seconds):
+        def sleep(self, _):
             raise AssertionError
 
     clock = Back()
