@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +16,7 @@ from table.bootstrap.spill import Keys, read_shard
 from table.bootstrap.target import put_base, put_once
 from table.errors import CorruptFileError
 from table.format.digest import Digest, digest_entries, location_words
+from table.format.distinct import Distinct
 from table.format.hashing import string_buffers
 from table.format.hfile.reader import HFileReader
 from table.format.hfile.writer import HFileWriter
@@ -153,7 +156,7 @@ def _values(task: ShardTask) -> Any:
 def _verify(task: ShardTask, expected: Digest) -> ShardDone:
     """Compare the entries of the finished file with those of the data; a wrong file goes."""
     source = task.storage.open(task.path)
-    found = hfile_digest(HFileReader(source), task.path)
+    found = entries_digest(HFileReader(source).scan(), task.path)
     if found != expected:
         task.storage.delete(task.path)
         raise CorruptFileError(
@@ -165,26 +168,25 @@ def _verify(task: ShardTask, expected: Digest) -> ShardDone:
     return ShardDone(size=source.size, **asdict(found))
 
 
-def hfile_digest(reader: HFileReader, name: str) -> Digest:
-    """The digest of the entries that an HFile of the record index holds.
+def entries_digest(batches: Iterable[tuple[Any, Any]], name: str) -> Digest:
+    """The digest of entries of a record index.
 
     Args:
-        reader: the file.
-        name: its path, for errors.
+        batches: keys (pa.Array of string or binary) and their values (pa.Array of binary).
+        name: the file they come from, for errors.
 
     Raises:
         CorruptFileError: the file is damaged.
     """
     found = Digest()
-    known: dict[bytes, int] = {}
+    distinct = Distinct()
     words = np.empty((0, 2), np.uint64)
-    for keys, values in reader.scan():
-        codes, tails = location_tails(values, name)
-        new = [tail for tail in tails if tail not in known]
-        if new:
-            known.update({tail: len(words) + at for at, tail in enumerate(new)})
-            words = np.concatenate((words, _words(new, name)))
-        codes = np.array([known[tail] for tail in tails], np.int32)[codes]
+    for keys, values in batches:
+        offsets, text = string_buffers(values)
+        codes = distinct.number(text, offsets[:-1], np.diff(offsets))
+        if len(distinct.values) > len(words):
+            new = _words(tuple(distinct.values[len(words) :]), name)
+            words = np.concatenate((words, new))
         offsets, text = string_buffers(keys)
         lengths = np.diff(offsets)
         part = digest_entries(text, offsets[:-1], lengths, codes=codes, words=words)
@@ -192,6 +194,19 @@ def hfile_digest(reader: HFileReader, name: str) -> Digest:
     return found
 
 
-def _words(tails: list[bytes], name: str) -> Any:
-    locations = [decode_location(tail, name) for tail in tails]
-    return location_words([path for path, _, _ in locations], [file for _, file, _ in locations])
+def _words(values: tuple[bytes, ...], name: str) -> Any:
+    """What the locations in values add to the digest (uint64, two per value)."""
+    codes, tails = location_tails(pa.array(values, pa.binary()), name)
+    try:
+        words = np.array([_tail_words(tail) for tail in tails], np.uint64)
+    except CorruptFileError as error:
+        raise CorruptFileError(name, error.offset, error.detail) from error
+    return words[codes]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _tail_words(tail: bytes) -> tuple[int, int]:
+    """The words of an encoded location: all shards have the same ones."""
+    path, file_id, _ = decode_location(tail, "")
+    low, high = location_words([path], [file_id])[0].tolist()
+    return low, high
