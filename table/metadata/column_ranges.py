@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from table.errors import CorruptFileError
 from table.format.avro_columns import (
     BOOLEAN,
     BYTES,
@@ -49,6 +50,9 @@ _SHAPE = (
 )
 _FILE, _COLUMN, _LOW, _HIGH, _VALUES, _NULLS = range(10, 16)
 _DELETED = 18
+_WHOLE_NUMBERS = (
+    *(Wrapper.INT, Wrapper.LONG, Wrapper.DATE, Wrapper.TIME_MICROS, Wrapper.TIMESTAMP_MICROS),
+)
 _FLOAT_TYPES = {Wrapper.FLOAT: "<f4", Wrapper.DOUBLE: "<f8"}
 
 
@@ -144,6 +148,34 @@ def read_ranges(
             rows.append(mine[hits])
             values.append(found)
     return _ranges(np.concatenate(rows), pa.concat_arrays(values), column, files)
+
+
+def range_texts(values: Any, name: str) -> Any:
+    """The ends of the ranges in records, as texts.
+
+    Args:
+        values: pa.Array of binary, records of any files and columns.
+        name: the file they come from, for errors.
+
+    Returns:
+        pa.Array of binary: texts and byte strings as they are, whole numbers, days and
+        microseconds in decimal digits. Other types and absent ends are left out.
+
+    Raises:
+        CorruptFileError: a value is no such record.
+    """
+    good, fields = read_records(values, _SHAPE)
+    if not good.all():
+        detail = f"{int((~good).sum())} records are no column statistics"
+        raise CorruptFileError(name, 0, detail)
+    data = memoryview(cast("Any", string_buffers(values)[1]))
+    texts = []
+    for wrapper, at, size in fields[:, (_LOW, _HIGH)].reshape(-1, 3).tolist():
+        if wrapper in (Wrapper.STRING, Wrapper.BYTES):
+            texts.append(bytes(data[at : at + size]))
+        elif wrapper in _WHOLE_NUMBERS:
+            texts.append(b"%d" % at)
+    return pa.array(texts, pa.binary())
 
 
 def _ranges(rows: Any, values: Any, column: str, files: Sequence[BaseFile]) -> ColumnRanges:

@@ -6,15 +6,16 @@
     <X>001.commit                    from here on these are the groups' latest slices
 
 Only blocks that count are merged, so an instant that is stuck elsewhere holds nothing up. A group
-without blocks keeps its slice. What a dead compaction left is taken back, and planned anew. Base
-files carry no bloom filter: point lookups of Hudi do not ask for it. Source:
-HoodieBackedTableMetadataWriter.compactIfNecessary of Hudi 0.15.
+without blocks keeps its slice. A group that nothing is left of gets no base file but is opened anew
+by a log file with an empty delete block: Hudi 0.15 cannot scan an HFile without cells. What a dead
+compaction left is taken back, and planned anew. Base files carry no bloom filter: point lookups of
+Hudi do not ask for it. Source: HoodieBackedTableMetadataWriter.compactIfNecessary of Hudi 0.15.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ from table.errors import UnsupportedTableError
 from table.format.hashing import file_id_hash, partition_id
 from table.format.hfile.writer import HFileWriter
 from table.format.log.block import BlockType
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES
+from table.format.log.writer import empty_delete_block
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from table.metadata.reader import MetadataTable, Shard, merged_files
 from table.metadata.records import (
     ALL_PARTITIONS,
@@ -35,10 +37,10 @@ from table.metadata.records import (
     partition_identifier,
 )
 from table.metadata.records import FILES as FILE_LIST
-from table.model import BaseFile, FileSlice, WriteStat
+from table.model import BaseFile, FileSlice, LogFile, WriteStat
 from table.naming import METADATA, parse_base_file, parse_log_file
 from table.storage import Storage
-from table.timeline.commit_metadata import encode_commit
+from table.timeline.commit_metadata import DeltaStat, encode_commit
 from table.timeline.compaction_plan import (
     CompactionOperation,
     encode_compaction_plan,
@@ -49,6 +51,7 @@ from table.view import Listing
 from table.write.runner import TaskRunner
 
 _SUFFIX = "001"
+_INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
 _OF_FILES = (COLUMN_STATS, BLOOM_FILTERS)
 # The end of the key of a record that describes a file: hashes of its partition and its name.
 _FILE_KEY_LENGTH = 36
@@ -59,7 +62,8 @@ class GroupCompaction:
     """One file group to be merged into a base file. Runs on its own, anywhere.
 
     `live_files` (pa.Array of string) are the ends of the keys that describe a file which the table
-    still has; None where records describe no files.
+    still has; None where records describe no files. `erased` (pa.Array of binary) are record keys
+    to leave out, whatever the group says of them; None for none.
     """
 
     shard: Shard
@@ -67,8 +71,9 @@ class GroupCompaction:
     instant: str
     block_size: int
     live_files: Any
+    erased: Any = None
 
-    def write(self) -> WriteStat:
+    def write(self) -> WriteStat | DeltaStat:
         """Put the base file: live cells in key order, a block at a time."""
         writer = HFileWriter(SCHEMA, self.block_size)
         first, last, count = b"", b"", 0
@@ -79,6 +84,8 @@ class GroupCompaction:
             last = keys[-1].as_py()
             count += len(keys)
             writer.add(keys, values)
+        if not count:
+            return self._open_empty()
         data = writer.finish(file_info={"minRecordKey": first, "maxRecordKey": last})
         base = self._base_file(len(data))
         self.shard.storage.put(f"{METADATA}/{base.path}", data)
@@ -92,6 +99,30 @@ class GroupCompaction:
             num_updates=count,
             num_deletes=0,
             size=base.size,
+        )
+
+    def _open_empty(self) -> DeltaStat:
+        """Put the log file that opens a slice without base file, as at initialisation."""
+        block = empty_delete_block(self.instant)
+        log = LogFile(
+            partition_path=self.partition,
+            file_id=self.shard.slice.file_id,
+            base_instant_time=self.instant,
+            version=1,
+            write_token=_INIT_TOKEN,
+            size=len(block),
+        )
+        self.shard.storage.put(f"{METADATA}/{log.path}", block)
+        return DeltaStat(
+            file_id=log.file_id,
+            path=log.path,
+            partition_path=self.partition,
+            base_instant_time=self.instant,
+            base_file="",
+            log_files=(log.name,),
+            log_version=log.version,
+            records=0,
+            size=log.size,
         )
 
     def _base_file(self, size: int) -> BaseFile:
@@ -108,13 +139,22 @@ class GroupCompaction:
         if self.partition == FILES:
             yield _files_cells(self.shard)
             return
-        for keys, values in self.shard.batches():
+        for keys, values in self._batches():
             if self.live_files is None:
                 yield keys, values
                 continue
             ends = pc.utf8_slice_codeunits(keys.cast(pa.string()), -_FILE_KEY_LENGTH)
             live = pc.is_in(ends, value_set=self.live_files)
             yield keys.filter(live), values.filter(live)
+
+    def _batches(self) -> Iterator[tuple[Any, Any]]:
+        """The live cells without those to be erased."""
+        for keys, values in self.shard.batches():
+            if self.erased is None:
+                yield keys, values
+                continue
+            kept = pc.invert(pc.is_in(keys, value_set=self.erased))
+            yield keys.filter(kept), values.filter(kept)
 
 
 def _files_cells(shard: Shard) -> tuple[Any, Any]:
@@ -128,9 +168,22 @@ def _files_cells(shard: Shard) -> tuple[Any, Any]:
     return keys, pa.array(records.values(), pa.binary())
 
 
-def compact_group(work: GroupCompaction) -> WriteStat:
+def compact_group(work: GroupCompaction) -> WriteStat | DeltaStat:
     """The task that a runner distributes."""
     return work.write()
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """File groups to compact whether they have blocks or not, and what to leave out of them.
+
+    Attributes:
+        groups: file ids by partition.
+        erased: pa.Array of binary, record keys that go from the record index.
+    """
+
+    groups: Mapping[str, Collection[str]]
+    erased: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,14 +203,18 @@ class Compactor:
         since = [i for i in timeline.completed({"deltacommit"}) if i.time > last]
         return len(since) >= commits
 
-    def run(self) -> str | None:
-        """Compact every group that has blocks; the compaction's instant, None if none has any."""
+    def run(self, chosen: Chosen | None = None) -> str | None:
+        """Compact the chosen groups, by default those with blocks; the instant, None if none is."""
         timeline = self.metadata.timeline
         latest = max((i.time for i in timeline.completed({"deltacommit"})), default=None)
         if latest is None:
             return None
         instant = latest + _SUFFIX
-        works = [work for partition in self.partitions for work in self._works(partition, instant)]
+        works = [
+            work
+            for partition in self.partitions
+            for work in self._works(partition, instant, chosen)
+        ]
         if not works or any(i.time == instant for i in timeline.instants):
             return None
         plan = encode_compaction_plan([_operation(work) for work in works])
@@ -169,7 +226,7 @@ class Compactor:
         timeline.complete(instant, "commit", content)
         return instant
 
-    def _works(self, partition: str, instant: str) -> list[GroupCompaction]:
+    def _works(self, partition: str, instant: str, chosen: Chosen | None) -> list[GroupCompaction]:
         live = _live_files(self.listing) if partition in _OF_FILES else None
         return [
             GroupCompaction(
@@ -178,9 +235,14 @@ class Compactor:
                 instant=instant,
                 block_size=self.block_size,
                 live_files=live,
+                erased=chosen.erased if chosen and partition == RECORD_INDEX else None,
             )
             for shard in self.metadata.shards(partition)
-            if _has_blocks(shard)
+            if (
+                shard.slice.file_id in chosen.groups.get(partition, ())
+                if chosen
+                else _has_blocks(shard)
+            )
         ]
 
 
@@ -229,18 +291,19 @@ def take_back_compactions(storage: Storage) -> None:
     for instant in timeline.pending():
         if instant.action not in ("compaction", "logcompaction"):
             continue
-        bases = []
+        mine = []
         for status in storage.walk(METADATA):
             partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")
             base, log = parse_base_file(partition, name, 0), parse_log_file(partition, name, 0)
-            on_top = log is not None and log.base_instant_time == instant.time
-            if on_top or instant.action == "logcompaction":
+            of_it = log is not None and log.base_instant_time == instant.time
+            opens = of_it and storage.read(status.path) == empty_delete_block(instant.time)
+            if (of_it and not opens) or instant.action == "logcompaction":
                 raise UnsupportedTableError(
                     f"a {instant.action} of instant {instant.time} is pending in the metadata "
                     "table: finish it with Apache Hudi first"
                 )
-            if base is not None and base.instant_time == instant.time:
-                bases.append(status.path)
-        for path in bases:
+            if opens or (base is not None and base.instant_time == instant.time):
+                mine.append(status.path)
+        for path in mine:
             storage.delete(path)
         timeline.remove(instant.time, instant.action)

@@ -84,6 +84,30 @@ def delete(writer: Writer, keys: Any, partitions: Any | None) -> CommitResult:
     return writer.attempt("DELETE", None, work)
 
 
+def delete_found(writer: Writer, found: Any) -> CommitResult:
+    """Take keys away where a search of the files found them, whatever the index says of them.
+
+    Args:
+        writer: the table.
+        found: pa.Table of key, partition_path, file_id: string, distinct rows; a key may be in
+            several places.
+    """
+    count = found.num_rows
+
+    def work(attempt: Attempt) -> CommitResult:
+        batch = Batch(
+            keys=found["key"].combine_chunks(),
+            partitions=found["partition_path"].combine_chunks(),
+            deletes=np.ones(count, bool),
+            rows=None,
+        )
+        still = np.zeros(count, bool)
+        placement = place(batch, found, still, exact=False, new_groups=_new_groups(attempt))
+        return _apply(attempt, batch, placement)
+
+    return writer.attempt("DELETE", None, work)
+
+
 def _without_known(attempt: Attempt, batch: Batch, policy: str) -> tuple[Batch, Any]:
     """Refuse or drop the rows whose keys are in the table or twice in the batch."""
     single = combine(batch, attempt.config, is_global=attempt.index.is_global)

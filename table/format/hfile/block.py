@@ -7,6 +7,7 @@ of a header before that word was weighed against the bytes that are really there
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NoReturn
@@ -42,6 +43,9 @@ class BlockKind(Enum):
     INTERMEDIATE_INDEX = b"IDXINTE2"
     ROOT_INDEX = b"IDXROOT2"
     FILE_INFO = b"FILEINF2"
+
+
+_MAGICS = frozenset(kind.value for kind in BlockKind)
 
 
 class Codec(IntEnum):
@@ -182,6 +186,16 @@ class BlockReader:
         if len(compressed) != header.uncompressed:
             self._fail(at, f"{len(compressed)} stored bytes, the header says {header.uncompressed}")
         return bytes(compressed)
+
+    def walk(self, end: int) -> Iterator[bytes]:
+        """The payloads of all blocks up to `end`, whether an index names them or not."""
+        at = 0
+        while at < end:
+            header = self._header(self.raw(at, HEADER_SIZE), at)
+            if header.magic not in _MAGICS:
+                self._fail(at, f"block magic {header.magic!r}")
+            yield self.read(at, BlockKind(header.magic), header.size)
+            at += header.size
 
     def looks_gzipped(self, at: int) -> bool:
         """Whether the payload of the block at `at` starts as a gzip stream does."""

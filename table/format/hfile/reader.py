@@ -18,7 +18,7 @@ from table.format.hfile.cache import BlockCache
 from table.format.hfile.file_info import decode_file_info
 from table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
 from table.format.hfile.strings import concat, from_arrow, to_arrow
-from table.format.hfile.trailer import read_trailer
+from table.format.hfile.trailer import TRAILER_SIZE, read_trailer
 from table.storage import RangeReader
 
 _KEY_VALUE_VERSION_WITH_MVCC = encode_int32(1)
@@ -145,6 +145,16 @@ class HFileReader:
 
     def scan(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """All entries in key order: per data block its keys and values, both pa.binary()."""
+        for block, cells in self.cells():
+            yield to_arrow(block, cells[0], cells[1]), to_arrow(block, cells[2], cells[3])
+
+    def cells(self) -> Iterator[tuple[Any, Any]]:
+        """All entries in key order, where they lie.
+
+        Yields:
+            Per data block its payload (uint8), and int64 of four rows: where each key starts, its
+            length, where its value starts, its length.
+        """
         total = 0
         for ref in data_blocks(self._blocks, self._layout.root, None):
             block = self._data_block(ref)
@@ -153,11 +163,19 @@ class HFileReader:
             row, row_length = cells[:2, count - 1] if count else (0, 0)
             self._check_rows(ref, block, fault, slice(row, row + row_length))
             total += count
-            keys = to_arrow(block, cells[0, :count], cells[1, :count])
-            yield keys, to_arrow(block, cells[2, :count], cells[3, :count])
+            yield block, cells[:, :count]
         if total != self.entry_count:
             detail = f"{total} entries, the trailer says {self.entry_count}"
             self._fail(self._trailer.load_on_open_offset, detail)
+
+    def index_keys(self) -> Iterator[bytes]:
+        """The key in each data block's index entry: its first, or one made up below that."""
+        for ref in data_blocks(self._blocks, self._layout.root, None):
+            yield ref.row
+
+    def payloads(self) -> Iterator[bytes]:
+        """The uncompressed bytes of every block, of whatever kind, in the order of the file."""
+        yield from self._blocks.walk(self._blocks.length - TRAILER_SIZE)
 
     def _data_block(self, ref: DataBlockRef) -> Any:
         """The payload of a data block, a read-only uint8 array."""

@@ -1,0 +1,338 @@
+"""Where keys are in the files of a table: one file decoded whole, every value and every byte.
+
+base file    keys in the key columns, all other texts, footer; bytes of the file and of its pages
+metadata     keys of cells and index, delete lists, ranges of columns; bytes of file and blocks
+other files  their bytes
+
+Bytes are searched for keys of eight bytes and more only: shorter ones occur by chance. Beside its
+UTF-8 form a key is searched as JSON and Java's properties escape it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from table.config import TableConfig
+from table.errors import CorruptFileError, InputError
+from table.format.bloom import BloomFilter
+from table.format.hashing import string_buffers
+from table.format.hfile.reader import HFileReader
+from table.format.log.block import BlockType, LogBlock
+from table.format.log.deletes import decode_deletes
+from table.format.log.reader import read_blocks
+from table.format.needles import LENGTH_MIN, Needles
+from table.format.order import key_order
+from table.format.pages import pages
+from table.format.parquet import BaseFileFooter, read_base_file, read_footer
+from table.keygen import record_keys
+from table.metadata.column_ranges import range_texts
+from table.metadata.partitions import COLUMN_STATS, RECORD_INDEX
+from table.naming import HOODIE, METADATA, parse_base_file, parse_log_file
+from table.storage import BytesReader, RangeReader, Storage
+from table.write.file_group import KEY_COLUMN
+
+_ROWS_AT_ONCE = 1 << 16
+_BYTES_AT_ONCE = 1 << 26
+_NONE: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """The keys to search for, told by their rows.
+
+    Attributes:
+        texts: pa.Array of string, sorted by bytes, distinct.
+        needles: those of them that are searched as bytes.
+    """
+
+    texts: Any
+    needles: Needles
+
+    @classmethod
+    def of(cls, keys: Any) -> Self:
+        """Prepare a search for keys (pa.Array of string, without nulls)."""
+        distinct = pc.unique(keys)
+        texts = distinct.take(pa.array(key_order(distinct)))
+        long = np.flatnonzero(pc.binary_length(texts).to_numpy(zero_copy_only=False) >= LENGTH_MIN)
+        plain = texts.take(pa.array(long))
+        rows, escaped = [], []
+        for row, text in zip(long.tolist(), plain.to_pylist(), strict=True):
+            other = json.dumps(text)[1:-1]
+            if other != text:
+                rows.append(row)
+                escaped.append(other)
+        forms = pa.concat_arrays([plain, pa.array(escaped, pa.string())])
+        owners = np.concatenate([long, np.array(rows, np.int64)])
+        return cls(texts, Needles.of(forms, owners))
+
+    def among(self, values: Any) -> frozenset[int]:
+        """Which keys are among values (pa.Array of a string or binary type, or an iterable)."""
+        if not isinstance(values, pa.Array):
+            values = pa.array([_encoded(value) for value in values], pa.binary())
+        kind = pa.large_binary()
+        rows = pc.unique(pc.index_in(values.cast(kind), value_set=self.texts.cast(kind)))
+        return frozenset(row for row in rows.to_pylist() if row is not None)
+
+    def inside(self, data: Any) -> frozenset[int]:
+        """Which keys occur anywhere in bytes."""
+        whole, part = self.needles.search(data)
+        return whole | part
+
+
+def _encoded(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The keys (rows of the key set) that one file holds, by how it does.
+
+    Attributes:
+        path: the file.
+        size: its bytes.
+        keys: as record key: in the key columns, as key of a cell or of an index, deleted.
+        values: in a value that is no record key, or within a longer one.
+        marks: in what describes other bytes: statistics of footers and columns, other cells' keys.
+        bytes: somewhere in the bytes.
+    """
+
+    path: str
+    size: int
+    keys: frozenset[int] = _NONE
+    values: frozenset[int] = _NONE
+    marks: frozenset[int] = _NONE
+    bytes: frozenset[int] = _NONE
+
+    def beside(self, exempt: frozenset[int]) -> frozenset[int]:
+        """What it holds that it must not hold, if the values of other keys hold `exempt`."""
+        return self.keys | ((self.values | self.marks | self.bytes) - exempt)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Evidence under collection."""
+
+    asked: KeySet
+    keys: set[int] = field(default_factory=set)
+    values: set[int] = field(default_factory=set)
+    marks: set[int] = field(default_factory=set)
+    bytes: set[int] = field(default_factory=set)
+
+    def of(self, path: str, size: int) -> Evidence:
+        return Evidence(
+            path=path,
+            size=size,
+            keys=frozenset(self.keys),
+            values=frozenset(self.values),
+            marks=frozenset(self.marks),
+            bytes=frozenset(self.bytes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileSearch:
+    """A file to be searched. Runs on its own, anywhere."""
+
+    storage: Storage
+    path: str
+    asked: KeySet
+    config: TableConfig
+
+
+def search_file(work: FileSearch) -> Evidence:
+    """Search a file through and through; a file that is gone holds nothing. A task for a runner.
+
+    Raises:
+        CorruptFileError: the file is damaged, so nobody can tell what it holds.
+    """
+    try:
+        source = work.storage.open(work.path)
+    except FileNotFoundError:
+        return Evidence(path=work.path, size=0)
+    found = _Found(work.asked)
+    found.bytes |= work.asked.inside(work.path.encode())
+    for stretch in _stretches(source, work.asked.needles.longest):
+        found.bytes |= work.asked.inside(stretch)
+    if work.path.startswith(f"{METADATA}/"):
+        _search_metadata(work, source, found)
+    elif is_base_file(work.path):
+        _search_base(work, found)
+    return found.of(work.path, source.size)
+
+
+def is_base_file(path: str) -> bool:
+    """Whether a path relative to the table is that of a base file of the data."""
+    folder, _, name = path.rpartition("/")
+    inside = folder == HOODIE or folder.startswith(f"{HOODIE}/")
+    return not inside and parse_base_file(folder, name, 0) is not None
+
+
+def _stretches(source: RangeReader, longest: int) -> Iterator[bytes]:
+    """A file's bytes, a bounded part at a time, each beginning with the end of the one before."""
+    for start in range(0, source.size, _BYTES_AT_ONCE):
+        first = max(0, start - longest)
+        yield source.read(first, start + _BYTES_AT_ONCE - first)
+
+
+def _search_base(work: FileSearch, found: _Found) -> None:
+    data = work.storage.read(work.path)
+    footer = read_footer(BytesReader(name=work.path, data=data))
+    found.marks |= _footer_marks(footer, work)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        columns = [f.name for f in file.schema_arrow if _has_text(f.type)]
+        columns += [name for name in work.config.record_key if name not in columns]
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+            _search_rows(work, pa.Table.from_batches([batch]), found)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFileError(work.path, 0, f"damaged Parquet: {error}") from error
+    for page in pages(data, footer.metadata, work.path):
+        found.bytes |= work.asked.inside(page)
+
+
+def _footer_marks(footer: BaseFileFooter, work: FileSearch) -> frozenset[int]:
+    """The keys among the smallest and largest values that a footer names."""
+    ends: list[str | bytes] = [end for end in (footer.min_key, footer.max_key) if end is not None]
+    for group in range(footer.metadata.num_row_groups):
+        for column in range(footer.metadata.num_columns):
+            chunk = footer.metadata.row_group(group).column(column)
+            stats = chunk.statistics
+            if stats is None or not stats.has_min_max:
+                continue
+            if chunk.physical_type == "BYTE_ARRAY":
+                ends += [stats.min_raw, stats.max_raw]
+            elif (chunk.path_in_schema,) == work.config.record_key:
+                ends += [str(stats.min_raw), str(stats.max_raw)]
+    return work.asked.among(ends)
+
+
+def _search_rows(work: FileSearch, rows: Any, found: _Found) -> None:
+    """Search rows: pa.Table of all columns with texts, and of the key columns."""
+    asked, fields = work.asked, work.config.record_key
+    if KEY_COLUMN in rows.column_names:
+        found.keys |= asked.among(rows[KEY_COLUMN].combine_chunks())
+    if rows.num_rows and set(fields) <= set(rows.column_names):
+        found.keys |= asked.among(_made_keys(rows, work))
+    own = {KEY_COLUMN, *(fields if len(fields) == 1 else ())}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        for chunk in column.chunks:
+            for texts in _texts(chunk):
+                offsets, data = string_buffers(texts)
+                whole, part = asked.needles.search(data, offsets)
+                found.values |= part
+                if name not in own:
+                    found.values |= whole | asked.among(texts)
+
+
+def _made_keys(rows: Any, work: FileSearch) -> Any:
+    """The record keys (pa.Array of string) that the key columns of rows make."""
+    try:
+        return record_keys(rows.select(work.config.record_key), work.config)
+    except InputError as error:
+        raise CorruptFileError(work.path, 0, str(error)) from error
+
+
+def _has_text(kind: Any) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
+    return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _is_text(kind: Any) -> bool:
+    return kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+
+
+def _texts(array: Any) -> Iterator[Any]:
+    """All texts and byte strings (pa.Array without nulls) in an array, however deep."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        yield from _texts(array.dictionary)
+    elif pa.types.is_struct(kind):
+        for i in range(kind.num_fields):
+            yield from _texts(array.field(i))
+    elif pa.types.is_map(kind):
+        yield from _texts(array.keys)
+        yield from _texts(array.items)
+    elif pa.types.is_nested(kind):
+        yield from _texts(array.flatten())
+    elif _is_text(kind):
+        yield array.drop_null()
+
+
+def _search_metadata(work: FileSearch, source: RangeReader, found: _Found) -> None:
+    partition, _, name = work.path.removeprefix(f"{METADATA}/").rpartition("/")
+    if parse_base_file(partition, name, 0):
+        _search_hfile(HFileReader(source), partition, work.path, found)
+    elif parse_log_file(partition, name, 0):
+        for block in read_blocks(source, complete=True):
+            _search_block(block, partition, found)
+
+
+def _search_block(block: LogBlock, partition: str, found: _Found) -> None:
+    name = block.source.name
+    if block.type is BlockType.HFILE_DATA:
+        reader = HFileReader(block.source, offset=block.content_offset, length=block.content_length)
+        _search_hfile(reader, partition, name, found)
+    elif block.type is BlockType.DELETE:
+        found.keys |= found.asked.among(decode_deletes(block.content(), name))
+    elif block.type is not BlockType.COMMAND:
+        detail = f"a block of type {block.type.name} has no place in the metadata table"
+        raise CorruptFileError(name, block.content_offset, detail)
+
+
+def _search_hfile(reader: HFileReader, partition: str, name: str, found: _Found) -> None:
+    """Search cells, index and file info; only in the record index are cells' keys record keys."""
+    asked = found.asked
+    into = found.keys if partition == RECORD_INDEX else found.marks
+    into |= asked.among(reader.index_keys())
+    # hfile.LASTKEY is a whole key of a cell: two bytes of length, the row, ten bytes more.
+    info = list(reader.file_info.values())
+    into |= asked.among([*info, *(value[2:-10] for value in info)])
+    for keys, values in reader.scan():
+        into |= asked.among(keys)
+        if partition == COLUMN_STATS:
+            found.marks |= asked.among(range_texts(values, name))
+    for payload in reader.payloads():
+        found.bytes |= asked.inside(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class QuickSearch:
+    """A base file to be searched for record keys alone."""
+
+    storage: Storage
+    path: str
+    asked: KeySet
+
+
+def record_keys_in(work: QuickSearch) -> frozenset[int]:
+    """Rows of the keys that a base file holds as record keys; a task for a runner.
+
+    The bloom filter of its footer leaves most files unread. Ranges of keys are not asked: Java
+    orders characters beyond U+FFFF in another way.
+    """
+    source = work.storage.open(work.path)
+    footer = read_footer(source)
+    keys = work.asked.texts
+    if footer.bloom_text is not None:
+        bloom = BloomFilter.parse(footer.bloom_text, footer.bloom_type, work.path)
+        keys = keys.filter(pa.array(bloom.contains(keys)))
+    if not len(keys):
+        return _NONE
+    stored = read_base_file(source, [KEY_COLUMN], footer=footer)
+    if KEY_COLUMN not in stored.column_names:
+        raise CorruptFileError(work.path, 0, f"it has no column {KEY_COLUMN}")
+    return work.asked.among(stored[KEY_COLUMN].combine_chunks())
+
+
+def union(rows: Iterable[frozenset[int]]) -> frozenset[int]:
+    """All rows of several evidences."""
+    return _NONE.union(*rows)

@@ -1,0 +1,355 @@
+"""Purging: keys are erased from all that the table keeps, and that is proven by looking.
+
+refuse    while a savepoint keeps a key, or a partition of the metadata table is being built
+delete    a commit without the keys; every current file that a search finds them in is rewritten
+retire    older slices with a key, listed or not, are deleted as a clean: <B>.clean
+compact   groups of the metadata table with a key are merged without it: <X>001.commit, and
+          their older slices are deleted: <X>002.clean
+sweep     markers, key files, spills and partitions that nothing names
+prove     every file that is left is decoded and searched
+
+Each step is found anew by what is there: a purge that was cut off is run again. Time travel to an
+instant that needed a retired slice is refused from then on. What a purge writes and reports holds
+no key; who has the keys and the salt can tell by the digest which request a report answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from table.bootstrap.target import Progress, Steps
+from table.errors import InputError
+from table.format.hashing import string_buffers
+from table.lease import Lease
+from table.metadata.reader import MetadataTable
+from table.metadata.records import SCHEMA
+from table.naming import BUILD, HOODIE, METADATA, TEMP
+from table.services.clean import Cleaner, delete_slices
+from table.services.compact import Chosen, Compactor
+from table.services.evidence import KeySet, QuickSearch, is_base_file, record_keys_in
+from table.services.proof import Places, Proof, base_files, savepoint_paths
+from table.timeline.commit_metadata import encode_commit
+from table.write.client import delete_found
+from table.write.transaction import TableState
+from table.write.writer import Writer
+
+# A second round is for keys that came back, or that no bloom filter told of.
+_ROUNDS = 3
+_KEY_BYTES_MAX = 32767
+_FIRST_SUFFIX = 10
+
+Hold = Callable[[], AbstractContextManager[Lease]]
+"""Takes the table's lease for a while."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeReport:
+    """What a purge did and found, in counts; it holds no key.
+
+    Attributes:
+        keys: distinct keys asked for.
+        deleted: those that the table's current rows held.
+        files_rewritten: base files written without them.
+        slices_retired: older base files deleted.
+        shards_compacted: file groups of the metadata table that were merged.
+        metadata_files_deleted: files of their older slices.
+        files_searched: files that are left and were searched.
+        bytes_searched: their bytes, as stored.
+        keys_as_bytes: keys that were searched as bytes, too: long ones that occur nowhere else.
+        keys_in_other_values: keys that occur in values of rows that belong to other keys.
+        files_left: files that still hold a key.
+        proven: none does.
+        instants: of the table's timeline, that the purge made.
+        salt: 32 hex digits.
+        key_digest: what `key_digest` gives for the keys and that salt.
+    """
+
+    keys: int
+    deleted: int
+    files_rewritten: int
+    slices_retired: int
+    shards_compacted: int
+    metadata_files_deleted: int
+    files_searched: int
+    bytes_searched: int
+    keys_as_bytes: int
+    keys_in_other_values: int
+    files_left: int
+    proven: bool
+    instants: tuple[str, ...]
+    salt: str
+    key_digest: str
+
+
+def key_digest(keys: Any, salt: str) -> str:
+    """A digest of a set of keys that is slow to make, so that short keys cannot be guessed.
+
+    Args:
+        keys: pa.Array of string; order and repeated ones make no difference.
+        salt: hex digits.
+
+    Returns:
+        64 hex digits: scrypt over the keys in byte order, each after its length.
+    """
+    texts = KeySet.of(keys).texts.to_pylist()
+    state = hashlib.sha256()
+    for text in texts:
+        state.update(len(text.encode()).to_bytes(4, "big") + text.encode())
+    made = hashlib.scrypt(state.digest(), salt=bytes.fromhex(salt), n=1 << 14, r=8, p=1, dklen=32)
+    return made.hex()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was done so far."""
+
+    deleted: set[int] = field(default_factory=set)
+    files_rewritten: int = 0
+    slices_retired: int = 0
+    groups: set[tuple[str, str]] = field(default_factory=set)
+    metadata_files_deleted: int = 0
+    instants: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Purger:
+    """Erases keys from one table.
+
+    Attributes:
+        writer: the table, for writes and services.
+        hold: takes its lease, with everything that dead writers left taken back.
+        progress: told how many files were searched.
+    """
+
+    writer: Writer
+    hold: Hold
+    progress: Progress
+    _tally: _Tally = field(default_factory=_Tally)
+
+    def run(self, keys: Any) -> PurgeReport:
+        """Erase keys (pa.Array of string) and prove it.
+
+        Raises:
+            InputError: a savepoint keeps a key, a build is under way, or a key can be none; nothing
+                was changed.
+            CorruptFileError: a file is damaged, so nobody can tell what it holds.
+        """
+        _check_keys(keys)
+        asked = KeySet.of(keys)
+        with self.hold():
+            state = TableState.load(self.writer.storage)
+            self._refuse(state, asked)
+            places = self._search_quickly(state, asked)
+        for _ in range(_ROUNDS):
+            self._delete(state, asked, places)
+            with self.hold() as lease:
+                state = TableState.load(self.writer.storage)
+                self._refuse(state, asked)
+                proof = Proof(
+                    storage=self.writer.storage,
+                    runner=self.writer.runner,
+                    asked=asked,
+                    progress=self.progress,
+                    state=state,
+                )
+                self._erase(proof, lease, places)
+            places = proof.undeleted()
+            if not places:
+                break
+        return self._report(asked, proof)
+
+    def _refuse(self, state: TableState, asked: KeySet) -> None:
+        """Refuse what could bring a key back."""
+        if state.config.building:
+            names = ", ".join(state.config.building)
+            raise InputError(f"{names} is being built: finish or abort that first")
+        saved = savepoint_paths(state)
+        paths = sorted({path for kept in saved.values() for path in kept})
+        held = self._holding(paths, asked)
+        holding = sorted(time for time, kept in saved.items() if kept & held.keys())
+        if holding:
+            raise InputError(
+                f"files of savepoints hold keys that are to be purged: drop {', '.join(holding)} "
+                "first"
+            )
+
+    def _search_quickly(self, state: TableState, asked: KeySet) -> Places:
+        return self._holding([status.path for status in base_files(state)], asked)
+
+    def _holding(self, paths: Collection[str], asked: KeySet) -> Places:
+        """Of base files those that hold a key as record key."""
+        storage = self.writer.storage
+        works = [QuickSearch(storage, path, asked) for path in paths if storage.exists(path)]
+        weights = [storage.open(work.path).size for work in works]
+        steps = Steps(self.writer.runner, self.progress, "files")
+        found = steps.run(record_keys_in, works, weights=weights)
+        return {work.path: rows for work, rows in zip(works, found, strict=True) if rows}
+
+    def _delete(self, state: TableState, asked: KeySet, places: Places) -> None:
+        """Take the keys away from the current rows."""
+        current = {file.path: file for file in state.snapshot.files}
+        hits = [(row, current[path]) for path in places if path in current for row in places[path]]
+        if not hits:
+            return
+        columns = {
+            "key": asked.texts.take(pa.array([row for row, _ in hits])),
+            "partition_path": pa.array([file.partition_path for _, file in hits], pa.string()),
+            "file_id": pa.array([file.file_id for _, file in hits], pa.string()),
+        }
+        result = delete_found(self.writer, pa.table(columns))
+        self._tally.deleted.update(row for row, _ in hits)
+        self._tally.files_rewritten += result.files_written
+        self._tally.instants.append(result.instant)
+
+    def _erase(self, proof: Proof, lease: Lease, places: Places) -> None:
+        """Do away with everything but current rows that holds a key, and look at what is left."""
+        current = {file.path for file in proof.state.snapshot.files}
+        self._retire(proof, lease, [path for path in places if path not in current])
+        proof.look(lambda status: is_base_file(status.path))
+        self._retire(proof, lease, proof.outdated())
+        _sweep(proof.state)
+        if proof.state.metadata is not None:
+            proof.look(lambda status: status.path.startswith(f"{METADATA}/"))
+            self._compact(proof)
+        proof.look(lambda _: True)
+
+    def _retire(self, proof: Proof, lease: Lease, paths: Iterable[str]) -> None:
+        """Delete base files that are not current, as a clean."""
+        files: dict[str, list[str]] = {}
+        for path in sorted(paths):
+            if proof.storage.exists(path):
+                partition, _, name = path.rpartition("/")
+                files.setdefault(partition, []).append(name)
+        cleaner = Cleaner(proof.storage, self.writer.clock, lease)
+        instant = cleaner.clean(proof.state, files, None)
+        if instant is not None:
+            self._tally.slices_retired += sum(len(names) for names in files.values())
+            self._tally.instants.append(instant)
+            proof.state = TableState.load(proof.storage)
+
+    def _compact(self, proof: Proof) -> None:
+        """Merge the groups of the metadata table that hold a key, delete their older slices."""
+        found = proof.groups()
+        if not found:
+            return
+        state = _with_room(proof.state)
+        assert state.metadata is not None
+        current = _current_files(state.metadata, {partition for partition, _ in found})
+        chosen: dict[str, set[str]] = {}
+        for (partition, file_id), paths in found.items():
+            if paths & current:
+                chosen.setdefault(partition, set()).add(file_id)
+                self._tally.groups.add((partition, file_id))
+        compactor = Compactor(
+            metadata=state.metadata,
+            partitions=state.config.metadata_partitions,
+            listing=state.listing,
+            block_size=self.writer.options.integer("hoodie.hfile.block.size"),
+            runner=self.writer.runner,
+        )
+        compactor.run(Chosen(chosen, proof.asked.texts.cast(pa.binary())))
+        proof.state = TableState.load(proof.storage)
+        assert proof.state.metadata is not None
+        old = _old_files(proof.state.metadata, found)
+        if old:
+            delete_slices(proof.state.metadata, old, None)
+            self._tally.metadata_files_deleted += sum(len(names) for names in old.values())
+
+    def _report(self, asked: KeySet, proof: Proof) -> PurgeReport:
+        tally, left = self._tally, proof.left()
+        salt = secrets.token_hex(16)
+        exempt = proof.exempt
+        return PurgeReport(
+            keys=len(asked.texts),
+            deleted=len(tally.deleted),
+            files_rewritten=tally.files_rewritten,
+            slices_retired=tally.slices_retired,
+            shards_compacted=len(tally.groups),
+            metadata_files_deleted=tally.metadata_files_deleted,
+            files_searched=len(proof.evidence),
+            bytes_searched=sum(found.size for found in proof.evidence.values()),
+            keys_as_bytes=len(frozenset(asked.needles.owners.tolist()) - exempt),
+            keys_in_other_values=len(exempt),
+            files_left=len(left),
+            proven=not left,
+            instants=tuple(tally.instants),
+            salt=salt,
+            key_digest=key_digest(asked.texts, salt),
+        )
+
+
+def _check_keys(keys: Any) -> None:
+    offsets, _ = string_buffers(keys)
+    if len(keys) == 0:
+        raise InputError("no keys are given")
+    lengths = offsets[1:] - offsets[:-1]
+    if lengths.min() < 1 or lengths.max() > _KEY_BYTES_MAX:
+        raise InputError(f"a key of {lengths.min() or lengths.max()} bytes, not 1 to 32767")
+
+
+def _sweep(state: TableState) -> None:
+    """Delete what writers, builds and dropped indexes left: no reader asks for it."""
+    for folder in (TEMP, BUILD):
+        if state.storage.exists(folder):
+            state.storage.delete_tree(folder)
+    named = {HOODIE, *state.config.maintained}
+    folders = {
+        s.path.removeprefix(f"{METADATA}/").split("/")[0] for s in state.storage.walk(METADATA)
+    }
+    for folder in sorted(folders - named):
+        state.storage.delete_tree(f"{METADATA}/{folder}")
+
+
+def _with_room(state: TableState) -> TableState:
+    """The table with a delta commit after which there was neither compaction nor clean yet.
+
+    Both take their instants from the latest delta commit. An empty one has an instant as that of
+    an initialisation: <latest of the data>010, 011, ...
+    """
+    assert state.metadata is not None
+    timeline = state.metadata.timeline
+    latest = max(i.time for i in timeline.completed({"deltacommit"}))
+    taken = {instant.time for instant in timeline.instants}
+    if not taken & {f"{latest}001", f"{latest}002"}:
+        return state
+    data = max(instant.time for instant in state.timeline.completed())
+    numbers = range(_FIRST_SUFFIX, 1000)
+    instant = next(t for n in numbers if (t := f"{data}{n:03d}") not in taken)
+    timeline.begin(instant, "deltacommit")
+    timeline.start(instant, "deltacommit")
+    content = encode_commit([], schema=SCHEMA, operation="UPSERT_PREPPED")
+    timeline.complete(instant, "deltacommit", content)
+    return TableState.load(state.storage)
+
+
+def _current_files(metadata: MetadataTable, partitions: Iterable[str]) -> set[str]:
+    """Paths of the files of current slices."""
+    found = set()
+    for partition in partitions:
+        for item in metadata.slices(partition):
+            found |= {f"{METADATA}/{log.path}" for log in item.log_files}
+            if item.base_file is not None:
+                found.add(f"{METADATA}/{item.base_file.path}")
+    return found
+
+
+def _old_files(metadata: MetadataTable, groups: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Names of the files of older slices of some groups, by partition."""
+    versions = metadata.slice_files()
+    wanted = set(groups)
+    old: dict[str, list[str]] = {}
+    for partition in sorted({partition for partition, _ in wanted}):
+        for item in metadata.slices(partition):
+            if (partition, item.file_id) not in wanted:
+                continue
+            for time, names in versions[partition][item.file_id].items():
+                if time != item.base_instant_time:
+                    old.setdefault(partition, []).extend(names)
+    return old
