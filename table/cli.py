@@ -116,6 +116,28 @@ def delete(
 
 
 @app.command()
+def purge(
+    path: PathArg,
+    keys: Annotated[
+        Path, typer.Option("--keys", metavar="FILE", help="Keys: Parquet, or a key per line.")
+    ],
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Erase keys from every file, older ones and indexes too, and prove it; exit 1 if any is left.
+
+    Older instants that needed an erased file cannot be read any more. Savepoints that keep a key
+    are named, and have to be dropped first.
+    """
+    table = Table.open(path, options=_options(option))
+    with Bar() as bar:
+        report = table.purge(read_keys(keys, table), bar)
+    _answer(dataclasses.asdict(report), as_json=as_json)
+    if not report.proven:
+        raise typer.Exit(1)
+
+
+@app.command()
 def read(
     path: PathArg,
     keys: KeysOpt = None,

@@ -41,6 +41,7 @@ from table.services.archive import Archived
 from table.services.check import CheckResult, check_index
 from table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
 from table.services.maintain import TableServices
+from table.services.purge import Purger, PurgeReport
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
@@ -151,6 +152,16 @@ class Table:
         """Take keys away: encoded keys, or a frame with the key (and partition) columns."""
         texts, partitions = self._keys_and_partitions(keys)
         return client.delete(self._writer(keys), texts, partitions)
+
+    def purge(self, keys: Any, progress: Progress = no_progress) -> PurgeReport:
+        """Erase keys, as `delete` takes them, from all that the table keeps, and prove it.
+
+        They go from every partition. Older slices that hold one are deleted: time travel to
+        instants that needed those is refused from then on.
+        """
+        texts, _ = self._keys_and_partitions(keys)
+        purger = Purger(writer=self._writer(texts), hold=self._hold, progress=progress)
+        return purger.run(texts)
 
     def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> Any:
         """Where keys are: pa.Table(record_key, partition_path, file_id, instant_time).
