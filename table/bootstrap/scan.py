@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow.compute as pc
+
 from table.bootstrap.spill import encode_spill
 from table.bootstrap.target import put_once
 from table.errors import CorruptFileError
 from table.format.digest import location_words
-from table.format.hashing import string_buffers
 from table.format.parquet import read_base_file
 from table.format.scatter import deal
 from table.model import BaseFile
@@ -96,12 +97,12 @@ def record_keys(storage: Storage, file: BaseFile) -> Iterator[Any]:
 
 
 def _check_lengths(keys: Any, path: str) -> None:
-    offsets, _ = string_buffers(keys)
-    lengths = offsets[1:] - offsets[:-1]
-    if lengths.min() < 1 or lengths.max() > _KEY_BYTES_MAX:
-        raise CorruptFileError(
-            path, 0, f"a record key of {lengths.min() or lengths.max()} bytes, not 1 to 32767"
-        )
+    ends = pc.min_max(pc.binary_length(keys))
+    shortest, longest = ends["min"].as_py(), ends["max"].as_py()
+    if shortest < 1 or longest > _KEY_BYTES_MAX:
+        wrong = longest if shortest else 0
+        detail = f"a record key of {wrong} bytes, not 1 to {_KEY_BYTES_MAX}"
+        raise CorruptFileError(path, 0, detail)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from table.bootstrap.target import put_base, put_once
 from table.errors import CorruptFileError
 from table.format.digest import Digest, digest_entries, location_words
 from table.format.distinct import Distinct
-from table.format.hashing import string_buffers
 from table.format.hfile.reader import HFileReader
 from table.format.hfile.writer import HFileWriter
 from table.format.order import key_order
@@ -156,7 +155,7 @@ def _values(task: ShardTask) -> Any:
 def _verify(task: ShardTask, expected: Digest) -> ShardDone:
     """Compare the entries of the finished file with those of the data; a wrong file goes."""
     source = task.storage.open(task.path)
-    found = entries_digest(HFileReader(source).scan(), task.path)
+    found = entries_digest(HFileReader(source).cells(), task.path)
     if found != expected:
         task.storage.delete(task.path)
         raise CorruptFileError(
@@ -168,11 +167,11 @@ def _verify(task: ShardTask, expected: Digest) -> ShardDone:
     return ShardDone(size=source.size, **asdict(found))
 
 
-def entries_digest(batches: Iterable[tuple[Any, Any]], name: str) -> Digest:
+def entries_digest(cells: Iterable[tuple[Any, Any]], name: str) -> Digest:
     """The digest of entries of a record index.
 
     Args:
-        batches: keys (pa.Array of string or binary) and their values (pa.Array of binary).
+        cells: as `HFileReader.cells` gives them.
         name: the file they come from, for errors.
 
     Raises:
@@ -181,16 +180,12 @@ def entries_digest(batches: Iterable[tuple[Any, Any]], name: str) -> Digest:
     found = Digest()
     distinct = Distinct()
     words = np.empty((0, 2), np.uint64)
-    for keys, values in batches:
-        offsets, text = string_buffers(values)
-        codes = distinct.number(text, offsets[:-1], np.diff(offsets))
+    for data, (starts, lengths, value_starts, value_lengths) in cells:
+        codes = distinct.number(data, value_starts, value_lengths)
         if len(distinct.values) > len(words):
             new = _words(tuple(distinct.values[len(words) :]), name)
             words = np.concatenate((words, new))
-        offsets, text = string_buffers(keys)
-        lengths = np.diff(offsets)
-        part = digest_entries(text, offsets[:-1], lengths, codes=codes, words=words)
-        found = found.plus(part)
+        found = found.plus(digest_entries(data, starts, lengths, codes=codes, words=words))
     return found
 
 

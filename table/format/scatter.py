@@ -18,8 +18,10 @@ from table.format.hashing import _hash_range, string_buffers
 
 _ASCII = np.uint64(0x8080808080808080)
 _WORD = 8
-# 31 to the powers 8, 7, ... 0 in wrapping 32-bit arithmetic.
-_POWERS = tuple(np.uint32(pow(31, 8 - i, 1 << 32)) for i in range(9))
+_BYTES, _PAIRS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+# Java's factor 31 to the powers 1, 2, 4 and 8; the last in wrapping 32-bit arithmetic.
+_POWER_1, _POWER_2 = np.uint64(31), np.uint64(31**2)
+_POWER_4, _POWER_8 = np.uint32(31**4), np.uint32(31**8 % (1 << 32))
 
 
 class Sums(NamedTuple):
@@ -88,29 +90,31 @@ def _java_hash(text: Any, start: Any, end: Any) -> Any:
         word = load_word(text, at)
         if word & _ASCII:
             return _hash_range(text, start, end)
-        state = np.uint32(state * _POWERS[0])
-        for i in range(_WORD):
-            unit = np.uint32((word >> np.uint64(8 * i)) & np.uint64(0xFF))
-            state = np.uint32(state + np.uint32(unit * _POWERS[i + 1]))
+        # Two characters in each 16 bits, four in each 32 bits, then all eight.
+        two = (word & _BYTES) * _POWER_1 + ((word >> np.uint64(8)) & _BYTES)
+        four = (two & _PAIRS) * _POWER_2 + ((two >> np.uint64(16)) & _PAIRS)
+        eight = np.uint32(four) * _POWER_4 + np.uint32(four >> np.uint64(32))
+        state = np.uint32(state * _POWER_8) + np.uint32(eight)
         at += _WORD
     while at < end:
-        unit = np.uint32(text[at])
+        unit = np.uint32(text[np.uint64(at)])
         if unit >= 0x80:
             return _hash_range(text, start, end)
         state = np.uint32(np.uint32(state * np.uint32(31)) + unit)
         at += 1
-    return state
+    return np.uint32(state)
 
 
 @numba.njit(cache=True, nogil=True)
 def _assign(offsets: Any, text: Any, words: Any, sums: Any) -> Any:
     """The shard of each key, abs(abs(hash) % n) in Java; adds to the sums."""
-    count = np.int64(len(sums.rows))
+    # Unsigned division of 32 bits takes half the time of the signed one of 64.
+    count = np.uint32(len(sums.rows))
     owner = np.empty(len(offsets) - 1, np.int32)
     for i in range(len(owner)):
         start, end = offsets[i], offsets[i + 1]
         code = np.int64(np.int32(_java_hash(text, start, end)))
-        shard = abs(code) % count
+        shard = np.uint32(np.uint32(abs(code)) % count)
         owner[i] = shard
         low, high = entry_hash(text, start, end - start, words[0], words[1])
         sums.rows[shard] += 1

@@ -38,8 +38,9 @@ _SYMBOLS, _DISTANCES = 286, 30
 _END = 256
 # Deflate allows 15. With 13, the codes of four literals fit the 57 bits that are free at a time.
 _CODE_MAX = 13
-# Steps whose letters are counted before codes are made.
+# Keys whose letters are counted before codes are made; as many literals are no key's.
 _SAMPLE_STEPS = 1 << 11
+_SHORT = 16
 _ONE = np.uint64(1)
 # A code, or two, and above them their length in bits.
 _PAIR_BITS = np.uint64(26)
@@ -106,6 +107,8 @@ def deflate_cells(block: Any) -> bytes | None:
         return None
     words = np.ndarray(len(out) - 7, "<u8", out.data, 0, (1,))
     size = int(_write(data, steps[:used], max(1, used // _SAMPLE_STEPS), words))
+    if size < 0:
+        size = int(_write(data, steps[:used], 1, words))
     check = isal_zlib.crc32(data)
     return b"".join((_GZIP_HEAD, out[:size].tobytes(), struct.pack("<II", check, len(data))))
 
@@ -328,7 +331,7 @@ def _codes(lengths: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _pairs(codes: Any) -> Any:
-    """The codes of each two literals as one: codes and, 26 bits up, their length."""
+    """The codes of each two literals as one: codes and, 26 bits up, their length; 0 for none."""
     pairs = np.empty(1 << 16, np.uint32)
     for second in range(256):
         after = codes[second]
@@ -336,7 +339,8 @@ def _pairs(codes: Any) -> Any:
             before = codes[first]
             length = before >> _PAIR_BITS
             both = (before & _PAIR) | ((after & _PAIR) << length)
-            pairs[second << 8 | first] = both | ((length + (after >> _PAIR_BITS)) << _PAIR_BITS)
+            both |= (length + (after >> _PAIR_BITS)) << _PAIR_BITS
+            pairs[second << 8 | first] = both if before and after else np.uint64(0)
     return pairs
 
 
@@ -348,33 +352,26 @@ def _add(code: Any, bits: Any, filled: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _count(data: Any, steps: Any, stride: int) -> Any:
-    """How often symbols occur: at all, or in one of `stride` steps; two of each at least."""
+    """How often symbols occur, two of each kind at least.
+
+    Literals between values are all counted. Of keys, which are long and alike, one in `stride` is
+    enough to know their letters; where it was not, the writer finds a letter without a code.
+    """
     symbols = np.zeros(_SYMBOLS, np.int64)
     distances = np.zeros(_DISTANCES, np.int64)
-    # Plain stores: adding one to the same counter again and again has to wait for the last time.
-    present = np.zeros(_SYMBOLS, np.uint8)
-    near = np.zeros(_DISTANCES, np.uint8)
-    present[_END] = near[0] = near[1] = 1
+    symbols[_END] = distances[0] = distances[1] = 1
     at = 0
     for step in range(len(steps)):
         literals, length = steps[step, 0], steps[step, 1]
-        for place in range(np.uint64(at), np.uint64(at + literals)):
-            present[data[place]] = 1
-        at += literals + length
-        if length:
-            present[_END + 1 + _LENGTH_SYMBOL[length]] = 1
-            near[_DISTANCE_SYMBOL[steps[step, 2]]] = 1
-    at = 0
-    for step in range(len(steps)):
-        literals, length = steps[step, 0], steps[step, 1]
-        if step % stride == 0:
+        weight = 1 if literals < _SHORT else stride
+        if weight == 1 or step % stride == 0:
             for place in range(np.uint64(at), np.uint64(at + literals)):
-                symbols[data[place]] += 1
-            if length:
-                symbols[_END + 1 + _LENGTH_SYMBOL[length]] += 1
-                distances[_DISTANCE_SYMBOL[steps[step, 2]]] += 1
+                symbols[data[place]] += weight
+        if length:
+            symbols[_END + 1 + _LENGTH_SYMBOL[length]] += 1
+            distances[_DISTANCE_SYMBOL[steps[step, 2]]] += 1
         at += literals + length
-    return np.maximum(symbols, present), np.maximum(distances, near)
+    return symbols, distances
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -390,7 +387,7 @@ def _head(words: Any, symbols: Any, distances: Any) -> Any:
     """Write the head of the one block, which holds the lengths of all codes."""
     at, bits, filled = np.uint64(0), np.uint64(0), np.uint64(0)
     # The last block; codes of its own; how many there are of each kind.
-    fields = ((1, 1), (2, 2), (_SYMBOLS - 257, 5), (_DISTANCES - 1, 5), (_LENGTH_CODES - 4, 4))
+    fields: Any = ((1, 1), (2, 2), (_SYMBOLS - 257, 5), (_DISTANCES - 1, 5), (_LENGTH_CODES - 4, 4))
     for value, width in fields:
         bits |= np.uint64(value) << filled
         filled += np.uint64(width)
@@ -400,16 +397,19 @@ def _head(words: Any, symbols: Any, distances: Any) -> Any:
         at, bits, filled = _flush(words, at, bits, filled + np.uint64(3))
     for lengths in (symbols, distances):
         for length in lengths:
-            value = np.uint64(length)
             for bit in range(4):
-                bits |= ((value >> np.uint64(bit)) & np.uint64(1)) << (filled + np.uint64(3 - bit))
+                one = (np.uint64(length) >> np.uint64(bit)) & np.uint64(1)
+                bits |= one << (filled + np.uint64(3 - bit))
             at, bits, filled = _flush(words, at, bits, filled + np.uint64(4))
     return at, bits, filled
 
 
 @numba.njit(cache=True, nogil=True)
 def _write(data: Any, steps: Any, stride: int, words: Any) -> Any:
-    """Write the stream; its size in bytes. `words` is the eight bytes from each place on."""
+    """Write the stream: its size in bytes, -1 if a literal has no code.
+
+    `words` is the eight bytes from each place on.
+    """
     symbols, distances = _count(data, steps, stride)
     symbol_lengths = np.empty(_SYMBOLS, np.int32)
     distance_lengths = np.empty(_DISTANCES, np.int32)
@@ -425,12 +425,17 @@ def _write(data: Any, steps: Any, stride: int, words: Any) -> Any:
             for ahead in (np.uint64(0), np.uint64(2)):
                 first, second = np.uint64(data[at + ahead]), np.uint64(data[at + ahead + _ONE])
                 code = np.uint64(pairs[first | (second << np.uint64(8))])
+                if not code:
+                    return -1
                 bits |= (code & _PAIR) << filled
                 filled += code >> _PAIR_BITS
             out, bits, filled = _flush(words, out, bits, filled)
             at += np.uint64(4)
         while at < stop:
-            bits, filled = _add(codes[data[at]], bits, filled)
+            code = codes[data[at]]
+            if not code:
+                return -1
+            bits, filled = _add(code, bits, filled)
             at += _ONE
         out, bits, filled = _flush(words, out, bits, filled)
         length, distance = steps[step, 1], steps[step, 2]
@@ -447,4 +452,4 @@ def _write(data: Any, steps: Any, stride: int, words: Any) -> Any:
             out, bits, filled = _flush(words, out, bits, filled)
     bits, filled = _add(codes[_END], bits, filled)
     words[out] = bits
-    return out + ((filled + np.uint64(7)) >> np.uint64(3))
+    return np.int64(out + ((filled + np.uint64(7)) >> np.uint64(3)))

@@ -108,6 +108,18 @@ def test_rare_letters_get_codes_of_limited_length():
     assert sum(2.0 ** -int(length) for length in lengths[:40]) <= 1
 
 
+def test_a_letter_that_the_sample_missed():
+    """One key in 20,000 has it: the codes that the sample gave are not used."""
+    keys = uuids(20_000)
+    for place in (1, 777, 19_998):
+        changed = sorted(keys)
+        changed[place] = changed[place][:-1] + b"\xf0"
+        raw = block(changed, [b"value" * 11] * len(keys))
+        data = deflate_cells(raw)
+        assert data is not None
+        assert inflated(data) == raw
+
+
 @pytest.mark.parametrize("size", [0, 100, 50_000, 5_000_000])
 def test_what_is_not_for_it_is_left_alone(size):
     chosen = random.Random(3)
