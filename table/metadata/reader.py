@@ -37,6 +37,7 @@ from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 _SUFFIXED = re.compile(r"^\d{17}(00[1-6]|0[1-9]\d|[1-9]\d\d)$")
+_INITIAL = re.compile(r"^(\d{17}|0{14})(0[1-9]\d|[1-9]\d\d)$")
 _BOOTSTRAP = "0" * 14
 ROLLBACK_BLOCK = "0"
 
@@ -75,6 +76,11 @@ class Validity:
     def opened(self, time: str) -> bool:
         """Whether a file slice of that base instant exists for readers."""
         return time in self._committed or time < min(self._committed, default="")
+
+
+def is_initial(time: str) -> bool:
+    """Whether an instant of the metadata table is one that made a partition: `<instant>010` on."""
+    return _INITIAL.match(time) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,14 +150,13 @@ class DeltaCommit:
             records[identifier] = encode_files(names, record_type=FILE_LIST)
         self.put_records(FILES, records)
 
-    def restart(self) -> None:
-        """Begin, after taking back what an attempt that died left of this delta commit."""
-        take_back_delta(self.metadata.storage, self.instant)
-        self._slices.clear()
-        self.begin()
-
     def drop_files(
-        self, files: Sequence[BaseFile], partitions: Sequence[str], columns: Sequence[str]
+        self,
+        files: Sequence[BaseFile],
+        partitions: Sequence[str],
+        columns: Sequence[str],
+        *,
+        again: Mapping[str, Mapping[str, bytes]] = MappingProxyType({}),
     ) -> None:
         """Take deleted base files out of the listing and of what describes files.
 
@@ -165,6 +164,7 @@ class DeltaCommit:
             files: the files.
             partitions: the metadata partitions that the table has.
             columns: its columns, meta columns included.
+            again: partition -> key -> records of files that are current again.
         """
         by_partition: dict[str, dict[str, tuple[int, bool]]] = {}
         described: dict[str, dict[str, bytes]] = {COLUMN_STATS: {}, BLOOM_FILTERS: {}}
@@ -182,7 +182,7 @@ class DeltaCommit:
         self.put_records(FILES, records)
         for partition, tombstones in described.items():
             if partition in partitions:
-                self.put_records(partition, tombstones)
+                self.put_records(partition, {**tombstones, **again.get(partition, {})})
 
     def put_records(self, partition: str, records: Mapping[str, bytes]) -> None:
         """Put small records by key, each into the file group that its hash gives."""

@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError, InputError
+from table.errors import CorruptFileError, InputError, SnapshotExpiredError, TableError
 from table.format.parquet import read_base_file, read_footer
 from table.format.schema import from_avro, with_meta, without_meta
 from table.model import BaseFile
 from table.storage import RangeReader, Storage
+from table.timeline.clean_metadata import decode_clean_plan
+from table.timeline.instant_name import REQUESTED
 from table.write.file_group import KEY_COLUMN, stored_rows
 from table.write.transaction import TableState, table_schema
 
@@ -72,11 +74,39 @@ def _full_schema(state: TableState) -> Any:
 
 
 def open_base(storage: Storage, file: BaseFile) -> RangeReader:
-    """A base file that the table names; it must be there, whole."""
+    """A base file that the table names; it must be there, whole.
+
+    Raises:
+        SnapshotExpiredError: the file was cleaned, or taken back, since it was listed.
+        CorruptFileError: the table still names it, and it is gone or too short.
+    """
     try:
         source = storage.open(file.path)
     except FileNotFoundError as error:
+        if _expired(storage, file):
+            raise SnapshotExpiredError(
+                f"{file.path} was cleaned or taken back while it was to be read: open the table "
+                "anew, or let cleaning retain more commits (hoodie.cleaner.commits.retained)"
+            ) from error
         raise CorruptFileError(file.path, 0, "the table names this file and it is gone") from error
     if source.size < file.size:
         raise CorruptFileError(file.path, source.size, f"the table names {file.size} bytes")
     return source
+
+
+def _expired(storage: Storage, file: BaseFile) -> bool:
+    """Whether the table has given a file up. A clean deletes files before they leave the list."""
+    try:
+        state = TableState.load(storage)
+        if file.name not in state.listing.get(file.partition_path, {}):
+            return True
+        plans = [
+            decode_clean_plan(storage.read(path), path)
+            for instant in state.timeline.pending()
+            if instant.action == "clean"
+            for path in [state.timeline.path(instant.time, "clean", REQUESTED)]
+        ]
+    except (TableError, FileNotFoundError):
+        return False
+    planned = (path for plan in plans for path in plan.files.get(file.partition_path, ()))
+    return file.name in {path.rpartition("/")[2] for path in planned}

@@ -22,7 +22,7 @@ from table.errors import CorruptFileError, InputError
 from table.format.schema import from_avro, with_meta, without_meta
 from table.lease import Lease
 from table.metadata.reader import MetadataTable
-from table.metadata.writer import DeltaCommit
+from table.metadata.writer import DeltaCommit, take_back_delta
 from table.model import BaseFile
 from table.naming import METADATA, PINS, parse_base_file, parse_log_file
 from table.services.retention import Retention
@@ -124,6 +124,7 @@ class Cleaner:
                     timeline.remove(pending.time, "clean")
                     continue
                 plan = decode_clean_plan(data, path)
+                take_back_delta(self.storage, pending.time)
                 self._run(TableState.load(self.storage), pending.time, plan)
 
     def _run(self, state: TableState, instant: str, plan: CleanPlan) -> None:
@@ -137,7 +138,7 @@ class Cleaner:
         delta = None
         if state.metadata is not None:
             delta = DeltaCommit(state.metadata, instant, _BLOCK_SIZE)
-            delta.restart()
+            delta.begin()
             delta.drop_files(files, state.config.maintained, schema_columns(state))
         names: dict[str, tuple[str, ...]] = {}
         for file in files:

@@ -17,12 +17,9 @@ Source: ScheduleIndexActionExecutor, RunIndexActionExecutor, HoodieBackedTableMe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
-
-import pyarrow as pa
 
 from table.bootstrap.bloom_filters import build_bloom_filters
 from table.bootstrap.column_stats import build_column_stats
@@ -32,8 +29,12 @@ from table.bootstrap.repair import rebuild_shard
 from table.bootstrap.target import BuildTarget, Built, Progress, open_groups
 from table.clock import Clock
 from table.config import BUILDING_PARTITIONS, METADATA_PARTITIONS, load_config, save_config
-from table.errors import CorruptFileError, InputError, InvalidOptionError
-from table.format.schema import from_avro, with_meta, without_meta
+from table.errors import (
+    CorruptFileError,
+    InputError,
+    InvalidOptionError,
+    TableError,
+)
 from table.lease import Lease
 from table.metadata.column_stats import stat_schema
 from table.metadata.partitions import (
@@ -56,21 +57,20 @@ from table.options import (
     RECORD_INDEX_ON,
     Options,
 )
+from table.services.builds import Build, forget_build, is_scheduled, scheduled
 from table.services.exactness import compare_digests, index_fixes
 from table.storage import Storage
 from table.timeline.commit_metadata import encode_commit
 from table.timeline.index_plan import (
     IndexedPartition,
-    decode_index_plan,
     encode_index_commit,
     encode_index_plan,
 )
-from table.timeline.instant_name import REQUESTED
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
 from table.write.commit import update_record_index
 from table.write.runner import TaskRunner
-from table.write.transaction import TableState, list_storage, table_schema
+from table.write.transaction import TableState, list_storage, stored_schema
 
 _BOOTSTRAP = "0" * 14
 _FIRST_SUFFIX = 10
@@ -156,9 +156,28 @@ class Indexer:
         return instant
 
     def run(self, partition: str, hold: Hold) -> str:
-        """Fill a scheduled partition, prove it exact and put it to use; the indexing instant."""
+        """Fill a scheduled partition, prove it exact and put it to use; the indexing instant.
+
+        Raises:
+            InputError: another process gave the build up, or finished it.
+        """
         build = scheduled(self.storage, partition)
-        with hold():
+        try:
+            self._run(build, hold)
+        except (TableError, FileNotFoundError) as error:
+            # Taken back under the running build, its files are missing anywhere.
+            if is_scheduled(self.storage, build):
+                raise
+            with hold():
+                if partition not in load_config(self.storage).maintained:
+                    self.storage.delete_tree(f"{METADATA}/{partition}")
+                    forget_build(self.storage, partition)
+            raise InputError(f"the build of {partition} was ended by another process") from error
+        return build.instant
+
+    def _run(self, build: Build, hold: Hold) -> None:
+        partition = build.partition
+        with self._hold_build(build, hold):
             state = TableState.load(self.storage)
             state.timeline.ensure_started(build.instant, "indexing", b"")
         start = _snapshot_of(state, build.upto)
@@ -166,12 +185,18 @@ class Indexer:
         built = self._put_files(state, replace(target, files=start.files))
         proven = state
         if partition == RECORD_INDEX:
-            self._catch_up(start, hold)
-            proven = TableState.load(self.storage)
-            _pin(self.storage, partition, _latest(proven.timeline))
+            self._catch_up(build, start, hold)
+            proven = self._pinned(build, hold)
             compare_digests(proven, self.runner, self.progress)
         self._put_to_use(build, built, proven, hold)
-        return build.instant
+
+    @contextlib.contextmanager
+    def _hold_build(self, build: Build, hold: Hold) -> Iterator[Lease]:
+        """Hold the table, as long as the build is still scheduled."""
+        with hold() as lease:
+            if not is_scheduled(self.storage, build):
+                raise InputError(f"no build of {build.partition} is scheduled any more")
+            yield lease
 
     def repair(self, number: int, lease: Lease) -> int:
         """Build one shard of the record index anew from the data; the keys in it.
@@ -270,14 +295,21 @@ class Indexer:
             return build_record_index(target, rows=rows, runner=self.runner, progress=self.progress)
         if target.partition == BLOOM_FILTERS:
             return build_bloom_filters(target, runner=self.runner, progress=self.progress)
-        schema = stat_schema(_full_schema(state), state.config.stat_columns)
+        schema = stat_schema(stored_schema(state), state.config.stat_columns)
         return build_column_stats(target, schema=schema, runner=self.runner, progress=self.progress)
 
-    def _catch_up(self, start: Snapshot, hold: Hold) -> None:
+    def _pinned(self, build: Build, hold: Hold) -> TableState:
+        """The table as it is now, whose files cleaning leaves from now on."""
+        with self._hold_build(build, hold):
+            state = TableState.load(self.storage)
+            _pin(self.storage, build.partition, _latest(state.timeline))
+        return state
+
+    def _catch_up(self, build: Build, start: Snapshot, hold: Hold) -> None:
         """Log what writers that knew nothing of the build have changed since its snapshot."""
-        if not index_fixes(start, TableState.load(self.storage), self.runner):
+        if not index_fixes(start, self._pinned(build, hold), self.runner):
             return
-        with hold() as lease:
+        with self._hold_build(build, hold) as lease:
             state = TableState.load(self.storage)
             assert state.metadata is not None
             block_size = self.options.integer("hoodie.hfile.block.size")
@@ -293,7 +325,7 @@ class Indexer:
         A delta commit names the base files, so that one which is gone is missed.
         """
         partition = build.partition
-        with hold() as lease:
+        with self._hold_build(build, hold) as lease:
             state = TableState.load(self.storage)
             if partition == RECORD_INDEX and index_fixes(proven.snapshot, state, self.runner):
                 raise CorruptFileError(
@@ -305,59 +337,6 @@ class Indexer:
                 _save_partitions(self.storage, partition, live=True)
                 state.timeline.complete(build.instant, "indexing", done)
         forget_build(self.storage, partition)
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """A build that was scheduled: its instant, and the instant whose snapshot it starts from."""
-
-    partition: str
-    instant: str
-    upto: str
-
-
-def scheduled(storage: Storage, partition: str) -> Build:
-    """The pending build of a partition; InputError if there is none."""
-    for build in pending_builds(storage):
-        if build.partition == partition:
-            if partition not in load_config(storage).building:
-                break
-            return build
-    raise InputError(f"no build of {partition} is scheduled: `table index schedule` does that")
-
-
-def pending_builds(storage: Storage) -> list[Build]:
-    """The builds that were scheduled and neither finished nor aborted."""
-    timeline = Timeline.load(storage)
-    found = []
-    for instant in timeline.pending():
-        if instant.action == "indexing":
-            path = timeline.path(instant.time, "indexing", REQUESTED)
-            planned = decode_index_plan(storage.read(path), path)
-            found += [Build(item.partition, instant.time, item.upto) for item in planned]
-    return found
-
-
-def settle_builds(storage: Storage) -> None:
-    """Finish the bookkeeping of builds whose process died at one of its ends."""
-    config = load_config(storage)
-    for build in pending_builds(storage):
-        timeline = Timeline.load(storage)
-        if build.partition in config.metadata_partitions:
-            done = [IndexedPartition(partition=build.partition, upto=build.upto)]
-            timeline.ensure_started(build.instant, "indexing", b"")
-            timeline.complete(build.instant, "indexing", encode_index_commit(done))
-            forget_build(storage, build.partition)
-        elif build.partition not in config.building:
-            timeline.remove(build.instant, "indexing")
-            storage.delete_tree(f"{METADATA}/{build.partition}")
-            forget_build(storage, build.partition)
-
-
-def forget_build(storage: Storage, partition: str) -> None:
-    """Delete what a build kept for itself, and let cleaning have the files that it read."""
-    storage.delete_tree(f"{BUILD}/{partition}")
-    storage.delete_tree(f"{PINS}/{partition}")
 
 
 def group_sizing(options: Options) -> GroupSizing:
@@ -449,12 +428,6 @@ def _save_partitions(storage: Storage, partition: str, *, live: bool | None) -> 
     properties = dict(config.properties)
     properties |= {option: ",".join(sorted(listed)) for option, listed in names.items()}
     save_config(storage, properties)
-
-
-def _full_schema(state: TableState) -> Any:
-    """The columns of the table (pa.Schema), meta columns first; those alone before any row."""
-    text = table_schema(state.timeline)
-    return with_meta(without_meta(from_avro(text)) if text else pa.schema([]))
 
 
 def _pin(storage: Storage, partition: str, instant: str) -> None:

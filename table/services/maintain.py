@@ -13,6 +13,7 @@ from table.errors import LeaseLostError, TableError, TableWarning
 from table.lease import Lease
 from table.options import Options
 from table.services.archive import Archived, Archiver, Limits
+from table.services.builds import settle_builds
 from table.services.clean import (
     Cleaner,
     clean_metadata_table,
@@ -20,7 +21,7 @@ from table.services.clean import (
     resume_metadata_cleans,
 )
 from table.services.compact import Compactor, take_back_compactions
-from table.services.indexing import BUILT_BY, Indexer, settle_builds
+from table.services.indexing import BUILT_BY, Indexer
 from table.services.restore import Restorer, sweep_taken_back, take_back_unfinished
 from table.services.retention import Retention
 from table.storage import Storage

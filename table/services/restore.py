@@ -24,11 +24,15 @@ from dataclasses import dataclass, replace
 
 from table.clock import Clock
 from table.errors import InputError, UnsupportedTableError
+from table.format.parquet import read_footer
 from table.lease import Lease
-from table.metadata.partitions import RECORD_INDEX
+from table.metadata.bloom import bloom_records
+from table.metadata.column_stats import column_stats_records, stat_schema
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from table.metadata.writer import DeltaCommit, take_back_delta
 from table.model import BaseFile, Instant
 from table.naming import parse_base_file
+from table.read.arrow import open_base
 from table.services.clean import schema_columns
 from table.services.exactness import net_changes
 from table.storage import Storage
@@ -40,7 +44,7 @@ from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
 from table.write.commit import update_record_index
 from table.write.runner import TaskRunner
-from table.write.transaction import TableState, data_files
+from table.write.transaction import TableState, data_files, stored_schema
 
 _BLOCK_SIZE = 1 << 20
 _ACTIONS = ("commit", "replacecommit")
@@ -120,8 +124,9 @@ class Restorer:
         delta = None
         if state.metadata is not None:
             delta = DeltaCommit(state.metadata, instant, _BLOCK_SIZE)
-            delta.restart()
-            delta.drop_files(dead, state.config.maintained, schema_columns(state))
+            delta.begin()
+            columns, again = schema_columns(state), self._described(state, before)
+            delta.drop_files(dead, state.config.maintained, columns, again=again)
             if RECORD_INDEX in state.config.maintained:
                 update = net_changes(self.storage, state.snapshot, before, self.runner)
                 update_record_index(delta, state, update, self.runner)
@@ -131,6 +136,26 @@ class Restorer:
             timeline.complete(instant, action, content)
         sweep_taken_back(self.storage)
         return instant
+
+    def _described(self, state: TableState, before: Snapshot) -> dict[str, dict[str, bytes]]:
+        """What describes the files that are current again: a build since has left them out.
+
+        No build goes on: it would have refused this.
+        """
+        again: dict[str, dict[str, bytes]] = {COLUMN_STATS: {}, BLOOM_FILTERS: {}}
+        if not again.keys() & set(state.config.maintained):
+            return again
+        known = set(state.snapshot.files)
+        schema = stat_schema(stored_schema(state), state.config.stat_columns)
+        for file in before.files:
+            if file not in known:
+                footer = read_footer(open_base(self.storage, file))
+                path, name, time = file.partition_path, file.name, file.instant_time
+                stats = column_stats_records(path, name, footer.metadata, schema)
+                again[COLUMN_STATS].update(zip(*stats, strict=True))
+                blooms = bloom_records(path, name, footer, time)
+                again[BLOOM_FILTERS].update(zip(*blooms, strict=True))
+        return again
 
 
 def _commit(timeline: Timeline, time: str | None) -> Instant:

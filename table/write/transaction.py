@@ -11,14 +11,20 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from table.config import TableConfig, load_config
 from table.errors import UnsupportedTableError
+from table.format.schema import from_avro, with_meta, without_meta
 from table.metadata.partitions import FILES
 from table.metadata.reader import MetadataTable
 from table.metadata.writer import take_back_delta
 from table.naming import (
     PARTITION_METADATA,
+    PROPERTIES,
+    PROPERTIES_BACKUP,
     STAGING,
     TEMP,
     check_relative,
@@ -96,6 +102,8 @@ def clear_failed(storage: Storage) -> None:
     """
     if storage.exists(STAGING):
         storage.delete_tree(STAGING)
+    if storage.exists(PROPERTIES_BACKUP) and storage.exists(PROPERTIES):
+        storage.delete(PROPERTIES_BACKUP)
     timeline = Timeline.load(storage)
     _refuse_pending(timeline)
     for instant in timeline.pending():
@@ -145,21 +153,24 @@ def undo(storage: Storage, timeline: Timeline, time: str) -> None:
 
 
 def data_files(storage: Storage, time: str) -> Iterator[str]:
-    """Base files that an instant made, by its markers, or by a listing where it has none."""
+    """Files that an instant made, by its markers, or by a listing where it has none."""
     folder = f"{TEMP}/{time}"
     marked = set(_marked(storage, time))
     if not storage.exists(folder):
         marked = {status.path for status in storage.walk("")}
-    partitions = set()
+    partitions: set[str] = set()
+    found: list[str] = []
     for path in marked:
         check_relative(path, folder)
         partition, _, name = path.rpartition("/")
         file = parse_base_file(partition, name, 0)
         if file is not None and file.instant_time == time:
             partitions.add(partition)
-            yield path
+            found.append(path)
+    # These first: with the base files gone, nothing would lead here again.
     for partition in partitions:
         yield from _partition_metadata(storage, partition, time)
+    yield from found
 
 
 def sweep_losers(storage: Storage, time: str, winners: set[str]) -> None:
@@ -200,3 +211,9 @@ def table_schema(timeline: Timeline) -> str | None:
         if schema:
             return schema
     return None
+
+
+def stored_schema(state: TableState) -> Any:
+    """The columns of base files (pa.Schema), meta columns first; those alone before any row."""
+    text = table_schema(state.timeline)
+    return with_meta(without_meta(from_avro(text)) if text else pa.schema([]))

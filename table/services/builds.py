@@ -1,0 +1,93 @@
+"""Builds of metadata partitions that were scheduled: which there are, and how dead ones end.
+
+.hoodie/<I>.indexing.requested, .inflight    from the schedule to the end of the build
+.hoodie/.keymark/build/<partition>           what the build has for itself
+.hoodie/.keymark/pins/<partition>/<instant>  snapshots whose files cleaning leaves
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from table.config import load_config
+from table.errors import InputError, UnsupportedTableError
+from table.metadata.reader import is_initial
+from table.metadata.writer import take_back_delta
+from table.naming import BUILD, METADATA, PINS
+from table.storage import Storage
+from table.timeline.index_plan import IndexedPartition, decode_index_plan, encode_index_commit
+from table.timeline.instant_name import REQUESTED
+from table.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build that was scheduled: its instant, and the instant whose snapshot it starts from."""
+
+    partition: str
+    instant: str
+    upto: str
+
+
+def scheduled(storage: Storage, partition: str) -> Build:
+    """The pending build of a partition; InputError if there is none."""
+    for build in pending_builds(storage):
+        if build.partition == partition:
+            if partition not in load_config(storage).building:
+                break
+            return build
+    raise InputError(f"no build of {partition} is scheduled: `table index schedule` does that")
+
+
+def is_scheduled(storage: Storage, build: Build) -> bool:
+    """Whether that build is neither finished nor given up."""
+    if build.partition not in load_config(storage).building:
+        return False
+    return build in pending_builds(storage)
+
+
+def pending_builds(storage: Storage) -> list[Build]:
+    """The builds that were scheduled and neither finished nor aborted."""
+    timeline = Timeline.load(storage)
+    found = []
+    for instant in timeline.pending():
+        if instant.action == "indexing":
+            path = timeline.path(instant.time, "indexing", REQUESTED)
+            data = storage.read(path)
+            planned = decode_index_plan(data, path) if data else ()
+            found += [Build(item.partition, instant.time, item.upto) for item in planned]
+    return found
+
+
+def settle_builds(storage: Storage) -> None:
+    """Finish the bookkeeping of builds whose process died at one of its ends.
+
+    Call it under the lease: builds commit under it, so that a delta commit of theirs which is
+    pending now is a dead one's.
+    """
+    for instant in Timeline.load(storage, METADATA).pending():
+        if instant.action == "deltacommit" and is_initial(instant.time):
+            take_back_delta(storage, instant.time)
+    config = load_config(storage)
+    builds = pending_builds(storage)
+    for partition in set(config.building) - {build.partition for build in builds}:
+        raise UnsupportedTableError(
+            f"the metadata partition {partition} is being built: let Apache Hudi finish it first"
+        )
+    for build in builds:
+        timeline = Timeline.load(storage)
+        if build.partition in config.metadata_partitions:
+            done = [IndexedPartition(partition=build.partition, upto=build.upto)]
+            timeline.ensure_started(build.instant, "indexing", b"")
+            timeline.complete(build.instant, "indexing", encode_index_commit(done))
+            forget_build(storage, build.partition)
+        elif build.partition not in config.building:
+            timeline.remove(build.instant, "indexing")
+            storage.delete_tree(f"{METADATA}/{build.partition}")
+            forget_build(storage, build.partition)
+
+
+def forget_build(storage: Storage, partition: str) -> None:
+    """Delete what a build kept for itself, and let cleaning have the files that it read."""
+    storage.delete_tree(f"{BUILD}/{partition}")
+    storage.delete_tree(f"{PINS}/{partition}")
