@@ -104,7 +104,7 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
         _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
         axes.set_xlabel(f"{unit}, lower is better\n{interval_words([s for _, s in shown])}")
 
-    return _render(draw, rows=len(shown), title=title)
+    return render(draw, rows=len(shown), title=title)
 
 
 def stack(whole: Table, title: str) -> Drawing:
@@ -147,7 +147,7 @@ def stack(whole: Table, title: str) -> Drawing:
         figure.legend(loc="outside lower left", ncols=5, frameon=False, handlelength=1.2,
                       columnspacing=1.1, fontsize=9)  # fmt: skip
 
-    return _render(draw, rows=len(totals) + 1, title=title)
+    return render(draw, rows=len(totals) + 1, title=title)
 
 
 def stacked_medians(whole: Table) -> tuple[dict[str, list[float]], list[float]]:
@@ -212,7 +212,8 @@ def _hatch(kind: int) -> str:
     return HATCHES[kind % len(HATCHES)]
 
 
-def _render(draw: Any, *, rows: int, title: str) -> Drawing:
+def render(draw: Any, *, rows: int, title: str) -> Drawing:
+    """Let `draw` fill a matplotlib figure of the house style, as high as so many bars."""
     with _quiet_style():
         size = (_WIDTH, 0.95 + 0.44 * rows)
         bare = Figure(figsize=size, layout="constrained")

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.results import SCHEMA_VERSION, Sample
 from reports.facts import missing_cells
+from reports.model_part import ModelPart
 from reports.projection import CellView, Run, step_order
 from reports.stats import summarize
 from reports.text import clean, spreadsheet
@@ -23,11 +24,12 @@ def verified(runs: Sequence[Run]) -> bool:
     )
 
 
-def summary(runs: Sequence[Run]) -> dict[str, Any]:
+def summary(runs: Sequence[Run], models: Sequence[ModelPart]) -> dict[str, Any]:
     """Build the content of summary.json; cells that are not verified have no metrics.
 
     Over several runs, `run_id` joins their ids with `+`; every cell names its own run.
     """
+    fitted = {part.run_id: part.values for part in models}
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
@@ -35,6 +37,7 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
         "cells": [_cell(cell) for run in runs for cell in run.cells],
         "missing": [clean(name) for run in runs for name in missing_cells(run)],
         "warnings": [notice for run in runs for notice in run.notices],
+        **({"lookup_models": fitted} if fitted else {}),
     }
 
 

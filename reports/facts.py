@@ -76,14 +76,18 @@ def notes(run: Run) -> list[str]:
 
 
 def missing_cells(run: Run) -> list[str]:
-    """Cells of the scenario that left no sample at all, as `engine/index`; not safe to show."""
+    """Ids of cells of the scenario that left no sample at all; not safe to show."""
     plan = _section(run, "scenario")
-    seen = {(cell.engine, cell.index) for cell in run.cells}
+    variants = list(_mapping(_mapping(plan.get("table")).get("variants")))
+    seen = {cell.cell for cell in run.cells} | {
+        f"{cell.engine}/{cell.index}" for cell in run.cells if not variants
+    }
     return [
-        f"{engine}/{index}"
+        planned
         for engine in _names(plan.get("engines"))
         for index in _names(plan.get("indexes"))
-        if (engine, index) not in seen
+        for planned in [f"{engine}/{index}/{name}" for name in variants] or [f"{engine}/{index}"]
+        if planned not in seen
     ]
 
 
@@ -140,6 +144,9 @@ def _doing(sizes: Mapping[str, int | float | None], work: Mapping[str, Any]) -> 
         doing.append(f"a lookup of {_count(sizes, 'lookup_keys')} keys")
     if work.get("point_query"):
         doing.append("a point query")
+    numbers = work.get("model_keys")
+    if isinstance(numbers, list) and numbers and all(isinstance(each, int) for each in numbers):
+        doing.append(f"lookups of {min(numbers):,} to {max(numbers):,} keys, cold and warm")
     return doing
 
 

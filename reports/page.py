@@ -10,8 +10,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from reports import charts, export, facts, prose, svg, tables
+from reports import charts, export, facts, prose, tables
+from reports.figures import Chart, chart
 from reports.grids import Grid, grid
+from reports.model_part import ModelPart, model_part
 from reports.projection import CellView, Run, cell_order, failed_cells
 from reports.stats import CaveatKind
 from reports.text import clean, listed
@@ -27,27 +29,6 @@ CHART_TITLES = {
 }
 PARTITION_LOCAL = ("simple", "bloom", "bucket")
 PHASES_TITLE = "Where the time of an upsert goes"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """One chart with its table.
-
-    Attributes:
-        key: name of its files and anchor.
-        title: heading.
-        label: what it shows, for those who do not see it.
-        drawing: the picture in all forms.
-        grid: the numbers behind it.
-        inline: the picture as it stands in the page.
-    """
-
-    key: str
-    title: str
-    label: str
-    drawing: charts.Drawing
-    grid: Grid
-    inline: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +73,7 @@ class Report:
         failed: cells that are not, as (label, reasons).
         beside: the headline of all runs side by side; None for a single run.
         charts: pictures with their tables.
+        models: the lookup model, of each run that measured it.
         details: further tables.
         local: indexes among the cells that find a key within its partition only.
         cautions: what holds for the statistics of the whole page.
@@ -104,6 +86,7 @@ class Report:
     failed: list[tuple[str, tuple[str, ...]]]
     beside: Grid | None
     charts: list[Chart]
+    models: list[ModelPart]
     details: list[Grid]
     local: str
     cautions: list[str]
@@ -126,6 +109,7 @@ def build(runs: Sequence[Run]) -> Report:
         failed=_failed(runs),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         charts=_charts(headline, judged=not several),
+        models=[part for run in runs if (part := model_part(run)) is not None],
         details=_details(right),
         local=listed([name for name in PARTITION_LOCAL if any(c.index == name for c in right)]),
         cautions=_cautions(headline, runs),
@@ -185,18 +169,13 @@ def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
             drawing = charts.bars(column, cells, title)
             label = prose.chart_label(column, cells)
             numbers = grid(single, title, judged=judged)
-            made.append(_chart(column.measure.key, title, label, drawing, numbers))
+            made.append(chart(column.measure.key, title, label, drawing, numbers))
     phases = tables.phases(cells)
     if len(phases.columns) > 1:
         words = grid(phases, PHASES_TITLE, judged=False)
         drawing = charts.stack(phases, PHASES_TITLE)
-        made.append(_chart("phases", PHASES_TITLE, prose.stack_label(words), drawing, words))
+        made.append(chart("phases", PHASES_TITLE, prose.stack_label(words), drawing, words))
     return made
-
-
-def _chart(key: str, title: str, label: str, drawing: charts.Drawing, numbers: Grid) -> Chart:
-    inline = svg.inline(drawing.bare_svg, prefix=key, label=label)
-    return Chart(key=key, title=title, label=label, drawing=drawing, grid=numbers, inline=inline)
 
 
 def _details(cells: Sequence[CellView]) -> list[Grid]:

@@ -261,7 +261,8 @@ def _labelled(run: Run, label: str, engines: set[str]) -> Run:
     for cell in run.cells:
         parts = [cell.label]
         parts += [clean(cell.engine, 40)] * (len(engines) > 1)
-        parts += [clean(cell.cell, 40)] * (twins[cell.engine, cell.index] > 1)
+        variant = cell.cell.removeprefix(f"{cell.engine}/{cell.index}/")
+        parts += [clean(variant, 40)] * (twins[cell.engine, cell.index] > 1)
         parts += [label] * bool(label)
         cells.append(replace(cell, label=" · ".join(parts), run_label=label))
     return replace(run, label=label, cells=tuple(cells))

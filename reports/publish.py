@@ -10,6 +10,7 @@ from typing import Any
 
 from reports import export, page, projection
 from reports.errors import ReportError
+from reports.model_part import PREFIX
 from reports.page import Report
 from reports.summary_page import summary_markdown
 from reports.text import clean
@@ -46,7 +47,7 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
     """
     runs = projection.load(paths)
     report = page.build(runs)
-    summary = export.summary(runs)
+    summary = export.summary(runs, report.models)
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     try:
         index = _write(target, report)
@@ -62,10 +63,11 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
 def _write(target: Path, report: Report) -> Path:
     charts = target / "report" / "charts"
     charts.mkdir(parents=True, exist_ok=True)
-    for key in (*page.CHART_TITLES, "phases"):
+    for key in (*page.CHART_TITLES, "phases", f"{PREFIX}*"):
         for ending in ("svg", "png"):
-            (charts / f"{key}.{ending}").unlink(missing_ok=True)
-    for chart in report.charts:
+            for stale in charts.glob(f"{key}.{ending}"):
+                stale.unlink()
+    for chart in (*report.charts, *(chart for model in report.models for chart in model.charts)):
         _text(charts / f"{chart.key}.svg", chart.drawing.svg)
         (charts / f"{chart.key}.png").write_bytes(chart.drawing.png)
     index = target / "report" / "index.html"

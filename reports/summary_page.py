@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reports.grids import Entry, Grid
 from reports.page import Report, RunPart
+from reports.prose import Answer
 from reports.text import markdown
 
 
@@ -22,6 +23,10 @@ def summary_markdown(report: Report) -> str:
     for chart in report.charts:
         if chart.key == "phases":
             lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
+    for model in report.models:
+        heading = f"## Lookup model of {markdown(model.name)}" if model.name else "## Lookup model"
+        table = _table(model.fits, "index and cache")
+        lines += [heading, "", *table, "", *_sentences(model.findings), ""]
     for details in report.details:
         lines += [f"## {markdown(details.caption)}", "", *_table(details), ""]
     lines += _notes(report)
@@ -35,8 +40,11 @@ def _answer(run: RunPart) -> list[str]:
     if not run.answer.rows:
         return []
     heading = f"## The answer of run {run.label}" if run.label else "## The answer"
-    sentences = [f"- {markdown(each.topic)}: {markdown(each.words)}" for each in run.answers]
-    return [heading, "", *_table(run.answer), "", *sentences, ""]
+    return [heading, "", *_table(run.answer), "", *_sentences(run.answers), ""]
+
+
+def _sentences(answers: Sequence[Answer]) -> list[str]:
+    return [f"- {markdown(each.topic)}: {markdown(each.words)}" for each in answers]
 
 
 def _verdict(report: Report) -> list[str]:
@@ -50,9 +58,9 @@ def _verdict(report: Report) -> list[str]:
     return [*lines, ""]
 
 
-def _table(grid: Grid) -> list[str]:
+def _table(grid: Grid, head: str = "index") -> list[str]:
     lines = [
-        _line(["index", *grid.heads]),
+        _line([head, *grid.heads]),
         _line(["---", *["---:"] * len(grid.heads)], raw=True),
     ]
     lines += [_line([row.label, *map(_words, row.entries)]) for row in grid.rows]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.units import METRICS, Better
+from reports.lookup_model import is_point
 from reports.projection import UPSERT, CellView, Trial, step_order
 from reports.stats import Summary, paired_ratio, summarize
 from reports.text import clean
@@ -171,8 +172,9 @@ def headline(cells: Sequence[CellView]) -> Table:
 
 
 def steps(cells: Sequence[CellView]) -> Table:
-    """Wall time of every step."""
-    names = sorted({step for cell in cells for step in cell.steps()}, key=step_order)
+    """Wall time of every step; the points of the lookup model have tables of their own."""
+    found = {step for cell in cells for step in cell.steps() if not is_point(step)}
+    names = sorted(found, key=step_order)
     return filled(table(cells, [_step_measure(name) for name in names]))
 
 
