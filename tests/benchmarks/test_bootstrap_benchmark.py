@@ -1,0 +1,208 @@
+"""Building a record index against reading the record keys of the same files in the same tasks.
+
+Tiny where benchmarks are disabled; `--benchmark-enable` takes 1,000,000 uuid-keyed rows in 20 date
+partitions and about 220 base files. As a script it measures any size, peak memory included:
+
+    python tests/benchmarks/test_bootstrap_benchmark.py FOLDER --rows 20000000 --groups 10
+
+makes the table in FOLDER unless it is there, and prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from table import Table
+from table.bootstrap.record_index import ENTRY_BYTES, _scan_tasks, build_record_index
+from table.bootstrap.scan import ScanTask, record_keys
+from table.bootstrap.target import BuildTarget
+from table.naming import METADATA
+from table.storage import LocalStorage
+from table.write.runner import LocalRunner
+from table.write.transaction import TableState
+
+PARTITIONS, FILES = 20, 220
+CHUNK = 1_000_000
+FOLDER = ".hoodie/.keymark/build/benchmark"
+INSTANT = "20990101000000000011"
+
+
+def rows(seed: int, count: int) -> pa.Table:
+    """Random uuids and three small columns."""
+    text = np.random.default_rng(seed).bytes(16 * count).hex()
+    cuts = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+    starts = range(0, len(text), 32)
+    keys = ["-".join(text[at + low : at + high] for low, high in cuts) for at in starts]
+    return pa.table(
+        {
+            "uuid": keys,
+            "dt": [f"2024-01-{n % PARTITIONS + 1:02d}" for n in range(count)],
+            "ts": pa.array(np.ones(count, np.int64)),
+            "fare": np.arange(count) * 0.25,
+        }
+    )
+
+
+def make_table(folder: Path, count: int, chunk: int = CHUNK) -> None:
+    """A table without record index; each chunk of rows is a bulk insert of about 220 files."""
+    table = Table.create(
+        str(folder),
+        record_key="uuid",
+        partition_path="dt",
+        ordering="ts",
+        index="global_simple",
+        options={"hoodie.parquet.max.file.size": str(23 * min(count, chunk) // FILES)},
+    )
+    for seed, start in enumerate(range(0, count, chunk)):
+        table.bulk_insert(rows(seed, min(chunk, count - start)))
+
+
+def target_of(folder: Path, groups: int) -> BuildTarget:
+    storage = LocalStorage.at(str(folder))
+    state = TableState.load(storage)
+    return BuildTarget(
+        storage=storage,
+        folder=FOLDER,
+        partition="record_index",
+        instant=INSTANT,
+        files=state.snapshot.files,
+        groups=groups,
+        zone=state.config.zone,
+    )
+
+
+def clear(target: BuildTarget) -> None:
+    target.storage.delete_tree(FOLDER)
+    target.storage.delete_tree(f"{METADATA}/record_index")
+
+
+def count_keys(task: ScanTask) -> int:
+    """What a scan task reads, and nothing else."""
+    return sum(len(keys) for file in task.files for keys in record_keys(task.storage, file))
+
+
+def read(target: BuildTarget, count: int, runner: Any) -> None:
+    tasks = _scan_tasks(target, count)
+    weights = [sum(file.size for file in task.files) for task in tasks]
+    assert sum(runner.run(count_keys, tasks, weights=weights)) == count
+
+
+def build(target: BuildTarget, count: int, runner: Any) -> Any:
+    built = build_record_index(target, rows=count, runner=runner)
+    assert built.records == count
+    return built
+
+
+@pytest.fixture(scope="module")
+def loaded(request, tmp_path_factory):
+    """(folder of a table, its number of rows)."""
+    count = 1_000_000 if request.config.getoption("benchmark_enable") else 4_000
+    folder = tmp_path_factory.mktemp("bootstrap") / "loaded"
+    make_table(folder, count)
+    return folder, count
+
+
+def test_read_the_keys(benchmark, loaded):
+    folder, count = loaded
+    target = target_of(folder, 4)
+    benchmark.pedantic(read, args=(target, count, LocalRunner()), rounds=5, warmup_rounds=1)
+    benchmark.extra_info["base_files"] = len(target.files)
+
+
+@pytest.mark.parametrize("groups", [1, 10])
+def test_build_the_index(benchmark, loaded, groups):
+    folder, count = loaded
+    target = target_of(folder, groups)
+    built = benchmark.pedantic(
+        build,
+        setup=lambda: (clear(target), ((target, count, LocalRunner()), {}))[1],
+        rounds=5,
+        warmup_rounds=1,
+    )
+    clear(target)
+    benchmark.extra_info["bytes_per_key"] = built.size / count
+    if count >= 1_000_000:
+        assert built.size <= 27 * count
+
+
+def measure(folder: Path, count: int, groups: int, rounds: int) -> dict[str, Any]:
+    """Both, interleaved in one process after a warm-up; then each alone for its peak memory."""
+    target, runner = target_of(folder, groups), LocalRunner()
+    seconds: dict[str, list[float]] = {"read": [], "build": []}
+    built = None
+    for number in range(rounds + 1):
+        for name, work in (("read", read), ("build", build)):
+            clear(target)
+            start = time.perf_counter()
+            built = work(target, count, runner)
+            if number:
+                seconds[name].append(round(time.perf_counter() - start, 3))
+    clear(target)
+    middle = {name: statistics.median(values) for name, values in seconds.items()}
+    peaks = {name: peak(folder, count, groups, name) for name in seconds}
+    return {
+        "rows": count,
+        "files": len(target.files),
+        "groups": groups,
+        "read_s": seconds["read"],
+        "build_s": seconds["build"],
+        "ratio": round(middle["build"] / middle["read"], 2),
+        "peak_read_bytes": peaks["read"],
+        "peak_build_bytes": peaks["build"],
+        "two_shards_bytes": 2 * count * ENTRY_BYTES // groups,
+        "bytes_per_key": round(built.size / count, 2),
+    }
+
+
+def peak(folder: Path, count: int, groups: int, what: str) -> int:
+    """Peak resident bytes of a process that does one of the two, kernels warm."""
+    command = [sys.executable, __file__, str(folder), "--peak", what]
+    command += ["--rows", str(count), "--groups", str(groups)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def show_peak(folder: Path, count: int, groups: int, what: str) -> None:
+    """Load all kernels with a tiny table, do the work, print the peak."""
+    tiny = folder.with_name(f"{folder.name}.tiny")
+    shutil.rmtree(tiny, ignore_errors=True)
+    make_table(tiny, 2000)
+    build(target_of(tiny, 1), 2000, LocalRunner())
+    shutil.rmtree(tiny)
+    target = target_of(folder, groups)
+    (build if what == "build" else read)(target, count, LocalRunner())
+    clear(target)
+    sys.stdout.write(f"{1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--groups", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peak", choices=("read", "build"))
+    given = parser.parse_args()
+    if given.peak:
+        show_peak(given.folder, given.rows, given.groups, given.peak)
+        return
+    if not given.folder.exists():
+        make_table(given.folder, given.rows)
+    found = measure(given.folder, given.rows, given.groups, given.rounds)
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
