@@ -8,7 +8,7 @@ SOURCES := table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
 
-.PHONY: help install lint types format test bench lock clean
+.PHONY: help install lint types format test test-long bench lock clean
 
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ format: install ## rewrite the sources in the house style
 
 test: install ## the whole test suite
 	$(BIN)/python -m pytest
+
+test-long: install ## thousands of random histories of a table; goes on where it stopped
+	$(BIN)/python tests/table/histories/run_long.py --histories 3000
 
 bench: install ## the quickstart comparison, ending in a report
 	$(BIN)/python run_bench.py run quickstart

@@ -1,0 +1,88 @@
+"""Random histories of all that a table can be asked to do, against a dict that knows time.
+
+Strategy: a seed draws the table's shape and a history of writes, services, rollbacks, builds and
+drops of partitions; steps die at a storage call, and builds run while others write. After every
+step all that can be read is compared with the model, exactly. `make test-long` runs thousands.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from history_model import draw_shape
+from history_run import run_history, run_steps
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import table.services.clean
+import table.services.restore
+import table.write.client
+from table.errors import TableError
+
+SEEDS = 30
+PLANTED_TRIES = 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(SEEDS))
+def test_history_of_a_seed(number):
+    assert run_history(f"1/{number}").histories == 1
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=8,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(rng=st.randoms(use_true_random=False), steps=st.integers(1, 6))
+def test_history_that_shrinks(rng, steps):
+    """What hypothesis draws it makes smaller when it fails: the way to a short history."""
+    run_steps(rng, draw_shape(rng), steps)
+
+
+def _forget_deletes(real):
+    def update(*args):
+        found = real(*args)
+        return type(found)(
+            keys=found.keys, codes=found.codes, locations=found.locations, deletes=found.keys[:0]
+        )
+
+    return update
+
+
+PLANTED = {
+    "deletes stay in the index": (table.write.client, "_index_update", _forget_deletes),
+    "a rollback forgets the index": (
+        table.services.restore,
+        "update_record_index",
+        lambda _: lambda *_: None,
+    ),
+    "cleaning knows no savepoints": (
+        table.services.clean,
+        "savepoint_files",
+        lambda _: lambda _: set(),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found(name, monkeypatch):
+    """The histories can fail: each of these faults is one that a reader of code may miss."""
+    module, attribute, breaking = PLANTED[name]
+    monkeypatch.setattr(module, attribute, breaking(getattr(module, attribute)))
+    for number in range(PLANTED_TRIES):
+        try:
+            run_history(f"planted/{number}")
+        except (AssertionError, TableError):
+            return
+    raise AssertionError(f"{PLANTED_TRIES} histories did not find it")
+
+
+def test_a_history_is_the_same_each_time():
+    """I24: the same seed does the same steps and checks, whatever names files get."""
+    first, second = (run_history("same/3") for _ in range(2))
+    assert first == second
+    assert random.Random("same/3").random() == random.Random("same/3").random()
