@@ -278,3 +278,22 @@ def saturations(model: LookupModel) -> list[Saturation]:
                     )
                 )
     return found
+
+
+def block_cost(model: LookupModel, state: str) -> float | None:
+    """Seconds that decoding a block takes: cold less warm, by the blocks that warm spares.
+
+    The median over the spots of present keys with as many blocks as shards at least; None where
+    there is no such pair.
+    """
+    spots = {
+        (spot.shards, spot.keys, spot.cache): spot
+        for spot in model.spots
+        if (spot.state, spot.kind) == (state, "present")
+    }
+    costs = []
+    for (shards, keys, cache), cold in spots.items():
+        warm = spots.get((shards, keys, "warm"))
+        if cache == "cold" and warm is not None and cold.blocks - warm.blocks >= shards:
+            costs.append((cold.wall - warm.wall) / (cold.blocks - warm.blocks))
+    return max(median(costs), 0.0) if costs else None

@@ -18,6 +18,7 @@ from reports.lookup_model import (
     Fit,
     LookupModel,
     Saturation,
+    block_cost,
     lookup_model,
     saturations,
 )
@@ -162,7 +163,8 @@ def _findings(model: LookupModel) -> list[Answer]:
             )
             found.append(Answer(topic=_topic(state), words=f"{words}."))
         found += _parallel(model, state)
-        found += _saturated([each for each in saturations(model) if each.state == state])
+        full = [each for each in saturations(model) if each.state == state]
+        found += _saturated(full, block_cost(model, state))
     return found
 
 
@@ -190,7 +192,7 @@ def _parallel(model: LookupModel, state: str) -> list[Answer]:
     return [Answer(topic=f"{_topic(state)}, cold: shards at a time", words=words)]
 
 
-def _saturated(found: Sequence[Saturation]) -> list[Answer]:
+def _saturated(found: Sequence[Saturation], block: float | None) -> list[Answer]:
     """Say of one state where lookups touch all blocks, for each number of shards."""
     if not found:
         return []
@@ -200,9 +202,10 @@ def _saturated(found: Sequence[Saturation]) -> list[Answer]:
         f"where the model says {times(each.said)}"
         for each in found
     ]
+    cost = "" if block is None else f" ({amount(block, _SECONDS)} a block, cold less warm)"
     words = (
-        f"{'; '.join(parts)}. From there on a lookup costs the inflating of whole shards, and "
-        "little for a key."
+        f"{'; '.join(parts)}. From there on a lookup costs the inflating of whole shards{cost}, "
+        "and little for a key."
     )
     return [Answer(topic=f"{_topic(found[0].state)}, cold: where the model fails", words=words)]
 

@@ -11,7 +11,7 @@ from synthetic_runs import INFO, sample, write_run
 from test_publish import Page
 
 from reports import projection
-from reports.lookup_model import is_point, least_deviations, lookup_model, saturations
+from reports.lookup_model import block_cost, is_point, least_deviations, lookup_model, saturations
 from reports.publish import publish
 
 STATES = list(itertools.product(("logs", "compacted"), ("cold", "warm"), ("present", "absent")))
@@ -116,8 +116,9 @@ def test_a_line_of_counts_is_the_line_of_repeated_values():
 
 
 def test_where_all_blocks_are_decoded_the_model_is_told_to_fail(tmp_path):
-    def wall(_state, _cache, keys, _shards):
-        return 0.004 + 0.002 * min(keys, BLOCKS) + 1e-7 * keys
+    def wall(_state, cache, keys, _shards):
+        inflating = 0.002 * min(keys, BLOCKS) if cache == "cold" else 0.0
+        return 0.004 + inflating + 1e-7 * keys
 
     model = model_of(tmp_path, lookups(wall=wall))
     found = {(each.state, each.shards): each for each in saturations(model)}
@@ -127,6 +128,7 @@ def test_where_all_blocks_are_decoded_the_model_is_told_to_fail(tmp_path):
     assert one.growth == pytest.approx(0.085 / 0.08401)
     flat = model_of(tmp_path / "flat", lookups(wall=wall, blocks=lambda keys: keys))
     assert saturations(flat) == []
+    assert block_cost(model, "logs") == pytest.approx(0.002)
 
 
 def test_a_run_without_points_has_no_model(tmp_path):
