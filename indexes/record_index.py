@@ -6,7 +6,9 @@ can hold one. Source: SparkMetadataTableRecordIndex of Hudi 0.15, RFC-8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +19,7 @@ from table.errors import IndexUnavailableError
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard, split_by_shard
 from table.metadata.records import location_codes
+from table.model import FileSlice
 from table.options import INDEX_FALLBACK
 from table.timeline.instant_name import format_instant
 from table.write.index import LOCATION_SCHEMA, IndexContext
@@ -24,6 +27,8 @@ from table.write.index import LOCATION_SCHEMA, IndexContext
 # A lookup spends about this many bytes of work per byte of key: below the runner's limit it stays
 # in this process, where it costs less than a Spark job's start.
 _WORK_PER_KEY_BYTE = 8
+# A mapping has 26 bytes on storage and 104 in a decoded block.
+_INFLATION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class RecordIndex(GlobalIndex):
         shards = context.metadata.shards(RECORD_INDEX, context.cache)
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
+        if _floods([shards[n].slice for n in asked], len(keys), context):
+            shards = tuple(replace(shard, cache=None) for shard in shards)
         tasks = [ShardLookup(shards[n], keys.take(pa.array(rows[n]))) for n in asked]
         weights = [_WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
         answers = context.runner.run(lookup_shard, tasks, weights=weights, packed=False)
@@ -78,6 +85,21 @@ class RecordIndex(GlobalIndex):
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
         found = [rows[n][a.positions] for n, a in zip(asked, answers, strict=True)]
         return _assemble(len(keys), found, answers, context)
+
+
+def _floods(slices: Sequence[FileSlice], keys: int, context: IndexContext) -> bool:
+    """Whether a lookup decodes more bytes than the cache holds.
+
+    It would drive the blocks of other lookups out, and find nothing of its own the next time. Keys
+    are spread at random: of B blocks, M of them touch B*(1 - e^(-M/B)).
+    """
+    stored = sum((s.base_file.size if s.base_file else 0) for s in slices)
+    stored += sum(log.size for s in slices for log in s.log_files)
+    if context.cache is None or not stored:
+        return False
+    block = context.options.integer("hoodie.hfile.block.size")
+    blocks = _INFLATION * stored / block
+    return -math.expm1(-keys / blocks) * blocks * block > context.cache.capacity
 
 
 def _assemble(

@@ -59,6 +59,17 @@ def test_the_cache_holds_the_bytes_that_the_option_says(table, capacity, again):
     assert stats.blocks_decoded == again
 
 
+def test_a_lookup_larger_than_the_cache_leaves_its_blocks_to_others(table):
+    largest = max(shard.bytes for shard in table.info().shards)
+    opened = Table.open(table.storage.root, options={CACHE: str(2 * 4 * largest)})
+    lookup(opened, ["k1"])
+    for _ in range(2):
+        _, stats = lookup(opened, KEYS)
+        assert stats.blocks_decoded == SHARDS
+    _, stats = lookup(opened, ["k1"])
+    assert stats.blocks_decoded == 0
+
+
 def test_a_write_leaves_the_cache_alone(table):
     lookup(table, KEYS)
     held, misses = table._cache.held, table._cache.misses
