@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow.compute as pc
-
 from table.bootstrap.spill import encode_spill
 from table.bootstrap.target import put_once
 from table.errors import CorruptFileError
 from table.format.digest import location_words
-from table.format.parquet import read_base_file
+from table.format.hashing import string_buffers
+from table.format.parquet import read_base_file, read_footer
+from table.format.plain_strings import plain_strings
 from table.format.scatter import deal
 from table.model import BaseFile
 from table.storage import Storage
@@ -85,10 +85,15 @@ def record_keys(storage: Storage, file: BaseFile) -> Iterator[Any]:
     Raises:
         CorruptFileError: the file is damaged, or a row in it has no key that an index can hold.
     """
-    table = read_base_file(storage.open(file.path), [RECORD_KEY])
-    if RECORD_KEY not in table.column_names:
-        raise CorruptFileError(file.path, 0, f"it has no column {RECORD_KEY}")
-    for keys in table.column(RECORD_KEY).chunks:
+    source = storage.open(file.path)
+    footer = read_footer(source)
+    chunks = plain_strings(source, footer.metadata, RECORD_KEY)
+    if chunks is None:
+        table = read_base_file(source, [RECORD_KEY], footer=footer)
+        if RECORD_KEY not in table.column_names:
+            raise CorruptFileError(file.path, 0, f"it has no column {RECORD_KEY}")
+        chunks = table.column(RECORD_KEY).chunks
+    for keys in chunks:
         if keys.null_count:
             raise CorruptFileError(file.path, 0, f"{keys.null_count} rows have no record key")
         if len(keys):
@@ -97,8 +102,9 @@ def record_keys(storage: Storage, file: BaseFile) -> Iterator[Any]:
 
 
 def _check_lengths(keys: Any, path: str) -> None:
-    ends = pc.min_max(pc.binary_length(keys))
-    shortest, longest = ends["min"].as_py(), ends["max"].as_py()
+    offsets, _ = string_buffers(keys)
+    lengths = offsets[1:] - offsets[:-1]
+    shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest < 1 or longest > _KEY_BYTES_MAX:
         wrong = longest if shortest else 0
         detail = f"a record key of {wrong} bytes, not 1 to {_KEY_BYTES_MAX}"

@@ -58,10 +58,25 @@ def pages(data: bytes, metadata: Any, name: str) -> Iterator[bytes]:
             end = start + chunk.total_compressed_size
             if not 0 <= start <= end <= len(data):
                 raise CorruptFileError(name, 0, f"a column chunk from {start} to {end}")
-            yield from _chunk_pages(data, range(start, end), chunk.compression, name)
+            for _, page in chunk_pages(data, range(start, end), chunk.compression, name):
+                yield page
 
 
-def _chunk_pages(data: bytes, place: range, codec: str, name: str) -> Iterator[bytes]:
+def chunk_pages(
+    data: bytes, place: range, codec: str, name: str
+) -> Iterator[tuple[dict[int, Any], bytes]]:
+    """The pages of a column chunk: header by field number, and uncompressed bytes.
+
+    Args:
+        data: the file, or a part of it.
+        place: where the chunk lies in it.
+        codec: by its name in the footer.
+        name: the file, for errors.
+
+    Raises:
+        CorruptFileError: headers and pages are not as they say of each other.
+        UnsupportedTableError: compressed by a codec that is not read.
+    """
     at = place.start
     while at < place.stop:
         limit = min(place.stop, at + _HEADER_BYTES_MAX)
@@ -76,7 +91,7 @@ def _chunk_pages(data: bytes, place: range, codec: str, name: str) -> Iterator[b
         at = start + size
         second = header.get(_VERSION_2)
         if not isinstance(second, dict):
-            yield _decompress(codec, data[start:at], full, (name, start))
+            yield header, _decompress(codec, data[start:at], full, (name, start))
             continue
         # Levels come first and are not compressed in the second version of data pages.
         levels = second.get(_DEFINITION_BYTES, 0) + second.get(_REPETITION_BYTES, 0)
@@ -85,7 +100,8 @@ def _chunk_pages(data: bytes, place: range, codec: str, name: str) -> Iterator[b
         plain = second.get(_IS_COMPRESSED, True) is False
         values = data[start + levels : at]
         used = "UNCOMPRESSED" if plain else codec
-        yield data[start : start + levels] + _decompress(used, values, full - levels, (name, start))
+        found = _decompress(used, values, full - levels, (name, start))
+        yield header, data[start : start + levels] + found
 
 
 def _decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> bytes:

@@ -1,0 +1,118 @@
+"""A string column that Parquet stores plainly, read without Arrow.
+
+    data page, version 1:   [int32 n | n bytes of definition levels] int32 length | bytes, ...
+
+Record keys are unique, so that writers give them no dictionary. Such pages are inflated by ISA-L
+and taken apart here in half of the time that Arrow needs for a column of keys. Whatever is stored
+in another way is left to Arrow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from table.format.pages import chunk_pages
+from table.storage import RangeReader
+
+# Of PageHeader and DataPageHeader in parquet.thrift.
+_TYPE, _DATA = 1, 5
+_VALUES, _ENCODING, _LEVELS = 1, 2, 3
+_DATA_PAGE, _PLAIN, _RLE = 0, 0, 3
+_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
+_LENGTH_BYTES = 4
+
+
+def plain_strings(source: RangeReader, metadata: Any, column: str) -> list[Any] | None:
+    """The values of a top-level string column, if all of them are stored plainly.
+
+    Args:
+        source: the file.
+        metadata: its pq.FileMetaData.
+        column: name of the column.
+
+    Returns:
+        pa.Arrays of string; None where only Arrow can read the column, or it holds nulls.
+
+    Raises:
+        CorruptFileError: headers and pages are not as they say of each other.
+        UnsupportedTableError: compressed by a codec that is not read.
+    """
+    names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    if column not in names:
+        return None
+    number = names.index(column)
+    described = metadata.schema.column(number)
+    if described.physical_type != "BYTE_ARRAY" or described.max_repetition_level:
+        return None
+    arrays: list[Any] = []
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(number)
+        found = _chunk(source, chunk, described.max_definition_level)
+        if found is None or sum(map(len, found)) != metadata.row_group(group).num_rows:
+            return None
+        arrays += found
+    return arrays
+
+
+def _chunk(source: RangeReader, chunk: Any, levels: int) -> list[Any] | None:
+    start, size = chunk.data_page_offset, chunk.total_compressed_size
+    plain = not chunk.has_dictionary_page and _ENCODINGS.issuperset(chunk.encodings)
+    if not plain or levels > 1 or not 0 <= start <= start + size <= source.size:
+        return None
+    data = source.read(start, size)
+    arrays = []
+    for header, page in chunk_pages(data, range(len(data)), chunk.compression, source.name):
+        head = header.get(_DATA)
+        if header.get(_TYPE) != _DATA_PAGE or not isinstance(head, dict):
+            return None
+        if head.get(_ENCODING) != _PLAIN or (levels and head.get(_LEVELS) != _RLE):
+            return None
+        array = _values(page, head.get(_VALUES), levels)
+        if array is None:
+            return None
+        arrays.append(array)
+    return arrays
+
+
+def _values(page: bytes, count: Any, levels: int) -> Any | None:
+    """The strings of a page (pa.Array), None if they are not as many as its header says."""
+    start = 0
+    if levels:
+        start = _LENGTH_BYTES + int.from_bytes(page[:_LENGTH_BYTES], "little")
+    room = len(page) - start
+    if not isinstance(count, int) or not 0 <= count * _LENGTH_BYTES <= room:
+        return None
+    offsets = np.empty(count + 1, np.int32)
+    text = np.empty(room - count * _LENGTH_BYTES, np.uint8)
+    if not _split(np.frombuffer(page, np.uint8), start, offsets, text):
+        return None
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _split(page: Any, start: int, offsets: Any, text: Any) -> bool:
+    """Copy the strings behind their lengths; False if they do not fill the page exactly."""
+    at, out = start, 0
+    offsets[0] = 0
+    for row in range(len(offsets) - 1):
+        if at + 4 > len(page):
+            return False
+        length: Any = 0
+        for byte in range(4):
+            length |= np.int64(page[np.uint64(at + byte)]) << (8 * byte)
+        at += 4
+        if length > len(page) - at or length > len(text) - out:
+            return False
+        source, target = np.uint64(at), np.uint64(out)
+        for byte in range(np.uint64(length)):
+            text[target + byte] = page[source + byte]
+        at += length
+        out += length
+        offsets[row + 1] = out
+    return at == len(page) and out == len(text)

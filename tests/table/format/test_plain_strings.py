@@ -1,0 +1,97 @@
+"""Plainly stored strings, against Arrow's reading of the same files; what is stored otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.format.parquet import BaseFileOptions, FooterOptions, read_footer, write_base_file
+from table.format.plain_strings import plain_strings
+from table.storage import BytesReader
+
+OPTIONS = BaseFileOptions(footer=FooterOptions(bloom_enabled=False))
+TEXTS = st.lists(st.text(max_size=12), max_size=60)
+
+
+def written(table, **changes):
+    sink = pa.BufferOutputStream()
+    given = {"compression": "gzip", "use_dictionary": False, **changes}
+    pq.write_table(table, sink, **given)
+    return sink.getvalue().to_pybytes()
+
+
+def read(data, column="k"):
+    source = BytesReader(name="x", data=data)
+    return plain_strings(source, read_footer(source).metadata, column)
+
+
+def joined(arrays):
+    for array in arrays:
+        array.validate(full=True)
+        assert array.type == pa.string()
+    return [text for array in arrays for text in array.to_pylist()]
+
+
+@settings(max_examples=60)
+@given(
+    TEXTS,
+    st.sampled_from(["gzip", "snappy", "zstd", "none"]),
+    st.integers(1, 20),
+    st.booleans(),
+    st.integers(1, 200),
+)
+def test_as_arrow_reads(texts, codec, group, nullable, page):
+    schema = pa.schema([pa.field("a", pa.int64()), pa.field("k", pa.string(), nullable)])
+    table = pa.table([list(range(len(texts))), texts], schema=schema)
+    data = written(table, compression=codec, row_group_size=group, data_page_size=page)
+    assert joined(read(data)) == texts
+
+
+def test_what_our_writer_writes():
+    keys = [f"key-{n}-ü" for n in range(5000)]
+    data = bytes(write_base_file(pa.table({"k": keys, "p": ["same"] * 5000}), options=OPTIONS))
+    assert joined(read(data)) == keys
+    # A column that repeats got a dictionary.
+    assert read(data, "p") is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"use_dictionary": True},
+        {"data_page_version": "2.0"},
+        {"column_encoding": {"k": "DELTA_BYTE_ARRAY"}},
+        {"column_encoding": {"k": "DELTA_LENGTH_BYTE_ARRAY"}},
+    ],
+)
+def test_other_encodings_are_left_to_arrow(changes):
+    table = pa.table({"k": [f"k{n % 7}" for n in range(100)]})
+    assert read(written(table, **changes)) is None
+
+
+@pytest.mark.parametrize(
+    "values", [["a", None], [None], pa.array([1, 2]), pa.array([["a"]]), [{"b": "c"}]]
+)
+def test_nulls_and_other_types_are_left_to_arrow(values):
+    assert read(written(pa.table({"k": values}))) is None
+
+
+def test_an_absent_column_and_no_rows():
+    data = written(pa.table({"k": pa.array([], pa.string())}))
+    assert joined(read(data)) == []
+    assert read(data, "other") is None
+
+
+@given(st.data())
+def test_damage_is_a_typed_error(data):
+    content = bytearray(written(pa.table({"k": [f"key {n}" for n in range(30)]})))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(CorruptFileError, UnsupportedTableError):
+        read(bytes(content))
