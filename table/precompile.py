@@ -11,7 +11,10 @@ import tempfile
 
 import pyarrow as pa
 
+from table.metadata.column_ranges import file_keys, read_ranges
+from table.metadata.partitions import COLUMN_STATS
 from table.table import Table
+from table.write.transaction import TableState
 
 
 def main() -> None:
@@ -27,6 +30,15 @@ def main() -> None:
             table.lookup(["key 7", "absent"])
             if index == "record":
                 table.check()
+                table.build_index(COLUMN_STATS)
+                _read_statistics(TableState.load(table.storage))
+
+
+def _read_statistics(state: TableState) -> None:
+    """What a read by a condition does before Spark."""
+    assert state.metadata is not None
+    files = state.snapshot.files
+    read_ranges(state.metadata.shards(COLUMN_STATS), "v", files, file_keys(files))
 
 
 if __name__ == "__main__":
