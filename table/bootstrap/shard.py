@@ -26,7 +26,7 @@ from table.naming import METADATA
 from table.storage import Storage
 
 # Keys in sorted order that are in memory beside the unsorted ones.
-_SORTED_AT_ONCE = 1 << 16
+_SORTED_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,15 +127,15 @@ def _put(task: ShardTask, keys: Keys) -> int:
     order = key_order(array)
     writer = HFileWriter(SCHEMA, task.block_size)
     values = _values(task)
-    last = pa.array([], array.type)
+    last = None
     repeated = 0
     for start in range(0, len(order), _SORTED_AT_ONCE):
         rows = order[start : start + _SORTED_AT_ONCE]
         part = array.take(pa.array(rows))
-        repeated += _repeats(pa.concat_arrays([last, part]))
+        repeated += _repeats(part) + int(part[0] == last)
         if not repeated:
             writer.add_coded(part, keys.codes[rows], values)
-        last = part.slice(len(part) - 1)
+        last = part[-1]
     if not repeated:
         put_base(task.storage, task.base, writer)
     return repeated

@@ -1,7 +1,8 @@
 """The order of keys by their UTF-8 bytes, which is the order of an HFile.
 
-Keys are compared by their first eight bytes as one number; the few that share them are settled by
-their texts, and keys that share them in masses go to Arrow's sort.
+Keys are compared by the first eight bytes behind what all of them start with, as one number; the
+few that share these are settled by their texts, and keys that share them in masses go to Arrow's
+sort.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TIES_MAX = 0.02
 def key_order(keys: Any) -> npt.NDArray[np.int64]:
     """Row numbers of keys (pa.Array of string or binary, no nulls) in the order of their bytes."""
     offsets, text = string_buffers(keys)
-    words = _first_words(offsets, text)
+    words = _first_words(offsets, text, _common_start(offsets, text))
     order = np.argsort(words)
     ties = np.flatnonzero(words[order[1:]] == words[order[:-1]])
     if len(ties) > _TIES_MAX * len(words):
@@ -45,14 +46,33 @@ def _runs(ties: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 @numba.njit(cache=True, nogil=True)
+def _common_start(offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -> int:
+    """How many bytes all keys start with."""
+    if len(offsets) < 2:
+        return 0
+    first = offsets[0]
+    common = offsets[1] - first
+    for row in range(1, len(offsets) - 1):
+        start = offsets[row]
+        common = min(common, offsets[row + 1] - start)
+        at = 0
+        while at < common and text[start + at] == text[first + at]:
+            at += 1
+        common = at
+        if common == 0:
+            break
+    return int(common)
+
+
+@numba.njit(cache=True, nogil=True)
 def _first_words(
-    offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], skipped: int
 ) -> npt.NDArray[np.uint64]:
-    """The first eight bytes of each key, big-endian; shorter keys end in zeros."""
+    """Eight bytes of each key behind the skipped ones, big-endian; shorter keys end in zeros."""
     count = len(offsets) - 1
     words = np.zeros(count, np.uint64)
     for row in range(count):
-        start = offsets[row]
+        start = offsets[row] + skipped
         length = min(_WORD, offsets[row + 1] - start)
         word = np.uint64(0)
         for at in range(_WORD):

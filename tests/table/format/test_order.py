@@ -28,6 +28,13 @@ def test_keys_that_share_their_first_bytes(shared):
     assert [texts[row] for row in order] == sorted(texts)
 
 
+@given(st.text(min_size=1, max_size=20), TEXTS)
+def test_keys_that_all_start_alike(start, texts):
+    keys = [start + text for text in texts]
+    order = key_order(pa.array(keys, pa.string()))
+    assert [keys[row].encode() for row in order] == sorted(key.encode() for key in keys)
+
+
 def test_a_slice_of_an_array():
     keys = pa.array(["c", "b", "a", "d"]).slice(1, 2)
     assert key_order(keys).tolist() == [1, 0]
