@@ -2,10 +2,12 @@
 
     .hoodie/.keymark/lease/<n>          who holds lease number n, and until when at first
     .hoodie/.keymark/lease/<n>.until    until when now: renewed while held, 0 when released
+    .hoodie/.keymark/lease/queue/<n>    who waits, in this order, and until when
 
 The holder is who made the highest number. A lease that ran out, or whose holder is known to be
 dead, is succeeded by making the next number. A holder that stood still for too long finds a higher
 number: it checks that before it completes an instant, with other processes kept out, and stops.
+Who waits comes before who has not waited: a writer that commits without a pause lets others in.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from table.options import Options
 from table.storage import Storage
 
 _DIGITS = 12
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.02
+_QUEUE = f"{LEASE}/queue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +98,47 @@ def _acquire(
     storage: Storage, clock: Clock, terms: LeaseTerms, stack: contextlib.ExitStack
 ) -> Lease:
     give_up = clock.seconds() + terms.wait
-    while True:
-        with storage.guard():
-            lease = _succeed(storage, clock, terms)
-            if lease is not None:
-                stack.enter_context(storage.hold(_path(lease.number)))
-                return lease
-        if clock.seconds() >= give_up:
-            raise LockHeldError(f"another writer holds {storage.root}: {_holder(storage)}")
-        clock.sleep(_POLL_SECONDS)
+    with contextlib.ExitStack() as waiting:
+        ticket = 0
+        while True:
+            with storage.guard():
+                if not terms.wait or not _others_first(storage, clock, ticket):
+                    lease = _succeed(storage, clock, terms)
+                    if lease is not None:
+                        stack.enter_context(storage.hold(_path(lease.number)))
+                        return lease
+                if terms.wait and not ticket:
+                    ticket = waiting.enter_context(_queued(storage, clock, terms))
+            if clock.seconds() >= give_up:
+                raise LockHeldError(f"another writer holds {storage.root}: {_holder(storage)}")
+            clock.sleep(_POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _queued(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[int]:
+    """Stand in the queue, last."""
+    numbers = (_number(status.name) for status in storage.list(_QUEUE))
+    ticket = max(numbers, default=0) + 1
+    path = f"{_QUEUE}/{ticket:0{_DIGITS}d}"
+    storage.put(path, str(clock.millis() + int(terms.wait * 1000)).encode())
+    try:
+        with storage.hold(path):
+            yield ticket
+    finally:
+        with contextlib.suppress(StorageError):
+            storage.delete(path)
+
+
+def _others_first(storage: Storage, clock: Clock, ticket: int) -> bool:
+    """Whether somebody waits longer; tickets of the dead and of those who gave up go."""
+    for status in storage.list(_QUEUE):
+        if ticket and _number(status.name) >= ticket:
+            continue
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            if int(storage.read(status.path)) >= clock.millis() and storage.held(status.path):
+                return True
+        storage.delete(status.path)
+    return False
 
 
 def _succeed(storage: Storage, clock: Clock, terms: LeaseTerms) -> Lease | None:

@@ -146,6 +146,55 @@ def test_of_many_contenders_one_holds_at_a_time(tmp_path):
     assert (most, count) == (1, 30)
 
 
+QUEUE = f"{LEASE}/queue"
+PATIENT = LeaseTerms(wait=60, validity=60, renewal=60)
+
+
+def test_who_waits_comes_before_who_takes_it_again(storage):
+    """A writer that commits without a pause cannot keep others out."""
+    order = []
+
+    def wait():
+        with hold(storage, SystemClock(), PATIENT):
+            order.append("waiter")
+
+    with hold(storage, SystemClock(), PATIENT):
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        while not storage.list(QUEUE):
+            pass
+    with hold(storage, SystemClock(), PATIENT):
+        order.append("again")
+    waiter.join()
+    assert order == ["waiter", "again"]
+    assert storage.list(QUEUE) == []
+
+
+def test_the_dead_and_those_who_gave_up_wait_for_nothing(tmp_path):
+    storage, clock = LocalStorage(str(tmp_path)), MovedClock()
+    storage.put(f"{QUEUE}/{1:012d}", str(clock.millis() + 60_000).encode())
+    storage.put(f"{QUEUE}/{2:012d}", b"\x00 no number")
+    with hold(storage, clock, PATIENT):
+        assert storage.list(QUEUE) == []
+    unknowing = AliveForever(str(tmp_path))
+    storage.put(f"{QUEUE}/{1:012d}", str(clock.millis() + 30_000).encode())
+    before = clock.now
+    with hold(unknowing, clock, PATIENT):
+        assert 30 <= clock.now - before < 31
+    assert storage.list(QUEUE) == []
+
+
+def test_who_does_not_wait_does_not_queue(storage):
+    with hold(storage, SystemClock(), TERMS):
+        with pytest.raises(LockHeldError), hold(storage, SystemClock(), TERMS):
+            pass
+        assert not storage.exists(QUEUE)
+        clock = MovedClock()
+        with pytest.raises(LockHeldError), hold(storage, clock, PATIENT):
+            pass
+        assert storage.list(QUEUE) == []
+
+
 class Overtaken(LocalStorage):
     """Lets another writer take the table just before this one completes its commit."""
 
