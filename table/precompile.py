@@ -30,6 +30,7 @@ def main() -> None:
             table.lookup(["key 7", "absent"])
             if index == "record":
                 table.check()
+                table.purge(["key 9"])
                 table.build_index(COLUMN_STATS)
                 _read_statistics(TableState.load(table.storage))
 

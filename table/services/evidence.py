@@ -186,6 +186,8 @@ def _search_base(work: FileSearch, found: _Found) -> None:
     data = work.storage.read(work.path)
     footer = read_footer(BytesReader(name=work.path, data=data))
     found.marks |= _footer_marks(footer, work)
+    for page in pages(data, footer.metadata, work.path):
+        found.bytes |= work.asked.inside(page)
     try:
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         columns = [f.name for f in file.schema_arrow if _has_text(f.type)]
@@ -194,8 +196,6 @@ def _search_base(work: FileSearch, found: _Found) -> None:
             _search_rows(work, pa.Table.from_batches([batch]), found)
     except (pa.ArrowException, OSError) as error:
         raise CorruptFileError(work.path, 0, f"damaged Parquet: {error}") from error
-    for page in pages(data, footer.metadata, work.path):
-        found.bytes |= work.asked.inside(page)
 
 
 def _footer_marks(footer: BaseFileFooter, work: FileSearch) -> frozenset[int]:
@@ -225,11 +225,12 @@ def _search_rows(work: FileSearch, rows: Any, found: _Found) -> None:
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         for chunk in column.chunks:
             for texts in _texts(chunk):
-                offsets, data = string_buffers(texts)
-                whole, part = asked.needles.search(data, offsets)
-                found.values |= part
+                if found.bytes:
+                    # Whose they are: the key's own, or a part of another value.
+                    offsets, data = string_buffers(texts)
+                    found.values |= asked.needles.search(data, offsets)[1]
                 if name not in own:
-                    found.values |= whole | asked.among(texts)
+                    found.values |= asked.among(texts)
 
 
 def _made_keys(rows: Any, work: FileSearch) -> Any:
