@@ -265,13 +265,15 @@ def sweep_taken_back(storage: Storage) -> None:
 
 
 def take_back_unfinished(storage: Storage) -> None:
-    """Take rollbacks and restores back that were begun and not completed.
+    """Take rollbacks, restores and savepoints back that were begun and not completed.
 
     Raises:
         UnsupportedTableError: Hudi began it, and some of what it takes back is gone already.
     """
     timeline = Timeline.load(storage)
     for pending in timeline.pending():
+        if pending.action == "savepoint":
+            timeline.remove(pending.time, "savepoint")
         if pending.action not in ("rollback", "restore"):
             continue
         targets = timeline.planned_by(pending)
