@@ -131,6 +131,7 @@ class HistoryModel(Model):
         floor: the oldest snapshot that cleaning promises.
         latest: the greatest instant that a commit ever had; `ever` are all of them.
         live, building: partitions of the metadata table.
+        purged: instants of snapshots that held a key which was purged: they may not be read.
         dead_builds: partitions of which a dead build or drop may have left files.
     """
 
@@ -139,6 +140,7 @@ class HistoryModel(Model):
     floor: str = ""
     latest: str = ""
     ever: set[str] = field(default_factory=set)
+    purged: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
     building: set[str] = field(default_factory=set)
     dead_builds: set[str] = field(default_factory=set)
@@ -154,6 +156,7 @@ class HistoryModel(Model):
             floor=self.floor,
             latest=self.latest,
             ever=set(self.ever),
+            purged=set(self.purged),
             live=set(self.live),
             building=set(self.building),
             dead_builds=set(self.dead_builds),
@@ -180,6 +183,13 @@ class HistoryModel(Model):
     def readable(self, instant: str) -> bool:
         """Whether the snapshot of a commit must be there."""
         return instant >= self.floor or instant in self.savepoints
+
+    def purge(self, keys: list[str]) -> None:
+        """Take keys out of the rows, and note which snapshots held one."""
+        self.purged |= {c.instant for c in self.commits if c.rows.keys() & set(keys)}
+        for key in keys:
+            self.rows.pop(key, None)
+            self.paths.pop(key, None)
 
     def back_to(self, count: int) -> None:
         """Take all commits but the first `count` back."""

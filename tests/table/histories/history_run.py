@@ -88,7 +88,7 @@ class Session:
         self.figures.steps[step.kind] += 1
         self._read_on()
         running = step.kind == "run index" and step.refused is None
-        if self.rng.random() < (0.3 if running else 0.12):
+        if step.kind != "purge" and self.rng.random() < (0.3 if running else 0.12):
             self._killed(step, beside=running)
         elif running and self.rng.random() < 0.7:
             self._beside(step)
@@ -110,10 +110,12 @@ class Session:
             self._prepared(step)
             return
         assert step.refused is None, f"{step.kind} must be refused: {step.refused}"
+        if step.kind == "purge":
+            assert result.proven, result
         if step.commits:
             got = {name: getattr(result, name) for name in step.counts}
-            assert got == step.counts
-            step.after.committed(result.instant)
+            assert got == step.counts, got
+            step.after.committed(max(self._completed()))
             step.after.cleaned(self.shape)
         self._take(step)
 

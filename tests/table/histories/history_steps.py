@@ -127,9 +127,10 @@ class Steps:
         return step
 
     def _service(self, model: HistoryModel, *, beside: bool = False) -> Step:
-        del beside
-        kinds = ("compact", "clean", "archive", "savepoint", "savepoint")
-        kind = self.rng.choice((*kinds, *(["drop_savepoint"] if model.savepoints else [])))
+        kinds = ["compact", "clean", "archive", "savepoint", "savepoint"]
+        kinds += ["drop_savepoint"] if model.savepoints else []
+        kinds += ["purge"] if not beside else []
+        kind = self.rng.choice(kinds)
         after = model.copy()
         step = Step(kind=kind, run=lambda table: getattr(table, kind)(), after=after)
         if kind == "clean":
@@ -144,7 +145,21 @@ class Steps:
             step.run = lambda table: table.drop_savepoint(instant)
             step.refused = None if instant in model.savepoints else InputError
             after.savepoints.discard(instant)
+        elif kind == "purge":
+            self._purge(step, model)
         return step
+
+    def _purge(self, step: Step, model: HistoryModel) -> None:
+        asked = {model.shape.key(row) for row in draw_batch(self.rng, self._number)}
+        keys = sorted(asked | set(self.rng.sample(sorted(model.rows), min(1, len(model.rows)))))
+        step.run = lambda table: table.purge(keys)
+        step.options = {FALLBACK: "global_bloom"}
+        kept = [c.rows for c in model.commits if c.instant in model.savepoints]
+        if model.building or any(rows.keys() & set(keys) for rows in kept):
+            step.refused = InputError
+            return
+        step.commits = bool(model.rows.keys() & set(keys))
+        step.after.purge(keys)
 
     def _savepoint(self, step: Step, model: HistoryModel) -> None:
         if not model.commits:
@@ -155,6 +170,8 @@ class Steps:
         given = None if commit is model.commits[-1] and self.rng.random() < 0.5 else chosen
         step.run = lambda table: table.savepoint(given)
         if chosen in model.savepoints:
+            step.refused = InputError
+        if chosen in model.purged:
             step.refused = InputError
         step.may_refuse = not model.readable(chosen) and commit is not model.commits[-1]
         step.after.savepoints.add(chosen)
@@ -173,6 +190,9 @@ class Steps:
             return step
         before = instants[-2] if len(instants) > 1 else ""
         step.may_refuse = not model.readable(before)
+        if before in model.purged:
+            step.refused = InputError
+            return step
         step.after.back_to(len(instants) - 1)
         return step
 

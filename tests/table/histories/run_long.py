@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class State:
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(".new")
-        beside.write_text(json.dumps(asdict(self)))
+        beside.write_text(json.dumps(vars(self) | {"figures": vars(self.figures)}))
         beside.replace(path)
 
 
