@@ -189,7 +189,7 @@ def _search_base(work: FileSearch, found: _Found) -> None:
     for page in pages(data, footer.metadata, work.path):
         found.bytes |= work.asked.inside(page)
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=footer.metadata, pre_buffer=False)
         columns = [f.name for f in file.schema_arrow if _has_text(f.type)]
         columns += [name for name in work.config.record_key if name not in columns]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
