@@ -33,6 +33,7 @@ def config(keys=("k",), partitions=("p",), *, hive=False, encode=False) -> Table
         url_encode=encode,
         timezone="UTC",
         metadata_partitions=(),
+        building=(),
         properties={},
     )
 
