@@ -24,7 +24,11 @@ def app():
 
 def test_scenarios_lists_the_built_in_ones(app):
     answer = runner.invoke(app, ["scenarios", "--json"])
-    assert [each["name"] for each in json.loads(answer.stdout)["scenarios"]] == ["ci", "quickstart"]
+    assert [each["name"] for each in json.loads(answer.stdout)["scenarios"]] == [
+        "ci",
+        "lookup_model",
+        "quickstart",
+    ]
     assert "quickstart" in runner.invoke(app, ["scenarios"]).stdout
 
 
