@@ -151,28 +151,40 @@ class Session:
 
     def _killed(self, step: Step, *, beside: bool) -> None:
         """Die at some storage call of the step, perhaps again while that is taken back."""
+        if not self.die(step, self.rng.randint(1, CALLS_MAX), beside=beside):
+            return
+        while self.rng.random() < 0.4:
+            self.die_recovering(self.rng.randint(1, 12))
+        self.recover()
+
+    def die(self, step: Step, at: int, *, beside: bool = False) -> bool:
+        """Die at that storage call; what is left must be read as before or after. Did it come?"""
         self.log.append("dying:")
         before = self.model.copy()
-        dying = FaultStorage(self.storage, DEAD, self.rng.randint(1, CALLS_MAX))
+        dying = FaultStorage(self.storage, DEAD, at)
         try:
             if beside:
                 self._beside(step, dying)
             else:
                 self.perform(step, dying)
         except Killed:
-            self.log[-1] += f" -- died at call {dying.at}: {dying.log[dying.at - 1]}"
+            self.log[-1] += f" -- died at call {at}: {dying.log[at - 1]}"
             self.figures.events["died"] += 1
-            self._settle(before if not beside else self.model.copy(), step)
-        else:
-            return
-        self.handles.clear()
-        while self.rng.random() < 0.4:
-            again = FaultStorage(self.storage, DEAD, self.rng.randint(1, 12))
-            with contextlib.suppress(Killed):
-                self.table({}, again).rollback()
-            self.figures.events["died again"] += again.struck
-            self.log.append(f"recovery dying at call {again.at}: {again.struck}")
-            self.checker.unsettled(self.table({}), self.model)
+            self._settle(self.model.copy() if beside else before, step)
+            self.handles.clear()
+        return dying.struck
+
+    def die_recovering(self, at: int) -> None:
+        """Die while what a death left is taken back."""
+        again = FaultStorage(self.storage, DEAD, at)
+        with contextlib.suppress(Killed):
+            self.table({}, again).rollback()
+        self.figures.events["died again"] += again.struck
+        self.log.append(f"recovery dying at call {at}: {again.struck}")
+        self.checker.unsettled(self.table({}), self.model)
+
+    def recover(self) -> None:
+        """Take back what deaths left."""
         self.perform(Step("recover", lambda table: table.rollback(), self.model))
 
     def _settle(self, before: HistoryModel, step: Step) -> None:
