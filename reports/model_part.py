@@ -196,18 +196,19 @@ def _saturated(found: Sequence[Saturation], block: float | None) -> list[Answer]
     """Say of one state where lookups touch all blocks, for each number of shards."""
     if not found:
         return []
-    parts = [
-        f"with N = {each.shards}, {each.keys:,} keys decode all {each.blocks} blocks in "
-        f"{amount(each.wall, _SECONDS)}, and {each.more:,} keys take {times(each.growth)} that "
-        f"where the model says {times(each.said)}"
+    topic = f"{_topic(found[0].state)}, cold: where the model fails"
+    answers = [
+        Answer(
+            topic=f"{topic}, N = {each.shards}",
+            words=f"{each.keys:,} keys decode all {each.blocks} blocks, in "
+            f"{amount(each.wall, _SECONDS)}; {each.more:,} keys take {times(each.growth)} that, "
+            f"where the model says {times(each.said)}.",
+        )
         for each in found
     ]
-    cost = "" if block is None else f" ({amount(block, _SECONDS)} a block, cold less warm)"
-    words = (
-        f"{'; '.join(parts)}. From there on a lookup costs the inflating of whole shards{cost}, "
-        "and little for a key."
-    )
-    return [Answer(topic=f"{_topic(found[0].state)}, cold: where the model fails", words=words)]
+    cost = "" if block is None else f", {amount(block, _SECONDS)} a block (cold less warm)"
+    words = f"a lookup costs the inflating of whole shards{cost}, and little for a key."
+    return [*answers, Answer(topic=f"{topic}, from there on", words=words)]
 
 
 def _values(fit: Fit) -> dict[str, Any]:

@@ -150,6 +150,7 @@ def test_the_page_shows_the_model_once_per_run(tmp_path):
     assert len(pictures) == 2
     assert "K + (M/N)·c" in text
     assert "lookup_logs_cold" not in text
+    assert "100 keys decode all 40 blocks, in " in text
     charts = sorted(path.name for path in (first / "report" / "charts").glob("lookup_model_*"))
     assert charts == [
         f"lookup_model_{state}.{ending}"
