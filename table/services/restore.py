@@ -178,6 +178,11 @@ def _before(state: TableState, targets: Sequence[Instant], savepoint: str | None
     """The snapshot without the targets; InputError where files of it were cleaned."""
     timeline = state.timeline
     kept = replace(timeline, instants=tuple(i for i in timeline.instants if i not in targets))
+    if not kept.commit_times() and state.storage.list(timeline.archive):
+        # Files of archived commits are told by lying before the first one that is not.
+        raise InputError(
+            f"commit {targets[-1].time} is the first that is not archived: it cannot be taken back"
+        )
     before = snapshot(state.listing, kept)
     names = {(file.partition_path, file.name) for file in before.files}
     if savepoint is not None:

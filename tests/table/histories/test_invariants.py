@@ -12,7 +12,7 @@ from history_storage import TickingClock, same_each_time, watched
 from table_cases import MOVES, SHARDS, SMALL_BLOOMS, by_listing, create, data_rows, rows
 
 from table import Table
-from table.errors import CorruptFileError, SnapshotExpiredError
+from table.errors import CorruptFileError, InputError, SnapshotExpiredError
 from table.storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
@@ -77,6 +77,28 @@ def test_a_file_that_is_gone_without_a_reason_is_damage(table):
     table.storage.delete(plan.files[1].path)
     with pytest.raises(CorruptFileError, match="it is gone"):
         rows_of(plan)
+
+
+def test_the_first_commit_after_the_archive_stays(tmp_path):
+    """Without it nobody could tell the files of archived commits from those of dead writers."""
+    keep = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3", **ONE_KEPT}
+    often = {"hoodie.metadata.compact.max.delta.commits": "1"}
+    table = create(tmp_path / "t", {**OPTIONS, **keep, **often})
+    for number in range(8):
+        table.upsert(rows([number], ts=number, partition=f"p{number}"))
+    assert table.storage.list(".hoodie/archived")
+    with pytest.raises(InputError, match="first that is not archived"):
+        _roll_back_all(table)
+    left = [n for n in range(8) if f"k{n}" in data_rows(table)]
+    assert left == list(range(len(left)))
+    assert len(left) >= 4
+    assert table.check().ok
+
+
+def _roll_back_all(table):
+    while True:
+        names = (s.name for s in table.storage.list(".hoodie") if s.name.endswith(".commit"))
+        table.rollback(max(names).partition(".")[0])
 
 
 @pytest.mark.parametrize("index", ["record", "global_bloom"])
