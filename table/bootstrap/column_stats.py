@@ -5,6 +5,7 @@ footers -> tasks of many files -> records by group in spill files -> one task pe
 
 from __future__ import annotations
 
+import gc
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +110,9 @@ def spill_stats(task: StatsTask) -> StatsSpill:
         found = column_stats_records(file.partition_path, file.name, footer.metadata, task.schema)
         keys += found[0]
         values += found[1]
+        # A footer and its schema refer to each other: with a bloom filter each, they pile up.
+        del footer
+        gc.collect(1)
     records = pa.table([pa.array(keys, pa.string()), pa.array(values, pa.large_binary())], _SCHEMA)
     parts: list[bytes] = []
     stretches: list[tuple[int, int]] = []

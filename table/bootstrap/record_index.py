@@ -39,6 +39,8 @@ from table.write.runner import TaskRunner
 ENTRY_BYTES = 113
 _TASK_BYTES_MIN, _TASK_BYTES_MAX = 32 << 20, 1 << 30
 _TASKS_WANTED = 256
+# A task holds its keys three times while it flushes them, a small part of what a shard takes.
+_FLUSHES = 32
 _FLUSH_BYTES_MIN, _FLUSH_BYTES_MAX = 1 << 20, 16 << 20
 
 
@@ -75,7 +77,7 @@ def _scan_tasks(target: BuildTarget, rows: int) -> list[ScanTask]:
     task_bytes = min(max(size // _TASKS_WANTED, _TASK_BYTES_MIN), _TASK_BYTES_MAX)
     task_bytes = max(task_bytes, -(-size // target.max_tasks))
     shard_bytes = rows * ENTRY_BYTES // target.groups
-    flush_bytes = min(max(shard_bytes // 8, _FLUSH_BYTES_MIN), _FLUSH_BYTES_MAX)
+    flush_bytes = min(max(shard_bytes // _FLUSHES, _FLUSH_BYTES_MIN), _FLUSH_BYTES_MAX)
     tasks: list[ScanTask] = []
     first = weight = 0
     for number, file in enumerate(target.files):

@@ -41,27 +41,32 @@ def plain_strings(source: RangeReader, metadata: Any, column: str) -> list[Any] 
         CorruptFileError: headers and pages are not as they say of each other.
         UnsupportedTableError: compressed by a codec that is not read.
     """
-    names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    # Not by metadata.schema: the two would refer to each other, and stay with the bloom filter of
+    # the footer until the garbage collector comes around.
+    if not metadata.num_row_groups:
+        return None
+    first = metadata.row_group(0)
+    names = [first.column(number).path_in_schema for number in range(metadata.num_columns)]
     if column not in names:
         return None
     number = names.index(column)
-    described = metadata.schema.column(number)
-    if described.physical_type != "BYTE_ARRAY" or described.max_repetition_level:
-        return None
     arrays: list[Any] = []
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(number)
-        found = _chunk(source, chunk, described.max_definition_level)
+        found = _chunk(source, chunk) if chunk.physical_type == "BYTE_ARRAY" else None
         if found is None or sum(map(len, found)) != metadata.row_group(group).num_rows:
             return None
         arrays += found
     return arrays
 
 
-def _chunk(source: RangeReader, chunk: Any, levels: int) -> list[Any] | None:
+def _chunk(source: RangeReader, chunk: Any) -> list[Any] | None:
     start, size = chunk.data_page_offset, chunk.total_compressed_size
     plain = not chunk.has_dictionary_page and _ENCODINGS.issuperset(chunk.encodings)
-    if not plain or levels > 1 or not 0 <= start <= start + size <= source.size:
+    counted = chunk.statistics
+    if counted is None or not counted.has_null_count or counted.null_count:
+        return None
+    if not plain or not 0 <= start <= start + size <= source.size:
         return None
     data = source.read(start, size)
     arrays = []
@@ -69,30 +74,31 @@ def _chunk(source: RangeReader, chunk: Any, levels: int) -> list[Any] | None:
         head = header.get(_DATA)
         if header.get(_TYPE) != _DATA_PAGE or not isinstance(head, dict):
             return None
-        if head.get(_ENCODING) != _PLAIN or (levels and head.get(_LEVELS) != _RLE):
+        if head.get(_ENCODING) != _PLAIN or head.get(_LEVELS) != _RLE:
             return None
-        array = _values(page, head.get(_VALUES), levels)
+        array = _values(page, head.get(_VALUES))
         if array is None:
             return None
         arrays.append(array)
     return arrays
 
 
-def _values(page: bytes, count: Any, levels: int) -> Any | None:
-    """The strings of a page (pa.Array), None if they are not as many as its header says."""
-    start = 0
-    if levels:
-        start = _LENGTH_BYTES + int.from_bytes(page[:_LENGTH_BYTES], "little")
-    room = len(page) - start
-    if not isinstance(count, int) or not 0 <= count * _LENGTH_BYTES <= room:
+def _values(page: bytes, count: Any) -> Any | None:
+    """The strings of a page (pa.Array), None if they are not as many as its header says.
+
+    Definition levels look like one string more, before the others; the caller knows that no null
+    makes up for it.
+    """
+    if not isinstance(count, int) or not 0 <= count * _LENGTH_BYTES <= len(page):
         return None
     offsets = np.empty(count + 1, np.int32)
-    text = np.empty(room - count * _LENGTH_BYTES, np.uint8)
-    if not _split(np.frombuffer(page, np.uint8), start, offsets, text):
+    text = np.empty(len(page) - count * _LENGTH_BYTES, np.uint8)
+    data = np.frombuffer(page, np.uint8)
+    levels = _LENGTH_BYTES + int.from_bytes(page[:_LENGTH_BYTES], "little")
+    if not _split(data, levels, offsets, text) and not _split(data, 0, offsets, text):
         return None
-    return pa.Array.from_buffers(
-        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-    )
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -101,12 +107,12 @@ def _split(page: Any, start: int, offsets: Any, text: Any) -> bool:
     at, out = start, 0
     offsets[0] = 0
     for row in range(len(offsets) - 1):
-        if at + 4 > len(page):
+        if at + _LENGTH_BYTES > len(page):
             return False
         length: Any = 0
-        for byte in range(4):
+        for byte in range(_LENGTH_BYTES):
             length |= np.int64(page[np.uint64(at + byte)]) << (8 * byte)
-        at += 4
+        at += _LENGTH_BYTES
         if length > len(page) - at or length > len(text) - out:
             return False
         source, target = np.uint64(at), np.uint64(out)
@@ -115,4 +121,4 @@ def _split(page: Any, start: int, offsets: Any, text: Any) -> bool:
         at += length
         out += length
         offsets[row + 1] = out
-    return at == len(page) and out == len(text)
+    return at == len(page)
