@@ -218,15 +218,20 @@ def clean_metadata_table(metadata: MetadataTable, retained: int) -> str | None:
         for versions in groups.values():
             for time in retention.outdated([t for t in versions if metadata.validity.opened(t)]):
                 files.setdefault(partition, []).extend(versions[time])
-    if not files:
+    if not files or any(i.time == _clean_instant(metadata) for i in metadata.timeline.instants):
+        # A clean after the same delta commit has the name: the next one's will do.
         return None
     return delete_slices(metadata, files, retention)
+
+
+def _clean_instant(metadata: MetadataTable) -> str:
+    return max(i.time for i in metadata.timeline.completed({"deltacommit"})) + _SUFFIX
 
 
 def delete_slices(metadata: MetadataTable, files: Files, retention: Retention | None) -> str:
     """Delete files of old slices of the metadata table, as a clean on its own timeline."""
     timeline = metadata.timeline
-    instant = max(i.time for i in timeline.completed({"deltacommit"})) + _SUFFIX
+    instant = _clean_instant(metadata)
     plan = _plan(timeline, files, retention)
     timeline.plan(instant, "clean", encode_clean_plan(plan))
     _finish_slices(timeline, instant, plan)
