@@ -46,7 +46,7 @@ class Retention:
             return set(newest_first[self.versions :])
         before = [time for time in newest_first if time < self.earliest.time]
         # The first of them is what a reader as of the earliest commit sees.
-        return set(before[1:]) - {newest_first[0]}
+        return set(before[1:]) - set(newest_first[:1])
 
     def forgets(self, replaced: str) -> bool:
         """Whether a file group that was replaced at that instant may go as a whole."""

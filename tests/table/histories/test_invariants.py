@@ -101,6 +101,25 @@ def _roll_back_all(table):
         table.rollback(max(names).partition(".")[0])
 
 
+def test_cleaning_passes_over_what_a_dead_build_left(table):
+    """Its base files have no instant yet: the next build takes them up, or deletes them."""
+    folder = ".hoodie/metadata/column_stats"
+    storage = LocalStorage.at(table.storage.root)
+    for at in range(1, 60):
+        if any(status.name.endswith(".hfile") for status in storage.list(folder)):
+            break
+        with pytest.raises(Killed):
+            Table(FaultStorage(storage, DEAD, at), OPTIONS).build_index("column_stats")
+    often = {"hoodie.metadata.compact.max.delta.commits": "1", **ONE_KEPT}
+    writing = Table.open(storage.root, options={**OPTIONS, **often})
+    for number in range(25):
+        writing.upsert(rows([number], ts=9))
+    cleaned = [s.name for s in storage.list(".hoodie/metadata/.hoodie") if "002.clean" in s.name]
+    assert cleaned, "nothing was cleaned"
+    assert writing.build_index("column_stats")
+    assert writing.check().ok
+
+
 @pytest.mark.parametrize("index", ["record", "global_bloom"])
 def test_every_key_of_a_batch_is_tagged_once(tmp_path, index):
     """I14: an answer per key in the order asked, a place exactly where the key existed."""
