@@ -13,19 +13,29 @@ from dataclasses import dataclass
 from table.config import METADATA_PARTITIONS, VERSION, TableConfig, save_config
 from table.errors import InputError, InvalidOptionError, StorageError, TableWarning
 from table.keygen import key_generator_for
-from table.metadata.partitions import FILES, RECORD_INDEX, record_index_groups
+from table.metadata.partitions import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    RECORD_INDEX,
+    record_index_groups,
+)
 from table.metadata.writer import initialize
 from table.naming import HOODIE, METADATA, PROPERTIES, PROPERTIES_BACKUP, is_bucket_file_id
 from table.options import (
+    BLOOM_FILTERS_ON,
     BLOOM_MOVE,
     BUCKET_COUNT,
     BUCKET_FIELDS,
+    COLUMN_STATS_COLUMNS,
+    COLUMN_STATS_ON,
     DUP_POLICY,
     HIVE_STYLE,
     INDEX_TYPE,
     KEY_ENCODING,
     MOVE_OPTIONS,
     PAYLOAD_CLASS,
+    RECORD_INDEX_ON,
     RECORD_MOVE,
     SIMPLE_MOVE,
     URL_ENCODE,
@@ -47,6 +57,7 @@ FACTS = (
     KEY_ENCODING,
     HIVE_STYLE,
     URL_ENCODE,
+    COLUMN_STATS_COLUMNS,
 )
 # So many file ids that all start with eight digits by chance are out of the question.
 _BUCKET_EVIDENCE = 4
@@ -84,7 +95,7 @@ def create_table(
     """Make an empty table; hoodie.properties comes last: the table is there whole or not at all."""
     _check_identity(identity)
     properties = new_properties(identity, index, given)
-    groups = {RECORD_INDEX: _record_index_groups(given)} if index == "record" else {}
+    groups = _partition_groups(index, given)
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
     with storage.guard():
         if _holds_table(storage):
@@ -97,6 +108,20 @@ def create_table(
         except BaseException:
             storage.delete_tree(HOODIE)
             raise
+
+
+def _partition_groups(index: str, given: Mapping[str, str]) -> dict[str, int]:
+    """File groups of the metadata partitions beside `files`, in Hudi's order."""
+    options = Options(given)
+    groups = {}
+    prefix = "hoodie.metadata.index"
+    if options.flag(BLOOM_FILTERS_ON):
+        groups[BLOOM_FILTERS] = options.integer(f"{prefix}.bloom.filter.file.group.count")
+    if options.flag(COLUMN_STATS_ON):
+        groups[COLUMN_STATS] = options.integer(f"{prefix}.column.stats.file.group.count")
+    if index == "record" or options.flag(RECORD_INDEX_ON):
+        groups[RECORD_INDEX] = _record_index_groups(given)
+    return groups
 
 
 def _check_identity(identity: Identity) -> None:
@@ -146,6 +171,8 @@ def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> 
         properties[BUCKET_COUNT] = options.text(BUCKET_COUNT)
         properties[BUCKET_FIELDS] = given.get(BUCKET_FIELDS, ",".join(identity.record_key))
         _check_buckets(properties, identity)
+    if COLUMN_STATS_COLUMNS in given:
+        properties[COLUMN_STATS_COLUMNS] = given[COLUMN_STATS_COLUMNS]
     if index in MOVE_OPTIONS:
         properties[MOVE_OPTIONS[index]] = options.text(MOVE_OPTIONS[index])
     return properties

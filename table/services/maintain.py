@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock
 from table.config import load_config
-from table.errors import LeaseLostError, TableError, TableWarning
+from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from table.lease import Lease
 from table.options import Options
 from table.services.archive import Archived, Archiver, Limits
@@ -53,6 +53,12 @@ class TableServices:
         """Build what the options ask for and the table does not have."""
         config = load_config(self.storage)
         for partition, option in BUILT_BY:
+            switch = self.options.optional(option)
+            if switch == "false" and partition in config.maintained:
+                raise InvalidOptionError(
+                    f"option {option}=false: the table has {partition}, and only "
+                    f"`table index drop PATH {partition}` takes it away"
+                )
             if self.options.flag(option) and partition not in config.maintained:
                 self.indexer().build(partition, lease)
 
