@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import pyarrow as pa
 import typer
@@ -308,7 +308,7 @@ class Bar:
         )
         self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 

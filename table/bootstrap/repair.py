@@ -41,10 +41,11 @@ class FileKeys:
 
 def shard_keys(work: FileKeys) -> Any:
     """The keys (pa.Array of string) of the shard; a task for a runner."""
-    found = [pa.array([], pa.string())]
-    for keys in record_keys(work.storage, work.file):
-        found.append(keys.filter(pa.array(shards(keys, work.shards) == work.number)))
-    return pa.concat_arrays(found)
+    found = (
+        keys.filter(pa.array(shards(keys, work.shards) == work.number))
+        for keys in record_keys(work.storage, work.file)
+    )
+    return pa.concat_arrays([pa.array([], pa.string()), *found])
 
 
 def rebuild_shard(
