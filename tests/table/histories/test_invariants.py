@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -197,3 +199,14 @@ def test_hashes_that_the_checks_use():
     assert java_hash("polygenelubricants") == -(1 << 31)
     assert java_hash("😀") == 1772899
     assert java_hash("Aa") == java_hash("BB") == 2112
+
+
+def test_the_table_of_invariants_names_tests_that_are_there():
+    tests = Path(__file__).parents[2]
+    table = (tests / "README.md").read_text("utf-8")
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", table)
+    assert len(named) > 25
+    for path, name in named:
+        assert f"\ndef {name}(" in (tests / path).read_text("utf-8"), f"{path}::{name}"
+    rows_there = set(re.findall(r"^\| I(\d+) \|", table, re.MULTILINE))
+    assert rows_there == {str(number) for number in range(1, 25)}
