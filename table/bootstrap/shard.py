@@ -26,7 +26,7 @@ from table.naming import METADATA
 from table.storage import Storage
 
 # Keys in sorted order that are in memory beside the unsorted ones.
-_SORTED_AT_ONCE = 1 << 14
+_SORTED_AT_ONCE = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

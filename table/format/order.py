@@ -26,7 +26,8 @@ def key_order(keys: Any) -> npt.NDArray[np.int64]:
     offsets, text = string_buffers(keys)
     words = _first_words(offsets, text, _common_start(offsets, text))
     order = np.argsort(words)
-    ties = np.flatnonzero(words[order[1:]] == words[order[:-1]])
+    words = words[order]
+    ties = np.flatnonzero(words[1:] == words[:-1])
     if len(ties) > _TIES_MAX * len(words):
         sorted_rows: npt.NDArray[np.int64] = pc.array_sort_indices(keys).to_numpy().astype(np.int64)
         return sorted_rows
