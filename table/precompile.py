@@ -17,20 +17,30 @@ from table.table import Table
 from table.write.transaction import TableState
 
 
+_ROWS = 1000
+
+
 def main() -> None:
     """Write, read, look up and check a table in a temporary folder."""
-    rows = pa.table({"k": [f"key {n}" for n in range(40)], "p": ["a", "b"] * 20, "v": [1.5] * 40})
+    # So many keys that a block of the index has a code table of its own.
+    keys = [f"key number {n:06d}" for n in range(_ROWS)]
+    rows = pa.table({"k": keys, "p": ["a", "b"] * (_ROWS // 2), "v": [1.5] * _ROWS})
+    groups = {f"hoodie.metadata.record.index.{end}.filegroup.count": "1" for end in ("min", "max")}
     for index in ("record", "global_bloom", "bucket"):
         with tempfile.TemporaryDirectory() as folder:
-            table = Table.create(f"{folder}/t", record_key="k", partition_path="p", index=index)
-            table.bulk_insert(rows.slice(0, 30))
-            table.upsert(rows.slice(20))
+            identity = {"record_key": "k", "partition_path": "p", "index": index}
+            table = Table.create(f"{folder}/t", **identity, options=groups)
+            table.bulk_insert(rows.slice(0, _ROWS - 20))
+            table.upsert(rows.slice(_ROWS - 40))
             table.insert(rows.slice(0, 1).set_column(0, "k", [["new"]]))
             table.delete(rows.slice(0, 5))
-            table.lookup(["key 7", "absent"])
+            table.lookup([keys[7], "absent"])
             if index == "record":
                 table.check()
-                table.purge(["key 9"])
+                table.purge([keys[9]])
+                table.compact()
+                table.drop_index()
+                table.build_index()
                 table.build_index(COLUMN_STATS)
                 _read_statistics(TableState.load(table.storage))
 
