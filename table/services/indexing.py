@@ -20,6 +20,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from table.bootstrap.bloom_filters import build_bloom_filters
 from table.bootstrap.column_stats import build_column_stats
@@ -114,7 +115,7 @@ class Indexer:
         state = TableState.load(self.storage)
         target = self._target(state, partition, _free_instant(state))
         _delete_others(target)
-        built = self._put_files(state, target)
+        built = self._put_files(target, self._stat_schema(state))
         with lease.fenced():
             _commit_build(state, target.instant, built)
             _save_partitions(self.storage, partition, live=True)
@@ -180,9 +181,11 @@ class Indexer:
         with self._hold_build(build, hold):
             state = TableState.load(self.storage)
             state.timeline.ensure_started(build.instant, "indexing", b"")
-        start = _snapshot_of(state, build.upto)
-        target = self._target(state, partition, _opened_at(state, partition))
-        built = self._put_files(state, replace(target, files=start.files))
+            # All that the timelines tell is read here: instants are archived by and by.
+            start = _snapshot_of(state, build.upto)
+            target = self._target(state, partition, _opened_at(state, partition))
+            schema = self._stat_schema(state)
+        built = self._put_files(replace(target, files=start.files), schema)
         proven = state
         if partition == RECORD_INDEX:
             self._catch_up(build, start, hold)
@@ -289,13 +292,17 @@ class Indexer:
     def _rows(self, state: TableState) -> int:
         return count_rows(self.storage, state.snapshot.files, runner=self.runner)
 
-    def _put_files(self, state: TableState, target: BuildTarget) -> Built:
+    def _stat_schema(self, state: TableState) -> Any:
+        """The columns (pa.Schema) that column_stats describes."""
+        return stat_schema(stored_schema(state), state.config.stat_columns)
+
+    def _put_files(self, target: BuildTarget, schema: Any) -> Built:
+        """Put the base files of a partition; `schema` (pa.Schema) is for column_stats."""
         if target.partition == RECORD_INDEX:
             rows = count_rows(self.storage, target.files, runner=self.runner)
             return build_record_index(target, rows=rows, runner=self.runner, progress=self.progress)
         if target.partition == BLOOM_FILTERS:
             return build_bloom_filters(target, runner=self.runner, progress=self.progress)
-        schema = stat_schema(stored_schema(state), state.config.stat_columns)
         return build_column_stats(target, schema=schema, runner=self.runner, progress=self.progress)
 
     def _pinned(self, build: Build, hold: Hold) -> TableState:

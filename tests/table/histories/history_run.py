@@ -262,7 +262,7 @@ def run_history(seed: str, folder: str | None = FOLDER) -> Figures:
     """Run the history of a seed; an AssertionError or a TableError says what went wrong."""
     rng = random.Random(seed)
     shape = draw_shape(rng)
-    return run_steps(rng, shape, rng.choice([4, 6, 8, 12, 20]), folder)
+    return run_steps(rng, shape, rng.choice([4, 6, 8, 8, 12, 12, 20, 60]), folder)
 
 
 def run_steps(
