@@ -16,7 +16,6 @@ from table.metadata.partitions import COLUMN_STATS
 from table.table import Table
 from table.write.transaction import TableState
 
-
 _ROWS = 1000
 
 
