@@ -27,8 +27,9 @@ def main() -> None:
     groups = {f"hoodie.metadata.record.index.{end}.filegroup.count": "1" for end in ("min", "max")}
     for index in ("record", "global_bloom", "bucket"):
         with tempfile.TemporaryDirectory() as folder:
-            identity = {"record_key": "k", "partition_path": "p", "index": index}
-            table = Table.create(f"{folder}/t", **identity, options=groups)
+            table = Table.create(
+                f"{folder}/t", record_key="k", partition_path="p", index=index, options=groups
+            )
             table.bulk_insert(rows.slice(0, _ROWS - 20))
             table.upsert(rows.slice(_ROWS - 40))
             table.insert(rows.slice(0, 1).set_column(0, "k", [["new"]]))
