@@ -125,7 +125,7 @@ def _put(task: ShardTask, keys: Keys) -> int:
     """Put the base file, unless keys repeat: how many are there once more than they should."""
     array = keys.array()
     order = key_order(array)
-    writer = HFileWriter(SCHEMA, task.block_size)
+    writer = HFileWriter(SCHEMA, task.block_size, read_back=True)
     values = _values(task)
     last = None
     repeated = 0

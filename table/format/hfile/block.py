@@ -63,16 +63,17 @@ class Codec(IntEnum):
 SUPPORTED_CODECS = frozenset({Codec.GZ, Codec.NONE})
 
 
-def encode_block(kind: BlockKind, payload: Any, previous: int) -> bytes:
+def encode_block(kind: BlockKind, payload: Any, previous: int, *, read_back: bool = False) -> bytes:
     """One gzip-compressed block with header and CRC32C checksums.
 
     Args:
         kind: its magic.
         payload: the uncompressed bytes, or a uint8 array of them.
         previous: offset of the previous block of the same kind, -1 if there is none.
+        read_back: the caller reads the file back and compares it with what it holds.
     """
     compressed = deflate_cells(payload) if kind is BlockKind.DATA else None
-    if compressed is None:
+    if compressed is None or not (read_back or _inflates_to(compressed, payload)):
         compressed = isal_zlib.compress(payload, _GZIP_LEVEL, _GZIP_WBITS)
     size = HEADER_SIZE + len(compressed)
     checksums = checksum_count(size, BYTES_PER_CHECKSUM) * CHECKSUM_BYTES
@@ -99,6 +100,15 @@ class _Header:
     checksum_type: ChecksumType
     chunk: int
     data_end: int
+
+
+def _inflates_to(compressed: bytes, payload: Any) -> bool:
+    """Whether a general inflater makes the payload of it again: nothing else is ever stored."""
+    try:
+        inflated = isal_zlib.decompress(compressed, _GZIP_WBITS, len(payload))
+    except _GZIP_ERROR:
+        return False
+    return inflated == memoryview(payload).cast("B")
 
 
 class BlockReader:

@@ -67,6 +67,7 @@ class HFileWriter:
     Args:
         schema: Avro schema of the values as JSON.
         block_size: uncompressed bytes at which a data block is closed.
+        read_back: the caller reads the file back and compares it with what it holds.
 
     Attributes:
         entry_count: how many cells were added.
@@ -74,13 +75,15 @@ class HFileWriter:
         last_key: the last one.
     """
 
-    def __init__(self, schema: str, block_size: int = BLOCK_SIZE) -> None:
+    def __init__(
+        self, schema: str, block_size: int = BLOCK_SIZE, *, read_back: bool = False
+    ) -> None:
         self.entry_count = 0
         self.first_key: bytes | None = None
         self.last_key: bytes | None = None
         self._schema = schema
         self._block_size = max(1, block_size)
-        self._parts = _Parts()
+        self._parts = _Parts(read_back=read_back)
         self._key_bytes = 0
         self._value_bytes = 0
         # The open block: room for it, bytes of it that are filled, its first row.
@@ -215,7 +218,8 @@ class HFileWriter:
 class _Parts:
     """The bytes so far, and what index and trailer must say about them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, read_back: bool) -> None:
+        self._read_back = read_back
         self.data_index: list[bytes] = []
         self.meta_index: list[bytes] = []
         self._written = io.BytesIO()
@@ -229,7 +233,7 @@ class _Parts:
         previous = self._last.get(kind, -1)
         if kind is BlockKind.DATA and previous == -1:
             self._first_data_block = offset
-        size = self._written.write(encode_block(kind, payload, previous))
+        size = self._written.write(encode_block(kind, payload, previous, read_back=self._read_back))
         self._last[kind] = offset
         self._uncompressed += HEADER_SIZE + len(payload)
         return offset, size

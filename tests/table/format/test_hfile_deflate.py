@@ -7,6 +7,7 @@ import uuid
 import zlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,9 @@ from isal import isal_zlib
 
 from table.format.hfile import deflate
 from table.format.hfile.deflate import deflate_cells
+from table.format.hfile.reader import HFileReader
+from table.format.hfile.writer import write_hfile
+from table.storage import BytesReader
 
 GZIP = 31
 END = b"\x00\x7f" + b"\xff" * 7 + b"\x04"
@@ -139,3 +143,26 @@ def test_bytes_that_are_no_cells(data):
     short = bytes(raw[: data.draw(st.integers(0, len(raw)))])
     found = deflate_cells(short)
     assert found is None or inflated(found) == short
+
+
+def test_a_stream_that_inflates_to_something_else_is_not_stored(monkeypatch):
+    """Whatever the compressor does, a block holds its payload."""
+    keys = pa.array([f"key-{n:08d}" for n in range(2000)])
+    values = pa.array([b"value of a cell"] * 2000, pa.binary())
+    right = write_hfile(keys, values, schema="{}")
+
+    def spoilt(payload):
+        data = bytearray(memoryview(payload).cast("B"))
+        data[len(data) // 2] ^= 1
+        return deflate_cells(np.frombuffer(bytes(data), np.uint8))
+
+    for wrong in (spoilt, lambda _: b"\x1f\x8b no stream"):
+        monkeypatch.setattr("table.format.hfile.block.deflate_cells", wrong)
+        data = write_hfile(keys, values, schema="{}")
+        found = [
+            part.to_pylist()
+            for reader in (HFileReader(BytesReader(name="f", data=data)),)
+            for part, _ in reader.scan()
+        ]
+        assert [key.decode() for part in found for key in part] == keys.to_pylist()
+        assert data != right
