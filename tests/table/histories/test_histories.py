@@ -10,10 +10,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from history_model import draw_shape
-from history_run import run_history, run_steps
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from history_run import run_history
 
 import table.services.clean
 import table.services.restore
@@ -28,18 +25,6 @@ PLANTED_TRIES = 60
 @pytest.mark.parametrize("number", range(SEEDS))
 def test_history_of_a_seed(number):
     assert run_history(f"1/{number}").histories == 1
-
-
-@pytest.mark.slow
-@settings(
-    max_examples=8,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(rng=st.randoms(use_true_random=False), steps=st.integers(1, 6))
-def test_history_that_shrinks(rng, steps):
-    """What hypothesis draws it makes smaller when it fails: the way to a short history."""
-    run_steps(rng, draw_shape(rng), steps)
 
 
 def _forget_deletes(real):
