@@ -132,6 +132,7 @@ def _write(table: Any, options: BaseFileOptions, codec: str, entries: dict[bytes
         compression=name,
         compression_level=level,
         use_dictionary=_dictionary_columns(table),
+        write_statistics=_ordered_columns(table),
         store_schema=False,
         coerce_timestamps="us",
         version="2.6",
@@ -209,11 +210,31 @@ def _dictionary_columns(table: Any) -> list[str] | bool:
     return chosen or False
 
 
+def _ordered_columns(table: Any) -> list[str] | bool:
+    """Paths of the leaf columns that get a range in the footer: all that hold no NaN.
+
+    Arrow leaves NaN out of the range. To Spark NaN is above all numbers, so that by such a range
+    it would skip rows that it looks for.
+    """
+    leaves = [
+        leaf
+        for item, column in zip(table.schema, table.columns, strict=True)
+        for leaf in _leaves(item.name, column)
+    ]
+    ordered = [path for path, values in leaves if not _holds_nan(values)]
+    # An empty list would mean all columns.
+    return True if len(ordered) == len(leaves) else ordered or False
+
+
+def _holds_nan(values: Any) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
 def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
     """The leaf columns that Parquet makes of an array, with their values."""
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
     kind = array.type
+    if pa.types.is_nested(kind) and isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
     if pa.types.is_struct(kind):
         for i, member in enumerate(kind):
             yield from _leaves(f"{path}.{member.name}", array.field(i))

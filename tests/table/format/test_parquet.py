@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import random
 import struct
 import uuid
@@ -235,6 +236,25 @@ def test_dictionaries_of_nested_columns():
     found = {path for path in dictionary_columns(table) if path.startswith("deep")}
     assert found == {"deep.m.key_value.key", "deep.s.x"}
     assert read_base_file(in_memory(write(table))).to_pylist() == table.to_pylist()
+
+
+def test_columns_with_nan_have_no_range():
+    """Arrow leaves NaN out of ranges, Spark compares it as the highest number."""
+    nan = math.nan
+    table = rows(3)
+    for name, values in {
+        "a": [1.0, nan, None],
+        "b": [1.0, 2.0, None],
+        "s": [{"x": nan, "y": 1.0}, None, {"x": 1.0, "y": None}],
+        "l": [[1.0], [nan], []],
+        "m": [[("k", nan)], [], None],
+    }.items():
+        kind = pa.map_(pa.string(), pa.float64()) if name == "m" else None
+        table = table.append_column(name, pa.array(values, kind))
+    group = read_footer(in_memory(write(table))).metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    without = {column.path_in_schema for column in columns if column.statistics is None}
+    assert without == {"a", "s.x", "l.list.element", "m.key_value.value"}
 
 
 def test_many_values_that_repeat():
