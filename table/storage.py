@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from table.errors import LockHeldError, StorageError
 from table.naming import HOODIE, STAGING
@@ -106,6 +106,9 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool:
         """Whether a file or folder of that path is there."""
 
+    def sweep(self) -> None:
+        """Delete what killed processes left of files that they were putting."""
+
     def guard(self) -> AbstractContextManager[None]:
         """Keep the other processes of this machine out for a moment; waits for its turn."""
 
@@ -147,8 +150,8 @@ class LocalStorage:
     """The local file system. Writes are fsynced where `durable` is set.
 
     A put writes a temporary into the staging folder and links it to its name: the name appears
-    with its whole content or not at all, and never over an existing file. What a killed process
-    left in the staging folder belongs to nothing.
+    with its whole content or not at all, and never over an existing file. A temporary is locked as
+    long as its process lives, so that what a killed one left can be told and swept.
     """
 
     root: str
@@ -205,12 +208,12 @@ class LocalStorage:
         try:
             os.makedirs(os.path.dirname(temporary), exist_ok=True)  # noqa: PTH103, PTH120
             os.makedirs(os.path.dirname(full), exist_ok=True)  # noqa: PTH103, PTH120
-            with open(temporary, "xb") as file:  # noqa: PTH123
+            with _locked_new(temporary) as file:
                 file.write(data)
+                file.flush()
                 if self.durable:
-                    file.flush()
                     os.fsync(file.fileno())
-            yield temporary
+                yield temporary
         except FileExistsError:
             raise
         except OSError as error:
@@ -261,6 +264,12 @@ class LocalStorage:
         """Whether a file or folder of that path is there."""
         return Path(self._path(path)).exists()
 
+    def sweep(self) -> None:
+        """Delete the temporaries that no living process has locked."""
+        for status in self.list(STAGING):
+            with contextlib.suppress(FileNotFoundError, LockHeldError), self.hold(status.path):
+                self.delete(status.path)
+
     @contextlib.contextmanager
     def guard(self) -> Iterator[None]:
         """Hold an flock on the `.hoodie` folder: it ends with the process."""
@@ -301,6 +310,17 @@ class LocalStorage:
             return False
         except LockHeldError:
             return True
+
+
+def _locked_new(path: str) -> BinaryIO:
+    """A new file, locked. A sweep between the two steps deletes it: then it is made again."""
+    while True:
+        file = open(path, "xb")  # noqa: PTH123, SIM115  handed out
+        if _flock(file.fileno()) and os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108
 
 
 def _flock(fd: int) -> bool:

@@ -58,6 +58,10 @@ class FaultStorage:
     def exists(self, path: str) -> bool:
         return self.inner.exists(path)
 
+    def sweep(self) -> None:
+        self._count("sweep", "", stores=False)
+        self.inner.sweep()
+
     def guard(self) -> AbstractContextManager[None]:
         return self.inner.guard()
 

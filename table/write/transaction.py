@@ -25,7 +25,6 @@ from table.naming import (
     PARTITION_METADATA,
     PROPERTIES,
     PROPERTIES_BACKUP,
-    STAGING,
     TEMP,
     check_relative,
     marked_file,
@@ -100,8 +99,7 @@ def clear_failed(storage: Storage) -> None:
     Call it under the lease. Pending writes of kinds that Keymark does not make are refused by name:
     they belong to an engine that can finish them.
     """
-    if storage.exists(STAGING):
-        storage.delete_tree(STAGING)
+    storage.sweep()
     if storage.exists(PROPERTIES_BACKUP) and storage.exists(PROPERTIES):
         storage.delete(PROPERTIES_BACKUP)
     timeline = Timeline.load(storage)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -154,6 +156,41 @@ def test_staged_files_lie_in_one_folder(storage, monkeypatch):
     monkeypatch.undo()
     (left,) = _paths(storage)
     assert left.startswith(f"{STAGING}/")
+    storage.sweep()
+    assert _paths(storage) == []
+
+
+def test_a_sweep_leaves_what_is_being_put(storage, monkeypatch):
+    """Who builds an index, or waits for the lease, puts files while a writer sweeps."""
+    link = os.link
+
+    def swept(source, target):
+        storage.sweep()
+        link(source, target)
+
+    monkeypatch.setattr("os.link", swept)
+    storage.put("p/a", b"x")
+    assert storage.read("p/a") == b"x"
+
+
+def test_puts_beside_a_sweep(storage):
+    """A file may be swept before it is locked: it is made again."""
+    done = threading.Event()
+
+    def sweep() -> None:
+        while not done.is_set():
+            storage.sweep()
+
+    sweeper = threading.Thread(target=sweep)
+    sweeper.start()
+    try:
+        for number in range(2000):
+            storage.put(f"a/{number}", b"x")
+    finally:
+        done.set()
+        sweeper.join()
+    assert len(storage.list("a")) == 2000
+    assert storage.list(STAGING) == []
 
 
 def test_roots(tmp_path):

@@ -61,6 +61,9 @@ class PassingStorage:
     def exists(self, path: str) -> bool:
         return self.inner.exists(path)
 
+    def sweep(self) -> None:
+        self.inner.sweep()
+
     def guard(self) -> AbstractContextManager[None]:
         return self.inner.guard()
 

@@ -142,12 +142,14 @@ def test_given_up_while_it_runs(root, unit):
             table_of(root).run_index("record_index", wait_there)
         except BaseException as error:  # noqa: BLE001  looked at below
             ended.append(error)
+        reached.set()
 
     with LoadWriter(root, FEW_ROWS) as writer:
         table_of(root).schedule_index()
         builder = threading.Thread(target=build, daemon=True)
         builder.start()
-        assert reached.wait(120), f"no progress by {unit}"
+        assert reached.wait(300), f"no progress by {unit}"
+        assert not ended, ended
         table_of(root).abort_index()
         writer.wait(1)
         go_on.set()
