@@ -349,13 +349,14 @@ class Table:
         if self._spark is not None or is_frame(rows):
             self._spark = self._spark or rows.sparkSession
             runner = SparkRunner(self._spark)
+        services = self._services(runner)
         return Writer(
             storage=self.storage,
             clock=self._clock,
             runner=runner,
             index=self.choice.name,
-            options=self.options(),
-            services=self._services(runner),
+            options=services.options,
+            services=services,
             spark=self.session,
             on_phase=self._describe_phase(),
         )

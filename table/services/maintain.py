@@ -11,6 +11,7 @@ from table.clock import Clock
 from table.config import load_config
 from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from table.lease import Lease
+from table.naming import METADATA
 from table.options import Options
 from table.services.archive import Archived, Archiver, Limits
 from table.services.builds import settle_builds
@@ -25,9 +26,12 @@ from table.services.indexing import BUILT_BY, Indexer
 from table.services.restore import Restorer, sweep_taken_back, take_back_unfinished
 from table.services.retention import Retention
 from table.storage import Storage
-from table.timeline.timeline import COMMIT_ACTIONS
+from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 from table.write.runner import TaskRunner
-from table.write.transaction import TableState
+from table.write.transaction import Change, TableState
+from table.write.writer import Attempt
+
+Step = Callable[[TableState, Lease], Change | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,8 @@ class TableServices:
 
     def recover(self, lease: Lease) -> None:
         """Finish or take back what services that died left."""
+        if self._at_rest():
+            return
         settle_builds(self.storage)
         take_back_unfinished(self.storage)
         sweep_taken_back(self.storage)
@@ -62,19 +68,34 @@ class TableServices:
             if self.options.flag(option) and partition not in config.maintained:
                 self.indexer().build(partition, lease)
 
-    def maintain(self, lease: Lease) -> None:
+    def _at_rest(self) -> bool:
+        """Whether the timelines tell of nothing that died, or may have been left by what did."""
+        data = Timeline.load(self.storage)
+        if data.pending() or data.completed({"rollback", "restore"}):
+            return False
+        if Timeline.load(self.storage, METADATA).pending():
+            return False
+        return not load_config(self.storage).building
+
+    def maintain(self, attempt: Attempt) -> None:
         """Compact, clean and archive, where the options ask for it and it is time.
 
-        The write is done and visible: a service that fails is told of and tried again later.
+        The write is done and visible: a service that fails is told of and tried again later. What
+        the write read of the table is handed on from step to step.
         """
-        steps: list[tuple[str, Callable[[Lease], object]]] = [("compaction", self._compact_if_due)]
+        steps: list[tuple[str, Step]] = [("compaction", self._compact_if_due)]
         if self.options.flag("hoodie.clean.automatic"):
-            steps.append(("cleaning", self.clean))
+            steps.append(("cleaning", self._clean))
         if self.options.flag("hoodie.archive.automatic"):
-            steps.append(("archiving", self.archive))
+            steps.append(("archiving", self._archive))
+        state = attempt.state
+        change: Change | None = attempt.change
         for name, step in steps:
             try:
-                step(lease)
+                state = state.after(change) if change else state
+                # Of a step that fails the timelines tell what it did.
+                change = Change()
+                change = step(state, attempt.lease)
             except LeaseLostError:
                 return
             except (TableError, OSError) as error:
@@ -88,21 +109,12 @@ class TableServices:
 
     def clean(self, lease: Lease) -> str | None:
         """Delete files that no retained commit needs; the data's clean instant, or None."""
-        state = TableState.load(self.storage)
-        if state.metadata is not None:
-            retained = self.options.integer("hoodie.cleaner.commits.retained")
-            clean_metadata_table(state.metadata, retained)
-        commits = state.timeline.completed(COMMIT_ACTIONS)
-        retention = Retention.of(self.options, commits)
-        if retention is None:
-            return None
-        files = outdated_files(state, retention)
-        return Cleaner(self.storage, self.clock, lease).clean(state, files, retention)
+        change = self._clean(TableState.load(self.storage), lease)
+        return change.time or None if change else None
 
     def archive(self, lease: Lease) -> Archived:
         """Move the oldest instants of both timelines to their archives."""
-        archiver = Archiver.load(self.storage, load_config(self.storage), lease)
-        return archiver.run(data=Limits.of(self.options), metadata=Limits.of_metadata(self.options))
+        return self._archived(Archiver.load(self.storage, load_config(self.storage), lease))
 
     def indexer(self) -> Indexer:
         """Builds, drops and repairs partitions of the metadata table."""
@@ -118,12 +130,35 @@ class TableServices:
         """Savepoints, rollback, restore."""
         return Restorer(self.storage, self.clock, self.runner, lease)
 
-    def _compact_if_due(self, lease: Lease) -> None:
+    def _compact_if_due(self, state: TableState, lease: Lease) -> Change | None:
         del lease
-        compactor = self._compactor(TableState.load(self.storage))
+        compactor = self._compactor(state)
         commits = self.options.integer("hoodie.metadata.compact.max.delta.commits")
-        if compactor is not None and compactor.due(commits):
-            compactor.run()
+        if compactor is None or not compactor.due(commits):
+            return None
+        compactor.run()
+        return Change()
+
+    def _clean(self, state: TableState, lease: Lease) -> Change | None:
+        done = None
+        if state.metadata is not None:
+            retained = self.options.integer("hoodie.cleaner.commits.retained")
+            done = clean_metadata_table(state.metadata, retained)
+        retention = Retention.of(self.options, state.timeline.completed(COMMIT_ACTIONS))
+        files = outdated_files(state, retention) if retention else {}
+        instant = Cleaner(self.storage, self.clock, lease).clean(state, files, retention)
+        if instant is None:
+            return Change() if done else None
+        return Change(time=instant, deleted=files)
+
+    def _archive(self, state: TableState, lease: Lease) -> None:
+        archiver = Archiver(
+            config=state.config, timeline=state.timeline, metadata=state.metadata, lease=lease
+        )
+        self._archived(archiver)
+
+    def _archived(self, archiver: Archiver) -> Archived:
+        return archiver.run(data=Limits.of(self.options), metadata=Limits.of_metadata(self.options))
 
     def _compactor(self, state: TableState) -> Compactor | None:
         if state.metadata is None:

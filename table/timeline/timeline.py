@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
+from typing import Any
 
 from table.clock import Clock
 from table.errors import CommitConflictError
@@ -39,26 +40,26 @@ class Timeline:
 
     `instants` holds each (time, action) once, in its furthest state, ordered by time. `base` is the
     table's folder relative to the storage's root: "" for data, `.hoodie/metadata` for its metadata.
+    What completed commits say is read once: their files never change, and no name comes again.
     """
 
     storage: Storage
     base: str
     instants: tuple[Instant, ...]
+    _commits: dict[str, CommitMetadata] = field(default_factory=dict, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tasks take the instants along, and not what was read of them."""
+        return type(self), (self.storage, self.base, self.instants)
 
     @classmethod
     def load(cls, storage: Storage, base: str = "") -> Timeline:
         """Read the timeline folder of a table."""
-        furthest: dict[tuple[str, str], Instant] = {}
-        for status in storage.list(_folder(base)):
-            instant = parse_instant(status.name)
-            if instant is None:
-                continue
-            key = (instant.time, _COMPLETES_AS.get(instant.action, instant.action))
-            known = furthest.get(key)
-            if known is None or _RANK[instant.state] > _RANK[known.state]:
-                furthest[key] = instant
-        ordered = sorted(furthest.values(), key=lambda instant: (instant.time, instant.action))
-        return cls(storage, base, tuple(ordered))
+        return cls(storage, base, _instants(storage, base))
+
+    def again(self) -> Timeline:
+        """The timeline as it is now; completed commits that were read are not read again."""
+        return replace(self, instants=_instants(self.storage, self.base))
 
     def completed(self, actions: Iterable[str] | None = None) -> tuple[Instant, ...]:
         """Completed instants, of the actions given or of all."""
@@ -84,7 +85,9 @@ class Timeline:
     def commit(self, instant: Instant) -> CommitMetadata:
         """The metadata of a completed commit, delta commit or replace commit."""
         path = self.path(instant.time, instant.action, COMPLETED)
-        return decode_commit(self.storage.read(path), path)
+        if path not in self._commits:
+            self._commits[path] = decode_commit(self.storage.read(path), path)
+        return self._commits[path]
 
     def rolled_back(self) -> frozenset[str]:
         """Instants that completed rollbacks and restores took back."""
@@ -176,6 +179,20 @@ class Timeline:
             self.storage.put(path, content)
         except FileExistsError as error:
             raise CommitConflictError(f"instant {path} exists: another writer won") from error
+
+
+def _instants(storage: Storage, base: str) -> tuple[Instant, ...]:
+    """Each instant that a timeline folder lists, in its furthest state, ordered by time."""
+    furthest: dict[tuple[str, str], Instant] = {}
+    for status in storage.list(_folder(base)):
+        instant = parse_instant(status.name)
+        if instant is None:
+            continue
+        key = (instant.time, _COMPLETES_AS.get(instant.action, instant.action))
+        known = furthest.get(key)
+        if known is None or _RANK[instant.state] > _RANK[known.state]:
+            furthest[key] = instant
+    return tuple(sorted(furthest.values(), key=lambda instant: (instant.time, instant.action)))
 
 
 def _folder(base: str) -> str:

@@ -128,3 +128,4 @@ def _finish(
         if delta is not None:
             delta.complete()
         attempt.state.timeline.complete(attempt.instant, "commit", content)
+    attempt.written.extend(files)

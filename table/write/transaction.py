@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +19,9 @@ from table.config import TableConfig, load_config
 from table.errors import UnsupportedTableError
 from table.format.schema import from_avro, with_meta, without_meta
 from table.metadata.partitions import FILES
-from table.metadata.reader import MetadataTable
+from table.metadata.reader import MetadataTable, Validity
 from table.metadata.writer import take_back_delta
+from table.model import BaseFile
 from table.naming import (
     PARTITION_METADATA,
     PROPERTIES,
@@ -37,6 +38,21 @@ from table.view import Listing, Snapshot, snapshot
 
 _LOOKS = 3
 _MARKERS_FILE = re.compile(r"^MARKERS\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What the holder of the lease did to a table since it was read.
+
+    Attributes:
+        time: its instant on the data's timeline; "" for none.
+        written: the base files of that instant.
+        deleted: names of deleted base files by partition path.
+    """
+
+    time: str = ""
+    written: Sequence[BaseFile] = ()
+    deleted: Mapping[str, Iterable[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +96,38 @@ class TableState:
             listing=listing,
             snapshot=snapshot(listing, timeline, as_of),
         )
+
+    def after(self, change: Change) -> TableState:
+        """The table after a change of the holder's own: only the timelines are listed again.
+
+        Where the data's timeline tells of more than that change, the table is read anew.
+        """
+        timeline = self.timeline.again()
+        differing = set(timeline.instants) ^ set(self.timeline.instants)
+        if not {instant.time for instant in differing} <= {change.time}:
+            return TableState.load(self.storage)
+        metadata = None
+        if self.metadata is not None:
+            own = self.metadata.timeline.again()
+            metadata = MetadataTable(self.storage, own, Validity(own, timeline))
+        listing = _changed(self.listing, change)
+        return replace(
+            self,
+            timeline=timeline,
+            metadata=metadata,
+            listing=listing,
+            snapshot=snapshot(listing, timeline),
+        )
+
+
+def _changed(listing: Listing, change: Change) -> Listing:
+    changed = {partition: dict(names) for partition, names in listing.items()}
+    for file in change.written:
+        changed.setdefault(file.partition_path, {})[file.name] = file.size
+    for partition, names in change.deleted.items():
+        for name in names:
+            changed[partition].pop(name, None)
+    return changed
 
 
 def list_storage(storage: Storage) -> dict[str, dict[str, int]]:

@@ -32,7 +32,7 @@ from table.format.schema import (
 from table.keygen import check_key_generator
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import supported
-from table.model import CommitResult
+from table.model import BaseFile, CommitResult
 from table.naming import TEMP
 from table.options import (
     EVENT_TIME_PAYLOAD,
@@ -48,7 +48,7 @@ from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags,
 from table.write.file_group import WriteTarget
 from table.write.index import Index, IndexContext, usable_index
 from table.write.runner import TaskRunner
-from table.write.transaction import TableState, clear_failed, table_schema, undo
+from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
 
 
 class Services(Protocol):
@@ -60,8 +60,11 @@ class Services(Protocol):
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
 
-    def maintain(self, lease: Lease) -> None:
-        """Compact, clean and archive, where the options ask for it. Never fails the write."""
+    def maintain(self, attempt: Attempt) -> None:
+        """Compact, clean and archive after a write, where the options ask for it.
+
+        Never fails the write.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class Writer:
             state = TableState.load(self.storage)
             attempt = Attempt.of(self, state, lease, operation, incoming=schema)
             result = self._run(attempt, work)
-            self.services.maintain(lease)
+            self.services.maintain(attempt)
         result.phases["total"] = self.clock.seconds() - started
         return result
 
@@ -131,7 +134,10 @@ class Writer:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One write under way: the table as it was, the instant, and what the commit will say."""
+    """One write under way: the table as it was, the instant, and what the commit will say.
+
+    `written` are the base files of the commit once it is completed.
+    """
 
     writer: Writer
     state: TableState
@@ -142,6 +148,7 @@ class Attempt:
     target: WriteTarget
     avro_schema: str | None
     unchanged: int = 0
+    written: list[BaseFile] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -183,6 +190,11 @@ class Attempt:
     def config(self) -> TableConfig:
         """The table's config."""
         return self.state.config
+
+    @property
+    def change(self) -> Change:
+        """What the commit changed, once it is completed."""
+        return Change(time=self.instant, written=self.written)
 
     @property
     def storage(self) -> Storage:

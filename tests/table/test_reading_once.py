@@ -1,0 +1,152 @@
+"""A write reads the table once: what is handed on to its services is what they would read."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from archive_cases import SMALL, grow
+from faults import FULL, FaultStorage
+from table_cases import create, rows
+
+from table import Table
+from table.errors import TableWarning
+from table.naming import METADATA
+from table.storage import LocalStorage, RangeReader
+from table.timeline.instant_name import parse_instant
+from table.timeline.timeline import Timeline
+from table.write.transaction import Change, TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(LocalStorage):
+    """Counts how often each file is read."""
+
+    opened: Counter[str] = field(default_factory=Counter)
+
+    def open(self, path: str) -> RangeReader:
+        self.opened[path] += 1
+        return LocalStorage.open(self, path)
+
+    def read(self, path: str) -> bytes:
+        self.opened[path] += 1
+        return LocalStorage.read(self, path)
+
+
+@pytest.fixture
+def handed_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Change]]:
+    """Compares each state that is handed on with one that is read; the changes it was told of."""
+    seen: list[Change] = []
+    after = TableState.after
+
+    def compared(self: TableState, change: Change) -> TableState:
+        state = after(self, change)
+        assert_same(state, TableState.load(self.storage))
+        seen.append(change)
+        return state
+
+    monkeypatch.setattr(TableState, "after", compared)
+    return seen
+
+
+def assert_same(state: TableState, read: TableState) -> None:
+    assert {p: dict(n) for p, n in state.listing.items() if n} == {
+        p: dict(n) for p, n in read.listing.items() if n
+    }
+    assert state.snapshot == read.snapshot
+    assert state.timeline == read.timeline
+    assert state.config == read.config
+    assert (state.metadata is None) == (read.metadata is None)
+    if state.metadata is not None:
+        assert state.metadata.timeline == read.metadata.timeline
+        assert state.metadata.recorded == read.metadata.recorded
+        assert state.metadata.listing() == read.metadata.listing()
+
+
+def test_services_get_the_table_as_it_is(tmp_path: Path, handed_on: list[Change]):
+    table = create(tmp_path / "t", SMALL)
+    grow(table, 9)
+    table.delete([f"k{i}" for i in range(5)])
+    table.bulk_insert(rows(range(100, 110)))
+    table.insert(rows(range(200, 210), partition="another"))
+    cleans = [change for change in handed_on if change.deleted]
+    assert cleans, "no clean was handed on"
+    assert sum(bool(change.written) for change in handed_on) == 12
+    assert table.check().ok
+
+
+def test_a_table_without_partitions(tmp_path: Path, handed_on: list[Change]):
+    table = create(tmp_path / "t", SMALL, partition_path=None)
+    grow(table, 9)
+    assert any(change.deleted for change in handed_on)
+
+
+def test_no_file_of_a_timeline_is_read_twice(tmp_path: Path):
+    """But for a completed instant that goes into the archive, byte for byte."""
+    grow(create(tmp_path / "t", SMALL), 12)
+    for number in range(12, 24):
+        storage = Watched(str(tmp_path / "t"))
+        before = timelines(storage)
+        Table(storage, SMALL).upsert(rows(range(number, number + 10), ts=number))
+        archived = before - timelines(storage)
+        for path, times in storage.opened.items():
+            if parse_instant(path.rpartition("/")[2]) is not None:
+                assert times <= 1 + (path in archived), path
+            elif path.startswith(f"{METADATA}/files/") and not compacted(storage, before):
+                assert times == 1, path
+
+
+def timelines(storage: LocalStorage) -> set[str]:
+    return {s.path for f in (".hoodie", f"{METADATA}/.hoodie") for s in storage.list(f)}
+
+
+def compacted(storage: LocalStorage, before: set[str]) -> bool:
+    return any(path.endswith("001.commit") for path in timelines(storage) - before)
+
+
+def test_what_another_did_is_read(tmp_path: Path):
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(5)))
+    state = TableState.load(table.storage)
+    Table.open(str(tmp_path / "t")).upsert(rows(range(5, 30)))
+    assert_same(state.after(Change()), TableState.load(table.storage))
+
+
+def test_a_clean_that_failed_half_way_is_seen_by_what_follows(
+    tmp_path: Path, handed_on: list[Change]
+):
+    """Archiving after it finds the pending clean, and the table as storage has it."""
+    options = {**SMALL, "hoodie.metadata.compact.max.delta.commits": "100"}
+    grow(create(tmp_path / "t", options), 8)
+    handed_on.clear()
+    storage = CleanFails(LocalStorage.at(tmp_path / "t"), FULL)
+    with pytest.warns(TableWarning, match="cleaning failed"):
+        Table(storage, options).upsert(rows(range(10), ts=50))
+    assert handed_on[-1] == Change()
+    table = Table.open(str(tmp_path / "t"), options=options)
+    table.upsert(rows(range(10), ts=51))
+    assert table.check().ok
+
+
+class CleanFails(FaultStorage):
+    """A disk that is full from the moment a clean is under way, and has room again at once."""
+
+    def put(self, path: str, data: bytes) -> None:
+        self.at = 1 if path.endswith(".clean") else 0
+        super().put(path, data)
+
+
+def test_tasks_do_not_take_along_what_was_read(tmp_path: Path):
+    table = create(tmp_path / "t")
+    grow(table, 3)
+    timeline = Timeline.load(table.storage)
+    before: Any = pickle.dumps(timeline)
+    for instant in timeline.completed({"commit"}):
+        timeline.commit(instant)
+    assert pickle.dumps(timeline) == before
+    assert pickle.loads(before) == timeline
