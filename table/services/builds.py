@@ -79,15 +79,28 @@ def settle_builds(storage: Storage) -> None:
         if build.partition in config.metadata_partitions:
             done = [IndexedPartition(partition=build.partition, upto=build.upto)]
             timeline.ensure_started(build.instant, "indexing", b"")
-            timeline.complete(build.instant, "indexing", encode_index_commit(done))
             forget_build(storage, build.partition)
+            timeline.complete(build.instant, "indexing", encode_index_commit(done))
         elif build.partition not in config.building:
-            timeline.remove(build.instant, "indexing")
             storage.delete_tree(f"{METADATA}/{build.partition}")
             forget_build(storage, build.partition)
+            timeline.remove(build.instant, "indexing")
 
 
 def forget_build(storage: Storage, partition: str) -> None:
-    """Delete what a build kept for itself, and let cleaning have the files that it read."""
+    """Delete what a build kept for itself, and let cleaning have the files that it read.
+
+    What says that there is such a build goes after it: so the next writer knows if this dies.
+    """
     storage.delete_tree(f"{BUILD}/{partition}")
     storage.delete_tree(f"{PINS}/{partition}")
+
+
+def drop_remains(storage: Storage, partition: str) -> None:
+    """Delete what is there of a partition that is neither in use nor being built.
+
+    A build at once, or a drop, died. The write at hand changes what such a build started from.
+    """
+    for path in (f"{METADATA}/{partition}", f"{BUILD}/{partition}"):
+        if storage.exists(path):
+            storage.delete_tree(path)

@@ -118,8 +118,8 @@ class Indexer:
         built = self._put_files(target, self._stat_schema(state))
         with lease.fenced():
             _commit_build(state, target.instant, built)
+            forget_build(self.storage, partition)
             _save_partitions(self.storage, partition, live=True)
-        forget_build(self.storage, partition)
         return True
 
     def _declare_columns(self, partition: str) -> None:
@@ -342,8 +342,8 @@ class Indexer:
             with lease.fenced():
                 _commit_build(state, _free_instant(state), built)
                 _save_partitions(self.storage, partition, live=True)
+                forget_build(self.storage, partition)
                 state.timeline.complete(build.instant, "indexing", done)
-        forget_build(self.storage, partition)
 
 
 def group_sizing(options: Options) -> GroupSizing:

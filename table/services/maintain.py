@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock
-from table.config import load_config
+from table.config import TableConfig, load_config
 from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from table.lease import Lease
 from table.naming import METADATA
 from table.options import Options
 from table.services.archive import Archived, Archiver, Limits
-from table.services.builds import settle_builds
+from table.services.builds import drop_remains, settle_builds
 from table.services.clean import (
     Cleaner,
     clean_metadata_table,
@@ -46,7 +46,11 @@ class TableServices:
 
     def recover(self, lease: Lease) -> None:
         """Finish or take back what services that died left."""
-        if self._at_rest():
+        config = load_config(self.storage)
+        if not config.maintained:
+            # No fact of the table names it: what a dead build or drop of `files` left.
+            self.storage.delete_tree(METADATA)
+        if self._at_rest(config):
             return
         settle_builds(self.storage)
         take_back_unfinished(self.storage)
@@ -65,17 +69,21 @@ class TableServices:
                     f"option {option}=false: the table has {partition}, and only "
                     f"`table index drop PATH {partition}` takes it away"
                 )
-            if self.options.flag(option) and partition not in config.maintained:
+            if partition in config.maintained:
+                continue
+            if self.options.flag(option):
                 self.indexer().build(partition, lease)
+            else:
+                drop_remains(self.storage, partition)
 
-    def _at_rest(self) -> bool:
+    def _at_rest(self, config: TableConfig) -> bool:
         """Whether the timelines tell of nothing that died, or may have been left by what did."""
         data = Timeline.load(self.storage)
         if data.pending() or data.completed({"rollback", "restore"}):
             return False
         if Timeline.load(self.storage, METADATA).pending():
             return False
-        return not load_config(self.storage).building
+        return not config.building
 
     def maintain(self, attempt: Attempt) -> None:
         """Compact, clean and archive, where the options ask for it and it is time.

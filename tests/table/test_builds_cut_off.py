@@ -1,0 +1,75 @@
+"""A build, a drop, an abort that dies anywhere: the next write leaves nothing of it about."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+from faults import DEAD, Killed, every_fault
+from table_cases import create, rows
+
+from table import Table
+from table.config import load_config
+from table.storage import LocalStorage
+
+
+def bare(path):
+    create(path, index="global_simple").insert(rows(range(8)))
+    Table.open(str(path)).drop_index("files")
+
+
+def with_files(path):
+    create(path, index="global_simple").insert(rows(range(8)))
+
+
+def scheduled(path):
+    with_files(path)
+    Table.open(str(path)).schedule_index("record_index")
+
+
+def indexed(path):
+    with_files(path)
+    Table.open(str(path)).build_index("bloom_filters")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("start", "act"),
+    [
+        (bare, lambda table: table.build_index("record_index")),
+        (scheduled, lambda table: table.run_index("record_index")),
+        (scheduled, lambda table: table.abort_index("record_index")),
+        (indexed, lambda table: table.drop_index("bloom_filters")),
+    ],
+)
+def test_nothing_is_left_about(tmp_path, start, act):
+    start(tmp_path / "origin")
+    numbers = itertools.count()
+
+    def fresh():
+        copy = tmp_path / str(next(numbers))
+        shutil.copytree(tmp_path / "origin", copy)
+        return str(copy)
+
+    for number, storage in every_fault(DEAD, fresh):
+        with contextlib.suppress(Killed):
+            act(Table(storage, {}))
+        table = Table(LocalStorage.at(storage.root), {})
+        table.upsert(rows([1, 100], ts=2))
+        assert_tidy(Path(storage.root), number)
+    assert next(numbers) > 3
+
+
+def assert_tidy(root, number):
+    """Only what hoodie.properties names is there: partitions, builds and the pins of builds."""
+    config = load_config(LocalStorage.at(str(root)))
+    stored = {path.name for path in (root / ".hoodie/metadata").glob("[!.]*")}
+    assert stored == set(config.maintained), number
+    for folder in ("build", "pins"):
+        kept = {path.name for path in (root / f".hoodie/.keymark/{folder}").glob("*")}
+        assert kept <= set(config.building), number
+    assert bool(list((root / ".hoodie").glob("*.indexing.requested"))) >= bool(config.building)
+    assert not list((root / ".hoodie").glob("*.backup"))
