@@ -22,6 +22,7 @@ import typer
 COMMANDS = {
     "run": ("harness.cli", "run", "run a scenario and write its report"),
     "scenarios": ("harness.cli", "scenarios", "list the built-in scenarios"),
+    "engine": ("harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
     "report": ("reports.cli", "app", "write the report of one or several runs"),
     "data": ("datasets.cli", "app", "describe, write or digest a dataset"),
     "table": ("table.cli", "app", "create, write, read and check tables"),

@@ -15,7 +15,8 @@ from datasets.generated import GeneratedDataset
 from datasets.source import SourceDataset
 from harness import environment, event_log, independent, workload
 from harness.counters import counter_samples
-from harness.engines.native import NativeEngine
+from harness.engines import NATIVE
+from harness.engines.lineup import Lineup, missing
 from harness.errors import RunFolderError
 from harness.inputs import SparkInputs
 from harness.kit import Kit
@@ -48,10 +49,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A run that came to its end: its folder, and what failed by cell id."""
+    """A run that came to its end.
+
+    Attributes:
+        folder: where its numbers are.
+        failed: reasons by cell id.
+        skipped: engines that were not there, with how to get them.
+    """
 
     folder: RunFolder
     failed: Mapping[str, str]
+    skipped: Mapping[str, str]
 
 
 def run(request: Request, progress: Progress) -> Finished:
@@ -59,9 +67,11 @@ def run(request: Request, progress: Progress) -> Finished:
 
     Raises:
         RunFolderError: the folder is taken, or does not fit the scenario that is resumed.
+        HarnessError: none of the engines is there.
     """
+    skipped = missing(request.scenario.engines)
     folder, info = _folder(request)
-    info["status"] = "running"
+    info |= {"status": "running", "skipped": skipped}
     folder.write_info(info)
     work = folder.path / "work"
     try:
@@ -73,11 +83,11 @@ def run(request: Request, progress: Progress) -> Finished:
         "status": "complete",
         "finished": _now(),
         "repetitions": outcome.repetitions,
-        "notes": [*_notes(request.scenario), *outcome.notes],
+        "notes": [*_notes(request.scenario, skipped), *outcome.notes],
         "failed": dict(outcome.failed),
     }
     folder.write_info(info)
-    return Finished(folder=folder, failed=outcome.failed)
+    return Finished(folder=folder, failed=outcome.failed, skipped=skipped)
 
 
 def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
@@ -130,28 +140,42 @@ def _measure(
     progress.begin("starting Spark")
     runtime = SparkRuntime(scenario.spark, folder.events)
     try:
-        info["versions"] = environment.versions(runtime.spark)
-        info["spark_conf"] = runtime.conf()
-        folder.write_info(info)
-        progress.begin("writing the batches")
-        source = Path(scenario.table.source) if scenario.table.source else None
-        dataset = dataset_of(scenario, source)
-        inputs = SparkInputs(runtime.spark, dataset, scenario.workload, work / "data")
-        inputs.prepare()
-        info["measured"] = _measured(dataset, inputs)
-        folder.write_info(info)
-        kit = Kit(
-            runtime=runtime,
-            inputs=inputs,
-            engines={"native": NativeEngine(runtime.spark)},
-            work=work / "tables",
-            source=source,
-            clock=time.perf_counter,
-        )
-        runner = Runner(scenario, kit, folder, run_id=info["run_id"], progress=progress)
-        left = request.budget_s
-        left = None if left is None else left - (time.monotonic() - begin)
-        return runner.run(expand(scenario), budget_s=left)
+        with Lineup(runtime) as lineup:
+            info["versions"] = environment.versions(runtime.spark)
+            info["spark_conf"] = runtime.conf()
+            folder.write_info(info)
+            progress.begin("writing the batches")
+            source = Path(scenario.table.source) if scenario.table.source else None
+            dataset = dataset_of(scenario, source)
+            inputs = SparkInputs(runtime.spark, dataset, scenario.workload, work / "data")
+            inputs.prepare()
+            info["measured"] = _measured(dataset, inputs)
+            for name in scenario.engines:
+                if name not in info["skipped"]:
+                    progress.begin(f"starting {name}")
+                    lineup.start(name, scenario.spark, events=folder.events, work=work)
+            info["processes"] = lineup.told
+            folder.write_info(info)
+            kit = Kit(
+                inputs=inputs,
+                engines=lineup.engines,
+                work=work / "tables",
+                source=source,
+                clock=time.perf_counter,
+            )
+            runner = Runner(scenario, kit, folder, run_id=info["run_id"], progress=progress)
+            left = request.budget_s
+            left = None if left is None else left - (time.monotonic() - begin)
+            cells = expand(scenario)
+            outcome = runner.run(
+                [cell for cell in cells if cell.engine in lineup.engines], budget_s=left
+            )
+            outcome.failed |= {
+                cell.cell_id: lineup.broken[cell.engine]
+                for cell in cells
+                if cell.engine in lineup.broken
+            }
+            return outcome
     finally:
         runtime.close()
 
@@ -191,11 +215,19 @@ def _measured(dataset: Dataset, inputs: SparkInputs) -> dict[str, int]:
     }
 
 
-def _notes(scenario: Scenario) -> list[str]:
+def _notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
     """What a reader must know to judge the numbers fairly."""
+    shared = "All cells ran in one Spark session, interleaved with alternating direction."
+    if any(name != NATIVE and name not in skipped for name in scenario.engines):
+        shared = (
+            "All cells ran interleaved with alternating direction. Each release of Hudi had a "
+            "Spark session of its own with the settings of native's; docs/fair_play.md says what "
+            "is equal, what is not, and what Hudi's phases contain."
+        )
     notes = [
-        "All cells ran in one Spark session, interleaved with alternating direction.",
+        shared,
         "Every repetition started from a copy of the cell's loaded table.",
+        *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
     if scenario.table.source is None:
         return notes

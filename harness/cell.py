@@ -31,7 +31,8 @@ def _table_path(kit: Kit, cell: Cell) -> Path:
 def warm_load(kit: Kit, cell: Cell) -> None:
     """Load a small throw-away table, so that the measured load does not pay for a cold start."""
     path = _table_path(kit, cell)
-    _create(kit, cell, path).bulk_insert(kit.inputs.batch(1))
+    table = _create(kit, cell, path)
+    table.bulk_insert(kit.engines[cell.engine].hold_rows(kit.inputs.batch(1)))
     snapshot.remove(path)
 
 
@@ -68,7 +69,7 @@ def adopt(kit: Kit, cell: Cell, source: Path) -> str | None:
             table = kit.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
         else:
             table = _create(kit, cell, path)
-            table.bulk_insert(kit.inputs.load())
+            table.bulk_insert(kit.engines[cell.engine].hold_rows(kit.inputs.load()))
         mistake = verify.index_mistake(table.info(), cell.index)
         mistake = mistake or workload.verify_rows(kit, cell, LOAD, path=path)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The commands `run` and `scenarios`; with `table/cli.py` and the like the only modules that print.
+"""The commands `run`, `scenarios` and `engine`; only modules named `cli` print.
 
 `run` measures into a run folder and then starts `run_bench.py report RUN` in a process of its own:
 statistics and charts see nothing but the folder's files, and its answer is what `run` prints.
@@ -12,6 +12,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -19,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TaskID,
@@ -27,7 +30,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from harness import jars
 from harness import scenario as scenarios_
+from harness.engines import NATIVE, engine_mistake, hudi_version
 from harness.errors import HarnessError
 
 RUN_BENCH = Path(__file__).parent.parent / "run_bench.py"
@@ -77,6 +82,8 @@ def run(
         finished = bench.run(request, shown)
         shown.begin("writing the report")
     _report(finished.folder.path, as_json=as_json)
+    for engine_, reason in finished.skipped.items():
+        print(f"SKIPPED {engine_}: {reason}", file=sys.stderr)
     for cell, reason in finished.failed.items():
         print(f"FAILED {cell}: {reason}", file=sys.stderr)
     if finished.failed:
@@ -95,6 +102,57 @@ def scenarios(
         return
     for each in found:
         print(f"{each.name:<14}{each.description}")
+
+
+engine_app = typer.Typer(
+    help="List and install engines that bring their own jars.", add_completion=False
+)
+
+
+@engine_app.command()
+def install(
+    engines: Annotated[list[str], typer.Argument(metavar="ENGINE...", help="hudi@VERSION")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Download an engine's jar once into the user's cache, checked by its SHA-1."""
+    for name in engines:
+        mistake = engine_mistake(name)
+        if mistake or hudi_version(name) is None:
+            raise HarnessError(mistake or f"engine {name!r} has nothing to install")
+    done = []
+    for name in engines:
+        with _download_bar(name) as told:
+            path = jars.install(str(hudi_version(name)), told)
+        done.append({"engine": name, "path": str(path)})
+        if not as_json:
+            print(f"{name} is in {path}")
+    if as_json:
+        print(json.dumps({"engines": done}, indent=2))
+
+
+@engine_app.command("list")
+def list_engines(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """List the engines that can be measured on this machine."""
+    names = [NATIVE, *(f"hudi@{version}" for version in jars.installed())]
+    if as_json:
+        print(json.dumps({"engines": names}, indent=2))
+        return
+    print("\n".join(names))
+
+
+@contextmanager
+def _download_bar(name: str) -> Iterator[jars.Told]:
+    """Progress of one download on standard error."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console
+    ) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda come, total: bar.update(task, completed=come, total=total or None)
 
 
 def parse_duration(text: str) -> float:

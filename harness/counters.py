@@ -30,7 +30,8 @@ def counter_samples(
 ) -> Iterator[Sample]:
     """Counters of every step that was timed and has none yet, for each phase that was timed.
 
-    A phase without Spark tasks has zeros. Tasks that failed were run again and are counted twice,
+    A phase without Spark tasks has zeros. Phases that the engine does not time are timed by the
+    log, as far as it tells them. Tasks that failed were run again and are counted twice,
     so such counters are marked not valid.
     """
     known = list(samples)
@@ -39,8 +40,12 @@ def counter_samples(
         if sample.metric != "wall_s" or label_of(sample) in counted or not sample.valid:
             continue
         step = logged.get(label_of(sample), StepCounters())
-        counters = step.phases.get(sample.phase, Counters())
-        yield from _counters(sample, counters)
+        yield from _counters(sample, step.phases.get(sample.phase, Counters()))
+        if sample.phase == "total":
+            for phase in step.spans:
+                timed = replace(sample, phase=phase, value=step.seconds(phase))
+                yield timed
+                yield from _counters(timed, step.phases.get(phase, Counters()))
 
 
 def _counters(sample: Sample, counters: Counters) -> Iterator[Sample]:

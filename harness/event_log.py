@@ -4,6 +4,8 @@ An event log is one JSON object a line, compressed as a zstd stream (the one cod
 writes and pyarrow reads as a standard stream). `SparkListenerStageSubmitted` carries the local
 properties under which a stage was submitted: the harness put the slot and step there, the table
 its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd` carries the metrics.
+Hudi does not know our phases: `engines/hudi_phases.py` tells them from what it says of its stages,
+and the time of a phase is the time during which one of its stages ran.
 
 The log of a killed process ends anywhere: what is complete is used, the rest is ignored.
 """
@@ -18,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from harness.engines.hudi_phases import phase_of
 from harness.results import PHASES
 
 STEP_PROPERTY = "keymark.step"
@@ -25,6 +28,7 @@ STEP_PROPERTY = "keymark.step"
 
 PHASE_PREFIX = "keymark/"
 
+_HUDI = "hudi@"
 _PHASE_PROPERTIES = ("spark.jobGroup.id", "spark.job.description")
 
 
@@ -49,9 +53,24 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class StepCounters:
-    """Counters of one step: `phases["total"]` is over all its tasks, labelled or not."""
+    """Counters of one step.
+
+    Attributes:
+        phases: counters; `phases["total"]` is over all its tasks, labelled or not.
+        spans: begin and end of each stage in milliseconds, by phase; of engines that do not
+            tell the times of their phases.
+    """
 
     phases: dict[str, Counters] = field(default_factory=dict)
+    spans: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def seconds(self, phase: str) -> float:
+        """For how long at least one stage of a phase ran."""
+        end, busy = 0, 0
+        for start, stop in sorted(self.spans[phase]):
+            busy += max(stop, end) - max(start, end)
+            end = max(stop, end)
+        return busy / 1000
 
     def add(self, phase: str | None, counters: Counters) -> None:
         """Count a task in its phase and in the total."""
@@ -77,9 +96,12 @@ def read(path: Path) -> dict[str, StepCounters]:
     for event in _events(path):
         if event.get("Event") == "SparkListenerStageSubmitted":
             info = event["Stage Info"]
-            attribution = _attribution(event.get("Properties") or {})
+            attribution = _attribution(info, event.get("Properties") or {})
             if attribution is not None:
                 stages[info["Stage ID"], info["Stage Attempt ID"]] = attribution
+        elif event.get("Event") == "SparkListenerStageCompleted":
+            info = event["Stage Info"]
+            _span(info, stages.get((info["Stage ID"], info["Stage Attempt ID"])), found)
         elif event.get("Event") == "SparkListenerTaskEnd":
             stage = stages.get((event["Stage ID"], event["Stage Attempt ID"]))
             if stage is not None:
@@ -88,16 +110,33 @@ def read(path: Path) -> dict[str, StepCounters]:
     return found
 
 
-def _attribution(properties: Mapping[str, str]) -> tuple[str, str | None] | None:
+def _attribution(
+    stage: Mapping[str, Any], properties: Mapping[str, str]
+) -> tuple[str, str | None] | None:
     label = properties.get(STEP_PROPERTY)
     if not label:
         return None
+    if label.startswith(_HUDI):
+        description = properties.get("spark.job.description") or ""
+        return label, phase_of(details=stage.get("Details") or "", description=description)
     for name in _PHASE_PROPERTIES:
         value = properties.get(name) or ""
         phase = value.removeprefix(PHASE_PREFIX)
         if phase != value and phase in PHASES:
             return label, phase
     return label, None
+
+
+def _span(
+    stage: Mapping[str, Any],
+    attribution: tuple[str, str | None] | None,
+    found: dict[str, StepCounters],
+) -> None:
+    """Note when a stage of Hudi's ran."""
+    label, phase = attribution or ("", None)
+    start, stop = stage.get("Submission Time"), stage.get("Completion Time")
+    if phase and label.startswith(_HUDI) and start and stop:
+        found.setdefault(label, StepCounters()).spans.setdefault(phase, []).append((start, stop))
 
 
 def _counters(event: Mapping[str, Any]) -> Counters:

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from datasets.dataset import Dataset
-from datasets.spark import digest_dataframe
 from harness.engines.base import Layout
 from harness.scenario import WorkloadSection
 
@@ -33,6 +32,7 @@ class SparkInputs:
         self._workload = workload
         self._folder = folder
         self._truths: dict[tuple[int, bool], tuple[int, str]] = {}
+        self.columns = dataset.columns
         self.layout = Layout(
             name=dataset.name,
             record_key=dataset.record_key,
@@ -78,11 +78,6 @@ class SparkInputs:
             truth = self._dataset.truth(round_, deleted=deleted)
             self._truths[state] = (truth.rows, truth.digest)
         return self._truths[state]
-
-    def digest(self, df: DataFrame, /) -> tuple[int, str]:
-        """Rows and digest of a data frame over the dataset's columns."""
-        found = digest_dataframe(df, self._dataset.columns)
-        return found.rows, found.digest
 
     def lookup_keys(self) -> pa.Table:
         """The keys of the lookup step in an order that mixes present and absent ones."""

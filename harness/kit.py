@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,28 +10,16 @@ from typing import Any, Protocol
 from harness.engines.base import Engine, Layout
 
 
-class Runtime(Protocol):
-    """The running Spark; `session.SparkRuntime` is one."""
-
-    def step(self, label: str) -> AbstractContextManager[None]:
-        """Attribute what runs in the block to a step."""
-
-    def conf(self) -> dict[str, str]:
-        """The options it runs with, secrets left out."""
-
-    def close(self) -> None:
-        """Stop it; the event log is complete after that."""
-
-
 class Inputs(Protocol):
-    """The rows of a run, prepared before any clock starts; `inputs.SparkInputs` is one.
-
-    Data frames are the engine's own kind.
-    """
+    """The rows of a run, prepared before any clock starts; `inputs.SparkInputs` is one."""
 
     @property
     def layout(self) -> Layout:
         """How the rows are keyed, laid out and ordered."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that digests are over."""
 
     def load(self) -> Any:
         """The rows that a table is loaded with."""
@@ -48,9 +35,6 @@ class Inputs(Protocol):
 
     def truth(self, round_: int, *, deleted: bool) -> tuple[int, str]:
         """Rows and digest that the table must have after a round, and after the delete step."""
-
-    def digest(self, df: Any, /) -> tuple[int, str]:
-        """Rows and digest that a data frame read from the table has."""
 
     def lookup_keys(self) -> Any:
         """`pa.Table` (record_key: string, expect_present: bool) of the lookup step."""
@@ -70,7 +54,6 @@ class Kit:
     """Everything that measuring a cell needs.
 
     Attributes:
-        runtime: the running Spark.
         inputs: rows and their truth.
         engines: by name.
         work: folder for tables; on the same file system as the run folder, removed at the end.
@@ -78,7 +61,6 @@ class Kit:
         clock: monotonic seconds.
     """
 
-    runtime: Runtime
     inputs: Inputs
     engines: Mapping[str, Engine]
     work: Path

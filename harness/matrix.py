@@ -23,7 +23,7 @@ class Cell:
         engine: engine name.
         index: index name.
         options: `hoodie.*` options of its table: the scenario's for all, then for this index,
-            then the variant's.
+            for this engine, then the variant's.
     """
 
     cell_id: str
@@ -55,7 +55,12 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
             cell_id=f"{engine}/{index}{variant}",
             engine=engine,
             index=index,
-            options={**table.options, **table.index_options.get(index, {}), **options},
+            options={
+                **table.options,
+                **table.index_options.get(index, {}),
+                **table.engine_options.get(engine, {}),
+                **options,
+            },
         )
         for engine in scenario.engines
         for index in scenario.indexes

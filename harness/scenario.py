@@ -19,7 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from datasets.errors import DatasetError
 from datasets.spec import DatasetSpec, load_spec
-from harness.engines import ENGINES, engine_mistake
+from harness.engines import (
+    HUDI_INDEXES,
+    NATIVE,
+    NATIVE_INDEXES,
+    engine_indexes,
+    engine_mistake,
+)
 from harness.errors import ScenarioError
 from table.errors import TableError
 from table.options import check_options
@@ -27,7 +33,8 @@ from table.options import check_options
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 """Index names of the command line."""
 
-SUPPORTED_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
+SUPPORTED_INDEXES = tuple(dict.fromkeys((*NATIVE_INDEXES, *HUDI_INDEXES)))
+"""Those that some engine measures."""
 
 _VARIANT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _BUILT_IN = Path(__file__).parent / "scenarios"
@@ -99,15 +106,17 @@ class TableSection(_Section):
         source: a table to start from instead of generated rows; it is copied, never touched.
         options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
         index_options: options of single indexes, by index name.
+        engine_options: options of single engines, by engine name; those of Hudi may be any.
         variants: further options, by the name of a variant: each index is measured with each.
     """
 
     source: str | None = None
     options: dict[str, str] = Field(default_factory=dict)
     index_options: dict[str, dict[str, str]] = Field(default_factory=dict)
+    engine_options: dict[str, dict[str, str]] = Field(default_factory=dict)
     variants: dict[str, dict[str, str]] = Field(default_factory=dict)
 
-    @field_validator("options", "index_options", "variants", mode="before")
+    @field_validator("options", "index_options", "engine_options", "variants", mode="before")
     @classmethod
     def _texts(cls, value: object) -> object:
         return _as_texts(value)
@@ -116,6 +125,12 @@ class TableSection(_Section):
     @classmethod
     def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         _refuse(name_mistake("index", name, INDEXES) for name in value)
+        return value
+
+    @field_validator("engine_options")
+    @classmethod
+    def _engines(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        _refuse(engine_mistake(name) for name in value)
         return value
 
     @field_validator("variants")
@@ -195,8 +210,8 @@ class Scenario(_Section):
 
     name: str
     description: str = ""
-    engines: tuple[str, ...] = ("native",)
-    indexes: tuple[str, ...] = SUPPORTED_INDEXES
+    engines: tuple[str, ...] = (NATIVE,)
+    indexes: tuple[str, ...] = NATIVE_INDEXES
     dataset: DatasetSection = Field(default_factory=DatasetSection)
     table: TableSection = Field(default_factory=TableSection)
     workload: WorkloadSection = Field(default_factory=WorkloadSection)
@@ -328,12 +343,16 @@ def _toml_value(text: str) -> object:
 
 
 _OPEN_SECTIONS = ("table.options.", "spark.conf.")
+_ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
 
 
 def _path(key: str) -> list[str]:
     for prefix in _OPEN_SECTIONS:
         if key.startswith(prefix):
             return [*prefix[:-1].split("."), key[len(prefix) :]]
+    engine = _ENGINE_OPTION.fullmatch(key)
+    if engine is not None:
+        return ["table", "engine_options", *engine.groups()]
     if key.startswith(("table.index_options.", "table.variants.")):
         return key.split(".", 3)
     return key.split(".")
@@ -378,9 +397,8 @@ def _keys(sections: Sequence[object]) -> list[str]:
 
 def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
-    found = [*_option_mistakes(scenario.table), *_source_mistakes(scenario)]
-    if scenario.workload.model_keys and set(scenario.indexes) != {"record"}:
-        found.append("workload.model_keys: the lookup model is about the index record only")
+    found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
+    found += _source_mistakes(scenario)
     try:
         scenario.dataset.spec()
     except DatasetError as error:
@@ -388,9 +406,31 @@ def _meaning_mistakes(scenario: Scenario) -> list[str]:
     return found
 
 
+def _cell_mistakes(scenario: Scenario) -> list[str]:
+    """Indexes that an engine does not have, and what is not measured with all of them."""
+    found = []
+    for engine in scenario.engines:
+        held = engine_indexes(engine)
+        found += [
+            f"indexes: engine {engine!r} has no index {index!r} (it has {', '.join(held)})"
+            for index in scenario.indexes
+            if index not in held
+        ]
+    if scenario.workload.model_keys and set(scenario.indexes) != {"record"}:
+        found.append("workload.model_keys: the lookup model is about the index record only")
+    if scenario.workload.model_keys and set(scenario.engines) != {NATIVE}:
+        found.append("workload.model_keys: the lookup model is about the engine native only")
+    return found
+
+
 def _option_mistakes(table: TableSection) -> list[str]:
     sections = {"options": table.options}
-    for name, group in (("index_options", table.index_options), ("variants", table.variants)):
+    groups = {
+        "index_options": table.index_options,
+        "engine_options": {k: v for k, v in table.engine_options.items() if k == NATIVE},
+        "variants": table.variants,
+    }
+    for name, group in groups.items():
         sections |= {f"{name}.{key}": options for key, options in group.items()}
     found = []
     for section, options in sections.items():
@@ -410,7 +450,6 @@ def _source_mistakes(scenario: Scenario) -> list[str]:
 
 
 __all__ = [
-    "ENGINES",
     "INDEXES",
     "SUPPORTED_INDEXES",
     "DatasetSection",

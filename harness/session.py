@@ -31,11 +31,11 @@ REDACTED = "*(redacted)*"
 
 def measuring_conf(section: SparkSection, events: Path) -> dict[str, str]:
     """The Spark options of a run: the harness's, and the scenario's laid over them."""
-    cores = _cores(section.master)
+    count = cores(section.master)
     return {
         "spark.app.name": "keymark-run",
-        "spark.default.parallelism": str(cores),
-        "spark.sql.shuffle.partitions": str(cores),
+        "spark.default.parallelism": str(count),
+        "spark.sql.shuffle.partitions": str(count),
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
         "spark.locality.wait": "0",
@@ -50,7 +50,8 @@ def measuring_conf(section: SparkSection, events: Path) -> dict[str, str]:
     }
 
 
-def _cores(master: str) -> int:
+def cores(master: str) -> int:
+    """Cores that a local master uses; those of this machine for another."""
     match = _CORES.match(master)
     if match:
         return int(match.group(1))
@@ -76,12 +77,13 @@ def redact(values: Mapping[str, str]) -> dict[str, str]:
 class SparkRuntime:
     """A running Spark with its event log; closing it completes the log."""
 
-    def __init__(self, section: SparkSection, events: Path) -> None:
+    def __init__(
+        self, section: SparkSection, events: Path, extra: Mapping[str, str] | None = None
+    ) -> None:
         os.environ["TZ"] = "UTC"
         time.tzset()
-        self.spark: SparkSession = table_spark.session(
-            section.master, measuring_conf(section, events)
-        )
+        conf = {**measuring_conf(section, events), **(extra or {})}
+        self.spark: SparkSession = table_spark.session(section.master, conf)
 
     @contextmanager
     def step(self, label: str) -> Iterator[None]:

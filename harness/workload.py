@@ -1,13 +1,14 @@
 """The steps of a repetition and the clock around each of them.
 
-On the clock is only the engine's own call: input data frames are made before it, listings and
-verification come after it. `total` is the harness's own measurement; the other phases are what
-the engine reports.
+On the clock is only the engine's own call: input data frames are made before it, listings,
+translations and verification come after it. `total` is the harness's own measurement; the other
+phases are what the engine reports.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -101,6 +102,10 @@ def label(slot: Slot, step: Step) -> str:
     return f"{slot.label}|{step.name}"
 
 
+def _step(kit: Kit, slot: Slot, step: Step) -> AbstractContextManager[None]:
+    return kit.engines[slot.cell.engine].step(label(slot, step))
+
+
 def take(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) -> StepResult:
     """Do one step, measure it, verify it; an engine's failure becomes the step's result."""
 
@@ -161,7 +166,7 @@ def _point(  # noqa: PLR0913  a measurement and its surroundings
     path: Path,
     located: Callable[[], pa.Table],
 ) -> tuple[Values, str | None]:
-    with kit.runtime.step(label(slot, step)):
+    with _step(kit, slot, step):
         found = lookups(kit, slot, point, path)
     mistakes = (verify.lookup_mistake(f.answer, asked=f.asked, located=located()) for f in found)
     return point_values(point, found), next((text for text in mistakes if text), None)
@@ -169,18 +174,21 @@ def _point(  # noqa: PLR0913  a measurement and its surroundings
 
 def verify_rows(kit: Kit, cell: Cell, step: Step, *, path: Path) -> str | None:
     """Compare the rows of the table, opened anew, with the truth, and the index with its data."""
-    table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
+    engine = kit.engines[cell.engine]
+    table = engine.open(path, index=cell.index, options=cell.options)
     expected = kit.inputs.truth(step.round, deleted=step.deleted)
-    mistake = verify.rows_mistake(kit.inputs.digest(table.read()), expected)
+    found = engine.digest(table.read(), kit.inputs.columns)
+    mistake = verify.rows_mistake(found, expected)
     if mistake is None and cell.index == "record":
         mistake = verify.check_mistake(table.check())
     return mistake
 
 
 def _write(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) -> Values:
-    call, rows = _call(kit, step, table)
+    call, df = _call(kit, step, table)
+    rows = kit.engines[slot.cell.engine].hold_rows(df)
     before = Listing.of(path)
-    with kit.runtime.step(label(slot, step)):
+    with _step(kit, slot, step):
         start = kit.clock()
         outcome = call(rows)
         wall = kit.clock() - start
@@ -216,10 +224,13 @@ def _lookup(
 ) -> tuple[Values, str | None]:
     asked = kit.inputs.lookup_keys()
     keys = asked.column("record_key").combine_chunks()
-    with kit.runtime.step(label(slot, step)):
+    engine = kit.engines[slot.cell.engine]
+    held = engine.hold_keys(keys, table)
+    with _step(kit, slot, step):
         start = kit.clock()
-        answer = table.lookup(keys)
+        found = table.lookup(held)
         wall = kit.clock() - start
+    answer = engine.answer(found, keys)
     mistake = verify.lookup_mistake(answer, asked=asked, located=independent.locations(path))
     return {("total", "wall_s"): wall, ("total", "keys"): len(keys)}, mistake
 
@@ -227,7 +238,7 @@ def _lookup(
 def _compact(
     kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
 ) -> tuple[Values, str | None]:
-    with kit.runtime.step(label(slot, step)):
+    with _step(kit, slot, step):
         start = kit.clock()
         instant = table.compact()
         wall = kit.clock() - start
@@ -244,7 +255,7 @@ def _point_query(
     kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
 ) -> tuple[Values, str | None]:
     key = kit.inputs.point_key(slot.repetition)
-    with kit.runtime.step(label(slot, step)):
+    with _step(kit, slot, step):
         start = kit.clock()
         frame = table.read(keys=[key])
         rows = [row.asDict() for row in frame.collect()]

@@ -1,17 +1,52 @@
 """What a scenario can measure: one module per engine, found by name.
 
-Engine names are `native` and `hudi@VERSION`.
+Engine names are `native` and `hudi@VERSION`, the version being a release of Apache Hudi.
 """
 
 from __future__ import annotations
 
-ENGINES = ("native",)
+import re
+
+NATIVE = "native"
+
+NATIVE_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
+HUDI_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
+
+HUDI_FIRST = (0, 15, 0)
+"""The first release of Hudi with a bundle for Spark 3.5."""
+
+_HUDI = re.compile(r"hudi@((\d+)\.(\d+)\.(\d+))")
+_LIKE_HUDI = re.compile(r"(?i)hudi\W*v?(\d+\.\d+\.\d+)")
+
+
+def hudi_version(name: str) -> str | None:
+    """The version of an engine `hudi@VERSION`; None for other engines."""
+    match = _HUDI.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def engine_indexes(name: str) -> tuple[str, ...]:
+    """Names of the indexes that are measured with an engine."""
+    return NATIVE_INDEXES if name == NATIVE else HUDI_INDEXES
 
 
 def engine_mistake(name: str) -> str | None:
     """What is wrong with an engine's name; None if there is such an engine."""
-    if name in ENGINES:
+    if name == NATIVE:
         return None
-    if name == "hudi" or name.startswith("hudi@"):
-        return f"engine {name!r} is not supported yet; there is 'native'"
-    return f"unknown engine {name!r}; known are {', '.join(ENGINES)}"
+    match = _HUDI.fullmatch(name)
+    if match is None:
+        return _malformed(name)
+    if tuple(int(part) for part in match.groups()[1:]) < HUDI_FIRST:
+        first = ".".join(str(part) for part in HUDI_FIRST)
+        return f"engine {name!r}: Hudi's bundles for Spark 3.5 begin with {first}"
+    return None
+
+
+def _malformed(name: str) -> str:
+    like = _LIKE_HUDI.fullmatch(name.strip())
+    if like is not None:
+        return f"unknown engine {name!r} (did you mean 'hudi@{like.group(1)}'?)"
+    if name.lower().startswith("hudi"):
+        return f"engine {name!r} needs a release of three numbers, as in 'hudi@0.15.0'"
+    return f"unknown engine {name!r} (known are 'native' and 'hudi@VERSION', as in 'hudi@0.15.0')"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +28,11 @@ class WriteOutcome(Protocol):
 
     @property
     def phases(self) -> Mapping[str, float]:
-        """Seconds of `tag`, `write`, `index`, `commit`, `total`."""
+        """Seconds of `tag`, `write`, `index`, `commit`, `total`.
+
+        Empty where the engine does not tell; they are then read off the event log, as far as
+        its stages say what they belong to.
+        """
 
 
 class Facts(Protocol):
@@ -63,7 +68,10 @@ class IndexCheck(Protocol):
 
 
 class MeasuredTable(Protocol):
-    """A table under test; `table.Table` is one. Data frames are the engine's own kind."""
+    """A table under test; `table.Table` is one.
+
+    Rows, keys and answers are the engine's own kind; `Engine` translates them off the clock.
+    """
 
     def bulk_insert(self, df: Any, /) -> WriteOutcome:
         """Load rows into an empty table."""
@@ -78,9 +86,9 @@ class MeasuredTable(Protocol):
         """The live rows as a data frame, or those of `keys` (list of encoded record keys)."""
 
     def lookup(self, keys: Any, /, *, stats: Any = None) -> Any:
-        """Record key, partition path and file id (`pa.Table`) per key, in order; null if absent.
+        """The place of each key, in the form that `Engine.answer` knows.
 
-        `stats` (a `table.write.index.LookupStats`) is told what the lookup touched.
+        `stats` (a `table.write.index.LookupStats`) is told what a lookup of `native` touched.
         """
 
     def info(self) -> Facts:
@@ -94,7 +102,7 @@ class MeasuredTable(Protocol):
 
 
 class Engine(Protocol):
-    """Makes tables with a given index."""
+    """Makes tables with a given index, and speaks their language."""
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
@@ -106,3 +114,21 @@ class Engine(Protocol):
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of somebody's table, to be used with this index from now on."""
+
+    def step(self, label: str) -> AbstractContextManager[None]:
+        """Attribute what the engine's Spark does in the block to a step."""
+
+    def hold_rows(self, df: Any, /) -> Any:
+        """A data frame of the run's session, as the writes of this engine take it."""
+
+    def hold_keys(self, keys: Any, table: MeasuredTable, /) -> Any:
+        """Record keys (`pa.StringArray`), as the lookups of the table take them."""
+
+    def answer(self, found: Any, keys: Any, /) -> Any:
+        """A lookup's answer as `pa.Table`: record key, partition path, file id per key, in order.
+
+        The last two are null where a key is absent.
+        """
+
+    def digest(self, rows: Any, columns: Sequence[str], /) -> tuple[int, str]:
+        """Rows and digest (`datasets.digest`) of what a table's `read` returned."""

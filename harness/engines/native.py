@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
-
+from datasets.spark import digest_dataframe
 from harness.engines.base import Layout, MeasuredTable
+from harness.session import SparkRuntime
 from table import Table
 from table.config import load_config
 from table.facts import FACTS, declare_index
@@ -19,8 +21,9 @@ from table.write.index import HUDI_TYPES
 class NativeEngine:
     """Makes and opens `table.Table`s in one Spark session."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, runtime: SparkRuntime) -> None:
+        self._runtime = runtime
+        self._spark = runtime.spark
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
@@ -53,3 +56,24 @@ class NativeEngine:
         facts = {name: value for name, value in given.items() if name in FACTS}
         declare_index(storage, load_config(storage), facts)
         return self.open(path, index=index, options=options)
+
+    def step(self, label: str) -> AbstractContextManager[None]:
+        """Attribute the jobs of the session to a step."""
+        return self._runtime.step(label)
+
+    def hold_rows(self, df: Any, /) -> Any:
+        """The data frame itself."""
+        return df
+
+    def hold_keys(self, keys: Any, _table: MeasuredTable, /) -> Any:
+        """The keys themselves."""
+        return keys
+
+    def answer(self, found: Any, _keys: Any, /) -> Any:
+        """The answer itself: `Table.lookup` gives the form that is asked for."""
+        return found
+
+    def digest(self, rows: Any, columns: Sequence[str], /) -> tuple[int, str]:
+        """Rows and digest of a data frame."""
+        found = digest_dataframe(rows, columns)
+        return found.rows, found.digest

@@ -113,6 +113,7 @@ class HonestTable:
 class FakeEngine:
     def __init__(self, table=HonestTable) -> None:
         self.table = table
+        self.labels: list[str] = []
 
     def create(self, path, layout, *, index, options):  # noqa: ARG002
         (path / ".hoodie").mkdir(parents=True)
@@ -126,10 +127,33 @@ class FakeEngine:
     def adopt(self, path, *, index, options):
         return self.open(path, index=index, options=options)
 
+    @contextmanager
+    def step(self, label):
+        self.labels.append(label)
+        yield
+
+    def hold_rows(self, df):
+        return df
+
+    def hold_keys(self, keys, _table):
+        return keys
+
+    def answer(self, found, _keys):
+        return found
+
+    def digest(self, rows, columns):
+        assert tuple(columns) == FakeInputs.columns
+        return digest(rows)
+
+
+def digest(rows):
+    return len(rows), hashlib.sha256(repr(sorted(rows.items())).encode()).hexdigest()[:32]
+
 
 class FakeInputs:
     """Ten keys; round n sets `b` to n and adds a key; the delete step removes `a`."""
 
+    columns = ("k", "ts")
     layout = Layout(name="t", record_key=("k",), partition_path=(), ordering="ts")
 
     def load(self):
@@ -150,10 +174,7 @@ class FakeInputs:
             rows |= self.batch(n)
         if deleted:
             del rows["a"]
-        return self.digest(rows)
-
-    def digest(self, df, /):
-        return len(df), hashlib.sha256(repr(sorted(df.items())).encode()).hexdigest()[:32]
+        return digest(rows)
 
     def lookup_keys(self):
         return pa.table({"record_key": ["c", "a", "zz"], "expect_present": [True, False, False]})
@@ -164,22 +185,6 @@ class FakeInputs:
 
     def point_key(self, repetition, /):
         return "cdefghij"[repetition]
-
-
-class FakeRuntime:
-    def __init__(self) -> None:
-        self.labels: list[str] = []
-
-    @contextmanager
-    def step(self, label):
-        self.labels.append(label)
-        yield
-
-    def conf(self):
-        return {}
-
-    def close(self):
-        pass
 
 
 class Ticks:
@@ -211,7 +216,6 @@ class Quiet:
 
 def kit(work: Path, *, table=HonestTable, source=None) -> Kit:
     return Kit(
-        runtime=FakeRuntime(),
         inputs=FakeInputs(),
         engines={"native": FakeEngine(table)},
         work=work,

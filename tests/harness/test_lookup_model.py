@@ -29,7 +29,9 @@ def run(tmp_path, table=HonestTable):
 def test_each_point_is_measured_cold_and_warm_before_and_after_the_compaction(tmp_path):
     folder, outcome, tools = run(tmp_path)
     assert outcome.failed == {}
-    order = [label.rpartition("|")[2] for label in tools.runtime.labels if "|r1|" in label]
+    order = [
+        label.rpartition("|")[2] for label in tools.engines["native"].labels if "|r1|" in label
+    ]
     kinds = [
         f"{cache}_{kind}_{m}" for m in (1, 4) for kind in (PRESENT, ABSENT)
         for cache in ("cold", "warm")

@@ -67,7 +67,7 @@ def test_samples_and_event_log_agree_on_labels(tmp_path):
     tools = kit(tmp_path / "work")
     folder = RunFolder.create(tmp_path / "run")
     Runner(resolved, tools, folder, run_id="r", progress=Quiet()).run(matrix.expand(resolved))
-    assert {label_of(s) for s in folder.samples()} == set(tools.runtime.labels)
+    assert {label_of(s) for s in folder.samples()} == set(tools.engines["native"].labels)
     assert label is not None
 
 

@@ -40,7 +40,7 @@ def test_every_repetition_of_every_cell_is_measured_and_verified(tmp_path):
 
 def test_cells_are_interleaved_with_alternating_direction(tmp_path):
     _, _, tools, _ = run(tmp_path, sets=["schedule.repetitions=2"])
-    order = [label for label in tools.runtime.labels if label.endswith("upsert_1")]
+    order = [label for label in tools.engines["native"].labels if label.endswith("upsert_1")]
     assert order == [
         "native/record|w0|upsert_1",
         "native/bucket|w0|upsert_1",
@@ -162,7 +162,7 @@ def test_an_error_of_the_engine_fails_the_cell_and_not_the_run(tmp_path):
 
 def test_a_failed_cell_is_not_taken_again(tmp_path):
     _, _, tools, progress = run(tmp_path, table=BreaksOnDelete)
-    assert len([label for label in tools.runtime.labels if label.endswith("delete")]) == 2
+    assert len([label for label in tools.engines["native"].labels if label.endswith("delete")]) == 2
     assert progress.ended == 10
 
 
@@ -191,7 +191,7 @@ def test_only_missing_repetitions_are_taken_when_resumed(tmp_path):
         return s.cell, s.warmup, s.repetition, s.step, s.phase, s.metric
 
     assert sorted(map(identity, resumed)) == sorted(map(identity, samples))
-    taken = {label.rpartition("|")[0] for label in tools.runtime.labels}
+    taken = {label.rpartition("|")[0] for label in tools.engines["native"].labels}
     assert taken == {"native/record|r0", "native/bucket|r0", "native/record|r2"}
 
 

@@ -1,0 +1,282 @@
+"""The engine `hudi@VERSION`: tables that a release of Apache Hudi writes and reads.
+
+Jars of two releases cannot share a JVM, so each release has a process of its own (`hudi_child`),
+warm for the whole run, with a Spark session of the same settings. Batches are Parquet files, the
+same ones that `native` reads; results are compared with the truth through Hudi's own reader.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from harness import independent, jars
+from harness.engines.base import IndexCheck, Layout, MeasuredTable
+from harness.engines.hudi_options import LOCAL_INDEXES, kept_options, table_options
+from harness.engines.pipe import Asked, Child
+from harness.errors import CellError
+from harness.scenario import SparkSection
+from harness.session import cores
+from table import Table
+from table.options import INDEX_TYPE
+from table.write.index import HUDI_TYPES, index_name
+
+_EXTENSION = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
+_CATALOG = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HudiWrite:
+    """What a write of Hudi's left; see `base.WriteOutcome`."""
+
+    path: Path
+
+    @property
+    def files_written(self) -> int:
+        """Base files of the latest commit."""
+        slices = independent.slices(self.path)
+        latest = max((each.instant for each in slices), default="")
+        return sum(each.instant == latest for each in slices)
+
+    @property
+    def phases(self) -> Mapping[str, float]:
+        """Nothing: Hudi does not tell."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HudiFacts:
+    """What the table says of its index."""
+
+    index: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HudiRows:
+    """The live rows of a table, or those of some keys; read when asked for."""
+
+    child: Asked
+    path: Path
+    options: Mapping[str, str]
+    column: str = ""
+    keys: tuple[str, ...] = ()
+
+    def digest(self, columns: Sequence[str]) -> tuple[int, str]:
+        """Rows and digest of all rows."""
+        rows, digest = self.child.call(
+            "digest", path=str(self.path), options=self.options, columns=list(columns)
+        )
+        return int(rows), str(digest)
+
+    def collect(self) -> list[Any]:
+        """The rows (`pyspark.sql.Row`) of the keys."""
+        where = {"path": str(self.path), "options": self.options, "column": self.column}
+        return list(self.child.call("find", values=list(self.keys), **where))
+
+    def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
+        """The files that `collect` opened."""
+        return list(self.child.call("opened"))
+
+
+class HudiTable:
+    """A table under test; see `base.MeasuredTable`."""
+
+    def __init__(
+        self, child: Asked, path: Path, *, layout: Layout, index: str, options: Mapping[str, str]
+    ) -> None:
+        self._child = child
+        self._layout = layout
+        self._options = options
+        self.path = path
+        self.index = index
+
+    def bulk_insert(self, df: Any, /) -> HudiWrite:
+        """Load held rows into an empty table."""
+        return self._write("bulk_insert", df)
+
+    def upsert(self, df: Any, /) -> HudiWrite:
+        """Insert or update held rows by key."""
+        return self._write("upsert", df)
+
+    def delete(self, df: Any, /) -> HudiWrite:
+        """Delete held keys."""
+        return self._write("delete", df)
+
+    def _write(self, operation: str, files: tuple[str, ...]) -> HudiWrite:
+        where = {"path": str(self.path), "options": self._options}
+        self._child.call("write", operation=operation, files=files, **where)
+        return HudiWrite(path=self.path)
+
+    def read(self, keys: Sequence[str] | None = None) -> HudiRows:
+        """All rows, or those of record keys by the key column that Hudi's pruning looks at.
+
+        A key of several columns is looked for by Hudi's meta column, which prunes nothing.
+        """
+        fields = self._layout.record_key
+        return HudiRows(
+            child=self._child,
+            path=self.path,
+            options=self._options,
+            column=fields[0] if len(fields) == 1 else independent.KEY,
+            keys=tuple(keys or ()),
+        )
+
+    def lookup(self, _held: Any, /, *, stats: Any = None) -> None:  # noqa: ARG002 - has none
+        """Look up the keys that the child holds."""
+        where = {"path": str(self.path), "options": self._options}
+        self._child.call("lookup", record=self.index == "record", **where)
+
+    def info(self) -> HudiFacts:
+        """The index of the writer's options, and of the table where it must be built there."""
+        if self.index == "record":
+            built = independent.facts(self.path).partitions_of_metadata
+            return HudiFacts(index="record" if "record_index" in built else "none")
+        return HudiFacts(index=index_name(self._options[INDEX_TYPE]))
+
+    def check(self) -> IndexCheck:
+        """Hudi's record index against its data, by Keymark's readers: no code of Hudi's."""
+        return Table.open(str(self.path), options={INDEX_TYPE: HUDI_TYPES[self.index]}).check()
+
+    def compact(self) -> str | None:
+        """Hudi merges the log blocks of its metadata table when it writes, not on demand."""
+        raise CellError("Hudi's metadata table is compacted by its own writes only")
+
+
+class HudiEngine:
+    """Makes and opens tables through one release of Hudi.
+
+    Args:
+        version: the release.
+        child: its process.
+        parallelism: tasks of each of Hudi's shuffles.
+    """
+
+    def __init__(self, version: str, child: Asked, *, parallelism: int) -> None:
+        self._version = version
+        self._child = child
+        self._parallelism = parallelism
+
+    def create(
+        self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
+    ) -> MeasuredTable:
+        """A table that the first write makes."""
+        given = table_options(
+            layout,
+            index=index,
+            version=self._version,
+            parallelism=self._parallelism,
+            options=options,
+        )
+        return HudiTable(self._child, path, layout=layout, index=index, options=given)
+
+    def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+        """A table that exists; metadata partitions that it has are kept."""
+        facts = independent.facts(path)
+        layout = Layout(
+            name=facts.name,
+            record_key=facts.record_key,
+            partition_path=facts.partition_path,
+            ordering=facts.ordering,
+        )
+        kept = kept_options(facts.partitions_of_metadata)
+        return self.create(path, layout, index=index, options={**options, **kept})
+
+    def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+        """A copy of a table: Hudi's index is a matter of its writer's options."""
+        return self.open(path, index=index, options=options)
+
+    @contextmanager
+    def step(self, label: str) -> Iterator[None]:
+        """Attribute the jobs of the child's session to a step."""
+        self._child.call("begin", label=label)
+        try:
+            yield
+        finally:
+            self._child.call("end")
+
+    def hold_rows(self, df: Any, /) -> tuple[str, ...]:
+        """The files of a data frame that was read from Parquet; the child has read their schema."""
+        files = tuple(sorted(df.inputFiles()))
+        self._child.call("hold_rows", files=files)
+        return files
+
+    def hold_keys(self, keys: Any, table: Any, /) -> None:
+        """Bring keys to Hudi's JVM, with their partitions where the index must be told.
+
+        A partition-local index looks in the partition of the incoming row. The partition of a
+        key that is in the table is that of its row; an absent one gets that of another row.
+        """
+        held = keys.to_pylist()
+        partitions = None
+        if table.index in LOCAL_INDEXES:
+            located = independent.locations(table.path).to_pydict()
+            known = dict(zip(located["record_key"], located["partition_path"], strict=True))
+            other = next(iter(known.values()), "")
+            partitions = [known.get(key, other) for key in held]
+        elif table.index != "record":
+            partitions = [""] * len(held)
+        self._child.call("hold_keys", keys=held, partitions=partitions, slices=self._parallelism)
+
+    def answer(self, _found: Any, keys: Any, /) -> pa.Table:
+        """The places that the child's lookup found."""
+        places = self._child.call("places")
+        found = [places.get(key, (None, None)) for key in keys.to_pylist()]
+        return pa.table(
+            {
+                "record_key": keys,
+                "partition_path": pa.array([place[0] for place in found], pa.string()),
+                "file_id": pa.array([place[1] for place in found], pa.string()),
+            }
+        )
+
+    def digest(self, rows: HudiRows, columns: Sequence[str], /) -> tuple[int, str]:
+        """Rows and digest through Hudi's reader."""
+        return rows.digest(columns)
+
+
+def process(version: str, work: Path) -> Child:
+    """The process of a release; its output goes to a log in `work`."""
+    name = f"hudi@{version}"
+    command = [sys.executable, "-m", "harness.engines.hudi_child"]
+    return Child(command, log=work / f"{name}.log", name=name)
+
+
+def start(
+    child: Asked, version: str, *, section: SparkSection, events: Path, work: Path
+) -> dict[str, Any]:
+    """Let a process start Spark with its release; what it says of its options and versions.
+
+    Raises:
+        CellError: it did not come up.
+    """
+    extra = session_conf(jars.bundle(version), work / f"hudi@{version}-warehouse")
+    said = child.call("start", version=version, spark=section, events=events, extra=extra)
+    return dict(said)
+
+
+def session_conf(jar: Path, warehouse: Path) -> dict[str, str]:
+    """Spark options that Hudi needs.
+
+    The jar goes on the class paths: from the class loader of `spark.jars`, Hudi cannot read its
+    own delete blocks.
+    """
+    return {
+        "spark.driver.extraClassPath": str(jar),
+        "spark.executor.extraClassPath": str(jar),
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": _EXTENSION,
+        "spark.sql.catalog.spark_catalog": _CATALOG,
+        "spark.sql.warehouse.dir": str(warehouse),
+    }
+
+
+def parallelism(section: SparkSection) -> int:
+    """Tasks of each shuffle: as many as the run's sessions have."""
+    return int(section.conf.get("spark.sql.shuffle.partitions", cores(section.master)))

@@ -1,0 +1,132 @@
+"""The process of one Hudi version: a Spark session with its bundle, told what to do over a pipe.
+
+Run by `harness.engines.hudi`; the methods of `HudiSession` are the messages. Whatever must not be
+on the clock is a message of its own: reading a batch's schema, bringing keys to the JVM, bringing
+answers back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.functions import col, lit
+
+from datasets.spark import digest_dataframe
+from harness import environment
+from harness.engines.hudi_jvm import HudiJvm
+from harness.engines.pipe import serve
+from harness.scenario import SparkSection
+from harness.session import SparkRuntime
+
+
+class HudiSession:
+    """Spark with one version of Hudi."""
+
+    def __init__(self) -> None:
+        self._steps = ExitStack()
+        self._frames: dict[tuple[str, ...], DataFrame] = {}
+        self._asked: Any = None
+        self._found: Any = None
+
+    def start(
+        self, *, version: str, spark: SparkSection, events: Path, extra: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Start Spark; its options and versions."""
+        self._runtime = SparkRuntime(spark, events, extra)
+        self._spark = self._runtime.spark
+        self._jvm = HudiJvm(self._spark, version)
+        return {"conf": self._runtime.conf(), "versions": environment.versions(self._spark)}
+
+    def begin(self, *, label: str) -> None:
+        """What runs from now on belongs to a step."""
+        self._steps.enter_context(self._runtime.step(label))
+
+    def end(self) -> None:
+        """The step is over."""
+        self._steps.close()
+
+    def hold_rows(self, *, files: tuple[str, ...]) -> None:
+        """Know the rows of Parquet files, by the files' names."""
+        if files not in self._frames:
+            self._frames[files] = self._spark.read.parquet(*files)
+
+    def write(
+        self, *, path: str, operation: str, files: tuple[str, ...], options: Mapping[str, str]
+    ) -> None:
+        """Write held rows through Hudi's data source; the table is made if there is none."""
+        writer = self._frames[files].write.format("hudi").options(**options)
+        writer.option("hoodie.datasource.write.operation", operation).mode("append").save(path)
+
+    def digest(
+        self, *, path: str, options: Mapping[str, str], columns: Sequence[str]
+    ) -> tuple[int, str]:
+        """Rows and digest of a table through Hudi's reader."""
+        found = digest_dataframe(self._table(path, options), columns)
+        return found.rows, found.digest
+
+    def find(
+        self, *, path: str, options: Mapping[str, str], column: str, values: list[str]
+    ) -> list[Row]:
+        """The rows whose column (cast to text) has one of the values."""
+        table = self._table(path, options)
+        kind = table.schema[column].dataType
+        wanted = [lit(value).cast(kind) for value in values]
+        named = col(column)
+        self._found = table.where(named == wanted[0] if len(wanted) == 1 else named.isin(*wanted))
+        return list(self._found.collect())
+
+    def opened(self) -> list[str]:
+        """Names of the files that the last `find` opened."""
+        parts = self._found._jdf.queryExecution().toRdd().partitions()  # noqa: SLF001
+        files = (file for part in parts for file in part.files())
+        return sorted({str(file.filePath().toString()) for file in files})
+
+    def hold_keys(self, *, keys: list[str], partitions: list[str] | None, slices: int) -> None:
+        """Bring keys to the JVM; with partition paths where the index needs them."""
+        if partitions is None:
+            self._asked = self._jvm.texts(keys)
+        else:
+            self._asked = self._jvm.records(keys, partitions, slices=slices)
+
+    def lookup(self, *, path: str, options: Mapping[str, str], record: bool) -> None:
+        """Look the held keys up: in the record index, or by the index's own tagging."""
+        look = self._jvm.record_index if record else self._jvm.tagged
+        self._found = look(path, self._asked, options)
+
+    def places(self) -> dict[str, tuple[str, str]]:
+        """The answer of the last lookup: key -> partition path and file id."""
+        return self._jvm.places(self._found)
+
+    def close(self) -> None:
+        """Stop Spark; its event log is complete after that."""
+        self._runtime.close()
+
+    def _table(self, path: str, options: Mapping[str, str]) -> DataFrame:
+        return self._spark.read.format("hudi").options(**options).load(path)
+
+
+def explain(error: Exception) -> str:
+    """The innermost cause that Java tells, or the first line of a Python error."""
+    cause: Any = getattr(error, "java_exception", None)
+    if cause is None:
+        lines = str(error).strip().splitlines()
+        return f"{type(error).__name__}: {lines[0] if lines else ''}"
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    message = str(cause.getMessage() or "").strip().splitlines()
+    return f"{cause.getClass().getSimpleName()}: {message[0] if message else ''}"
+
+
+def main() -> None:
+    """Serve the parent; Java's chatter on standard output goes to the log."""
+    os.environ["TZ"] = "UTC"
+    serve(HudiSession(), explain=explain)
+
+
+if __name__ == "__main__":
+    main()

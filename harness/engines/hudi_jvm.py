@@ -1,0 +1,122 @@
+"""Hudi's classes on the JVM, for what its data source does not offer: lookups.
+
+Keys go to the JVM, and answers come from it, as one JSON text each through the Jackson that Spark
+brings: a call per key through py4j would take longer than the lookup.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from harness.engines.hudi_options import version_number
+from table.options import BLOOM_MOVE, SIMPLE_MOVE
+
+_LOCATIONS = (1, 1)
+"""From this version on the record index is asked with, and answers with, distributed data."""
+
+_MODEL = "org.apache.hudi.common.model"
+
+_STAY = {SIMPLE_MOVE: "false", BLOOM_MOVE: "false"}
+"""A lookup asks where a key is; it does not bring it to another partition."""
+
+Place = tuple[str, str]
+"""Partition path and file id."""
+
+
+class HudiJvm:
+    """The lookups of one Hudi version in one session."""
+
+    def __init__(self, spark: SparkSession, version: str) -> None:
+        self._version = version_number(version)
+        context: Any = spark.sparkContext
+        self._java_context = context._jsc  # noqa: SLF001 - the only way to the JVM
+        self._jvm = context._jvm  # noqa: SLF001
+        self._hudi = self._jvm.org.apache.hudi
+        self._engine = self._hudi.client.common.HoodieSparkEngineContext(self._java_context)
+        jackson = self._jvm.com.fasterxml.jackson
+        self._mapper = jackson.databind.ObjectMapper()
+        access, visibility = jackson.annotation.PropertyAccessor, jackson.annotation.JsonAutoDetect
+        self._mapper.setVisibility(access.ALL, visibility.Visibility.NONE)
+        self._mapper.setVisibility(access.FIELD, visibility.Visibility.ANY)
+        empty = jackson.databind.SerializationFeature.FAIL_ON_EMPTY_BEANS
+        self._mapper.configure(empty, False)  # noqa: FBT003 - Java
+
+    def texts(self, keys: Sequence[str]) -> Any:
+        """A Java list of record keys."""
+        return self._read(list(keys), "java.util.ArrayList<java.lang.String>")
+
+    def records(self, keys: Sequence[str], partitions: Sequence[str], *, slices: int) -> Any:
+        """A `JavaRDD<HoodieRecord>` without payloads: record keys with their partition paths."""
+        listed = self._read(
+            [
+                {"key": {"recordKey": key, "partitionPath": partition}, "data": {}}
+                for key, partition in zip(keys, partitions, strict=True)
+            ],
+            f"java.util.ArrayList<{_MODEL}.HoodieAvroRecord<{_MODEL}.EmptyHoodieRecordPayload>>",
+        )
+        return self._java_context.parallelize(listed, slices)
+
+    def record_index(self, path: str, texts: Any, options: Mapping[str, str]) -> Any:
+        """Open the metadata table and look keys up in the record index (`readRecordIndex`)."""
+        config = (
+            self._hudi.common.config.HoodieMetadataConfig.newBuilder()
+            .fromProperties(self._properties(options))
+            .enable(True)  # noqa: FBT003 - Java
+            .build()
+        )
+        configuration = self._java_context.hadoopConfiguration()
+        hadoop = self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
+        where = self._hudi.storage.StoragePath(path)
+        storage = self._hudi.storage.hadoop.HoodieHadoopStorage(where, hadoop)
+        if self._version < _LOCATIONS:
+            create = self._hudi.metadata.HoodieTableMetadata.create
+            table = create(self._engine, storage, config, path)
+            found = table.readRecordIndex(texts)
+        else:
+            factory = self._hudi.metadata.NativeTableMetadataFactory.getInstance()
+            table = factory.create(self._engine, storage, config, path)
+            asked = self._hudi.common.data.HoodieListData.eager(texts)
+            found = table.readRecordIndexLocationsWithKeys(asked).collectAsList()
+        table.close()
+        return found
+
+    def tagged(self, path: str, records: Any, options: Mapping[str, str]) -> Any:
+        """Let the index of a table tag records (`HoodieReadClient.tagLocation`)."""
+        config = (
+            self._hudi.config.HoodieWriteConfig.newBuilder()
+            .withPath(path)
+            .withProps(self._properties({**options, **_STAY}))
+            .build()
+        )
+        client = self._hudi.client.HoodieReadClient(self._engine, config)
+        return client.tagLocation(records).collect()
+
+    def places(self, found: Any) -> dict[str, Place]:
+        """The answer of a lookup as record key -> place; keys that are not there are left out."""
+        answer = json.loads(self._mapper.writeValueAsString(found))
+        if isinstance(answer, dict):
+            return {key: (at["partitionPath"], at["fileId"]) for key, at in answer.items()}
+        places = {}
+        for each in answer:
+            if "currentLocation" in each:
+                key, at = each["key"]["recordKey"], each["currentLocation"]
+                at = at and {**at, "partitionPath": each["key"]["partitionPath"]}
+            else:
+                [(key, at)] = each.items()  # Hudi's Pair is a Map.Entry
+            if at is not None:
+                places[key] = (at["partitionPath"], at["fileId"])
+        return places
+
+    def _read(self, value: Any, kind: str) -> Any:
+        types = self._mapper.getTypeFactory()
+        return self._mapper.readValue(json.dumps(value), types.constructFromCanonical(kind))
+
+    def _properties(self, options: Mapping[str, str]) -> Any:
+        properties = self._jvm.java.util.Properties()
+        for name, value in options.items():
+            properties.setProperty(name, value)
+        return properties

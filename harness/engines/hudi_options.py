@@ -1,0 +1,105 @@
+"""The options that every call of Hudi gets: the same ones to each, in each version.
+
+Hudi takes away every metadata index whose option is not set in the writer at hand, so the options
+of the metadata table go to all calls. What Hudi leaves to the user (parallelism, sort mode of
+a bulk insert) is set to what `native` does; a scenario's own options come last and win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.engines.base import Layout
+from table.options import (
+    BLOOM_FILTERS_ON,
+    COLUMN_STATS_ON,
+    INDEX_TYPE,
+    PAYLOAD_CLASS,
+    RECORD_INDEX_ON,
+)
+from table.write.index import HUDI_TYPES
+
+LOCAL_INDEXES = ("simple", "bloom", "bucket")
+"""Indexes that look for a key in its partition only."""
+
+_METADATA = {
+    "record_index": RECORD_INDEX_ON,
+    "column_stats": COLUMN_STATS_ON,
+    "bloom_filters": BLOOM_FILTERS_ON,
+}
+_PARALLEL = (
+    "hoodie.upsert.shuffle.parallelism",
+    "hoodie.insert.shuffle.parallelism",
+    "hoodie.bulkinsert.shuffle.parallelism",
+    "hoodie.delete.shuffle.parallelism",
+    "hoodie.simple.index.parallelism",
+    "hoodie.global.simple.index.parallelism",
+    "hoodie.bloom.index.parallelism",
+)
+_MERGE_MODES = {
+    "DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
+    "OverwriteWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
+}
+_OVERWRITE = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
+
+
+def table_options(
+    layout: Layout, *, index: str, version: str, parallelism: int, options: Mapping[str, str]
+) -> dict[str, str]:
+    """The options of a table and its writer.
+
+    Args:
+        layout: how its rows are keyed, laid out and ordered.
+        index: name of its index.
+        version: of Hudi.
+        parallelism: tasks of each shuffle.
+        options: the cell's.
+    """
+    given = {name: value for name, value in options.items() if name.startswith("hoodie.")}
+    payload = given.get(PAYLOAD_CLASS, _OVERWRITE)
+    return {
+        "hoodie.table.name": layout.name,
+        "hoodie.datasource.write.recordkey.field": ",".join(layout.record_key),
+        "hoodie.datasource.write.partitionpath.field": ",".join(layout.partition_path),
+        **(
+            {"hoodie.datasource.write.precombine.field": layout.ordering} if layout.ordering else {}
+        ),
+        PAYLOAD_CLASS: payload,
+        INDEX_TYPE: HUDI_TYPES[index],
+        "hoodie.bulkinsert.sort.mode": "PARTITION_PATH_REPARTITION",
+        **dict.fromkeys(_PARALLEL, str(parallelism)),
+        **_metadata_options(index),
+        **(_options_of_1x(payload) if version_number(version) >= (1,) else {}),
+        **given,
+    }
+
+
+def kept_options(partitions: Mapping[str, object] | tuple[str, ...]) -> dict[str, str]:
+    """Options under which Hudi keeps the metadata partitions that a table has."""
+    return {_METADATA[name]: "true" for name in partitions if name in _METADATA}
+
+
+def version_number(version: str) -> tuple[int, ...]:
+    """A version as numbers, for comparisons."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def _metadata_options(index: str) -> dict[str, str]:
+    return {
+        "hoodie.metadata.enable": "true",
+        "hoodie.enable.data.skipping": "true",
+        RECORD_INDEX_ON: str(index == "record").lower(),
+        COLUMN_STATS_ON: "false",
+        BLOOM_FILTERS_ON: "false",
+    }
+
+
+def _options_of_1x(payload: str) -> dict[str, str]:
+    """Hudi 1.x writes the same tables as 0.15: version 6, no index that 0.15 does not know."""
+    mode = _MERGE_MODES.get(payload.rpartition(".")[2])
+    return {
+        "hoodie.write.table.version": "6",
+        "hoodie.write.auto.upgrade": "false",
+        "hoodie.metadata.index.partition.stats.enable": "false",
+        **({"hoodie.record.merge.mode": mode} if mode else {}),
+    }

@@ -1,0 +1,72 @@
+"""The engines of a run: which can take part, started and stopped together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from harness import jars
+from harness.engines import hudi, hudi_version
+from harness.engines.base import Engine
+from harness.engines.native import NativeEngine
+from harness.errors import CellError, HarnessError
+from harness.scenario import SparkSection
+from harness.session import SparkRuntime
+
+
+def missing(engines: Iterable[str]) -> dict[str, str]:
+    """The engines that cannot take part, each with one line that says how to get it.
+
+    Raises:
+        HarnessError: none is left.
+    """
+    names = tuple(engines)
+    found = {}
+    for name in names:
+        version = hudi_version(name)
+        reason = version and jars.missing_bundle(version)
+        if reason:
+            found[name] = reason
+    if len(found) == len(names):
+        raise HarnessError("; ".join(found.values()))
+    return found
+
+
+class Lineup:
+    """The engines of a run, by name; leaving the block ends their processes.
+
+    Attributes:
+        engines: those that run.
+        broken: reasons of those that did not start.
+        told: Spark options and versions of each process other than the run's own.
+    """
+
+    def __init__(self, runtime: SparkRuntime) -> None:
+        self._runtime = runtime
+        self._open = ExitStack()
+        self.engines: dict[str, Engine] = {}
+        self.broken: dict[str, str] = {}
+        self.told: dict[str, Mapping[str, Any]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def start(self, name: str, section: SparkSection, *, events: Path, work: Path) -> None:
+        """Start one engine; one that does not come up is noted as broken."""
+        version = hudi_version(name)
+        if version is None:
+            self.engines[name] = NativeEngine(self._runtime)
+            return
+        child = hudi.process(version, work)
+        self._open.callback(child.close)
+        try:
+            self.told[name] = hudi.start(child, version, section=section, events=events, work=work)
+        except CellError as error:
+            self.broken[name] = f"it did not start: {error}"
+            return
+        self.engines[name] = hudi.HudiEngine(version, child, parallelism=hudi.parallelism(section))

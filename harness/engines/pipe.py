@@ -1,0 +1,125 @@
+"""An engine in a process of its own, spoken to over a pipe.
+
+A message is (name of a method, its arguments), the answer its value or the text of its error;
+both are pickled by `multiprocessing`'s connections, between two processes of one program. The
+child dies with its parent, however that ends: a thread of the child waits at the pipe, and the end
+of the pipe ends the process. (Its JVM ends with it: PySpark's gateway waits at a pipe, too.)
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.errors import CellError
+
+_CLOSING_S = 60.0
+
+
+class Asked(Protocol):
+    """Whatever answers messages: `Child`, or a stand-in of the tests."""
+
+    def call(self, name: str, /, **arguments: Any) -> Any:
+        """The answer to a message."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Child:
+    """The parent's end.
+
+    Args:
+        command: what to run; the number of its file descriptor is added as the last argument.
+        log: where its standard output and error go.
+        name: how errors name it.
+    """
+
+    def __init__(self, command: Sequence[str], *, log: Path, name: str) -> None:
+        ours, theirs = socket.socketpair()
+        self._name, self._log = name, log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with theirs, log.open("wb") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        self._pipe = Connection(ours.detach())
+
+    def call(self, name: str, /, **arguments: Any) -> Any:
+        """The child's answer to a message.
+
+        Raises:
+            CellError: the child's method raised, or the child is gone.
+        """
+        try:
+            self._pipe.send((name, arguments))
+            ok, value = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise CellError(f"{self._name} died{self._last_words()}") from error
+        if not ok:
+            raise CellError(str(value))
+        return value
+
+    def close(self) -> None:
+        """Let the child end; returns when it has."""
+        with suppress(CellError):
+            self.call("close")
+        self._pipe.close()
+        try:
+            self._process.wait(_CLOSING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _last_words(self) -> str:
+        with suppress(OSError):
+            lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+            said = [line.strip() for line in lines if line.strip()]
+            return f": {said[-1]}" if said else ""
+        return ""
+
+
+def serve(handler: Any, *, explain: Callable[[Exception], str]) -> None:
+    """The child's end: answer messages by the handler's methods until `close` or the pipe's end.
+
+    Args:
+        handler: object with a method per message, `close` among them.
+        explain: one line about an exception.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
+    pipe = Connection(int(sys.argv[-1]))
+    os.set_inheritable(pipe.fileno(), False)  # noqa: FBT003 - has no keyword
+    asked: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
+    name = ""
+    while name != "close":
+        name, arguments = asked.get()
+        try:
+            answer = True, getattr(handler, name)(**arguments)
+        except Exception as error:  # noqa: BLE001 - the parent is told of all of them
+            traceback.print_exception(error)  # into the log
+            answer = False, explain(error)
+        pipe.send(answer)
+
+
+def _listen(pipe: Connection, asked: queue.SimpleQueue[tuple[str, dict[str, Any]]]) -> None:
+    while True:
+        try:
+            asked.put(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)  # the parent is gone or has closed
