@@ -9,7 +9,7 @@ AbstractHoodieLogRecordReader of Hudi 0.15.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -274,16 +274,15 @@ class MetadataTable:
             for file_slice in self.slices(partition)
         )
 
-    def slice_files(self) -> dict[str, dict[str, dict[str, list[str]]]]:
+    def slice_files(self, partitions: Iterable[str]) -> dict[str, dict[str, dict[str, list[str]]]]:
         """Partition -> file id -> base instant -> names of all files of that slice."""
         found: dict[str, dict[str, dict[str, list[str]]]] = {}
-        for status in self.storage.walk(METADATA):
-            path = status.path.removeprefix(f"{METADATA}/")
-            partition = path.rpartition("/")[0]
-            owner = slice_of(partition, status.name)
-            if owner is not None:
-                group = found.setdefault(partition, {}).setdefault(owner[0], {})
-                group.setdefault(owner[1], []).append(status.name)
+        for partition in partitions:
+            for status in self.storage.list(f"{METADATA}/{partition}"):
+                owner = slice_of(partition, status.name)
+                if owner is not None:
+                    group = found.setdefault(partition, {}).setdefault(owner[0], {})
+                    group.setdefault(owner[1], []).append(status.name)
         return found
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:

@@ -202,11 +202,14 @@ def metadata_commits_retained(retained: int) -> int:
     return max(_RETAINED_MIN, int(retained * _RETAINED_FACTOR))
 
 
-def clean_metadata_table(metadata: MetadataTable, retained: int) -> str | None:
+def clean_metadata_table(
+    metadata: MetadataTable, partitions: Iterable[str], retained: int
+) -> str | None:
     """Delete slices of the metadata table that no reader of the last commits needs.
 
     Args:
         metadata: the metadata table.
+        partitions: its partitions.
         retained: commits that the data table's cleaning retains.
     """
     commits = metadata.timeline.completed(COMMIT_ACTIONS)
@@ -214,7 +217,7 @@ def clean_metadata_table(metadata: MetadataTable, retained: int) -> str | None:
     if retention is None:
         return None
     files: dict[str, list[str]] = {}
-    for partition, groups in metadata.slice_files().items():
+    for partition, groups in metadata.slice_files(partitions).items():
         for versions in groups.values():
             for time in retention.outdated([t for t in versions if metadata.validity.opened(t)]):
                 files.setdefault(partition, []).extend(versions[time])

@@ -151,7 +151,7 @@ class TableServices:
         done = None
         if state.metadata is not None:
             retained = self.options.integer("hoodie.cleaner.commits.retained")
-            done = clean_metadata_table(state.metadata, retained)
+            done = clean_metadata_table(state.metadata, state.config.maintained, retained)
         retention = Retention.of(self.options, state.timeline.completed(COMMIT_ACTIONS))
         files = outdated_files(state, retention) if retention else {}
         instant = Cleaner(self.storage, self.clock, lease).clean(state, files, retention)

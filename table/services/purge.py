@@ -342,10 +342,11 @@ def _current_files(metadata: MetadataTable, partitions: Iterable[str]) -> set[st
 
 def _old_files(metadata: MetadataTable, groups: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Names of the files of older slices of some groups, by partition."""
-    versions = metadata.slice_files()
     wanted = set(groups)
+    partitions = sorted({partition for partition, _ in wanted})
+    versions = metadata.slice_files(partitions)
     old: dict[str, list[str]] = {}
-    for partition in sorted({partition for partition, _ in wanted}):
+    for partition in partitions:
         for item in metadata.slices(partition):
             if (partition, item.file_id) not in wanted:
                 continue

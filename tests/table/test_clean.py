@@ -7,6 +7,7 @@ from table_cases import create, data_rows, files, rows
 
 from table import Table
 from table.errors import InputError
+from table.metadata.partitions import FILES, RECORD_INDEX
 from table.services.clean import clean_metadata_table
 from table.write.transaction import TableState
 
@@ -15,6 +16,7 @@ OPTIONS = {
     "hoodie.metadata.compact.max.delta.commits": "2",
     "hoodie.archive.automatic": "false",
 }
+PARTITIONS = (FILES, RECORD_INDEX)
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +44,13 @@ def test_a_clean_whose_name_is_taken_waits_for_the_next_delta_commit(root, monke
     Table.open(root).compact()
     metadata = TableState.load(Table.open(root).storage).metadata
     assert metadata is not None
-    latest, outdated = _latest(metadata), metadata.slice_files()
-    assert clean_metadata_table(metadata, 1) == f"{latest}002"
+    latest, outdated = _latest(metadata), metadata.slice_files(PARTITIONS)
+    assert clean_metadata_table(metadata, PARTITIONS, 1) == f"{latest}002"
     Table.open(root).compact()
     again = TableState.load(Table.open(root).storage).metadata
     assert again is not None
-    monkeypatch.setattr(type(again), "slice_files", lambda _: outdated)
-    assert clean_metadata_table(again, 1) is None
+    monkeypatch.setattr(type(again), "slice_files", lambda *_: outdated)
+    assert clean_metadata_table(again, PARTITIONS, 1) is None
     assert Table.open(root).check().ok
 
 
