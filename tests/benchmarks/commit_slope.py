@@ -1,20 +1,31 @@
-"""200 small commits with all services on: what each costs, and whether that grows.
+"""What small commits cost with all services on, and whether that grows with their number.
 
     python tests/benchmarks/commit_slope.py [--commits 200] [--json FILE]
 
 Every commit updates some rows, deletes some and inserts as many, so that the table stays as large
-as it was. Counted are the bytes read, the files opened and the names listed through the storage,
-and the log files per shard; they are compared between the third compaction cycle and the last.
-The slope of the commits' times is Theil and Sen's, with its 95 % interval.
+as it was. Two tables are written in turns in one process. One grows older: after two cycles of
+twenty commits, it is measured for the commits asked for. The control is put back at the start of
+every cycle to what that table was then: its commits are always at the same age and the same place
+in the cycle, and whatever makes the machine faster or slower meets both.
+
+The growth is the slope of log(measured / control) over the pairs, Theil and Sen's with its 95 %
+interval, as a share over all commits. Counted are the bytes read, the files opened and the names
+listed through the storage, and the log files per shard: the first measured cycle, which is the
+third of the table, and the last one.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import gc
 import json
+import math
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +36,14 @@ from rich.progress import track
 from scipy import stats
 
 from table import Table
+from table.naming import HOODIE, METADATA
 from table.storage import FileStatus, LocalStorage, RangeReader
 from table.write.transaction import TableState
 
 KEYS, BATCH, CHURN, CYCLE = 2000, 100, 25, 20
+AGEING_CYCLES = 2
+GROWTH_MAX = 0.1
+COUNTS = ("bytes_read", "files_opened", "timeline_entries", "names_listed")
 # A cycle is twenty commits: each is followed by a clean, and both are delta commits.
 OPTIONS = {
     "hoodie.metadata.record.index.min.filegroup.count": "2",
@@ -66,7 +81,7 @@ class CountingReader:
 class CountingStorage(LocalStorage):
     """A local storage that counts what is read and listed."""
 
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
     def open(self, path: str) -> RangeReader:
         self.counts["files_opened"] += 1
@@ -80,7 +95,8 @@ class CountingStorage(LocalStorage):
 
     def list(self, path: str) -> list[FileStatus]:
         found = LocalStorage.list(self, path)
-        if path.endswith(".hoodie"):
+        self.counts["names_listed"] += len(found)
+        if path in (HOODIE, f"{METADATA}/{HOODIE}"):
             self.counts["timeline_entries"] += len(found)
         return found
 
@@ -98,56 +114,154 @@ def rows(keys: Any, number: int) -> pa.Table:
     )
 
 
-def log_files(table: Table) -> int:
+class Batches:
+    """The batches of one table, one after another; a copy goes on in the same way."""
+
+    def __init__(self) -> None:
+        self._chosen = np.random.default_rng(7)
+        self._live, self._fresh, self._number = list(range(KEYS)), KEYS, 0
+
+    def next(self) -> pa.Table:
+        """Updates and inserts, and as many deletes as inserts."""
+        self._number += 1
+        live, chosen = self._live, self._chosen
+        gone = [live.pop(int(chosen.integers(len(live)))) for _ in range(CHURN)]
+        updated = chosen.choice(live, BATCH - 2 * CHURN, replace=False).tolist()
+        added = list(range(self._fresh, self._fresh + CHURN))
+        self._fresh += CHURN
+        live += added
+        batch = rows([*updated, *added, *gone], self._number)
+        flags = [False] * (len(updated) + CHURN) + [True] * CHURN
+        return batch.append_column("_hoodie_is_deleted", pa.array(flags))
+
+
+@dataclass
+class Written:
+    """A table under measurement and the batches that it gets."""
+
+    root: str
+    batches: Batches
+
+    def __post_init__(self) -> None:
+        self.storage = CountingStorage(self.root)
+        self.table = Table(self.storage, OPTIONS)
+
+    def commit(self) -> dict[str, float]:
+        """One commit: its seconds and its counts."""
+        batch = self.batches.next()
+        counts = self.storage.counts
+        counts.update(dict.fromkeys(counts, 0))
+        gc.collect()
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.table.upsert(batch)
+        spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        return {**spent, **counts}
+
+
+def log_files(root: str) -> int:
     """Log files of the fullest shard."""
-    metadata = TableState.load(LocalStorage(table.storage.root)).metadata
+    metadata = TableState.load(LocalStorage(root)).metadata
     assert metadata is not None
     return max(len(item.log_files) for item in metadata.slices("record_index"))
 
 
-def measure(root: str, commits: int) -> list[dict[str, float]]:
-    """One line of counts per commit."""
+def measure(folder: str, commits: int, cycle: int = CYCLE) -> list[dict[str, dict[str, float]]]:
+    """A line per pair of commits: those of the measured table and of the control.
+
+    Args:
+        folder: where the tables are made.
+        commits: how many pairs.
+        cycle: commits after which the control is put back.
+    """
     identity = {"record_key": "k", "partition_path": "p", "ordering": "ts"}
-    Table.create(root, name="slope", options=OPTIONS, **identity)
-    counts = dict.fromkeys(("files_opened", "bytes_read", "timeline_entries"), 0)
-    table = Table(CountingStorage(root, counts=counts), OPTIONS)
-    table.bulk_insert(rows(range(KEYS), 0))
-    chosen = np.random.default_rng(7)
-    live, fresh, lines = list(range(KEYS)), KEYS, []
-    for number in track(range(1, commits + 1), "commits", disable=None):
-        gone = [live.pop(int(chosen.integers(len(live)))) for _ in range(CHURN)]
-        updated = chosen.choice(live, BATCH - 2 * CHURN, replace=False).tolist()
-        added = list(range(fresh, fresh + CHURN))
-        fresh += CHURN
-        live += added
-        batch = rows([*updated, *added, *gone], number)
-        flags = [False] * (len(updated) + CHURN) + [True] * CHURN
-        batch = batch.append_column("_hoodie_is_deleted", pa.array(flags))
-        counts.update(dict.fromkeys(counts, 0))
-        started = time.perf_counter()
-        table.upsert(batch)
-        lines.append({"seconds": time.perf_counter() - started, **counts, "logs": log_files(table)})
-    checked = table.check()
-    assert checked.ok, checked
-    assert checked.keys == KEYS
+    Table.create(f"{folder}/m", name="slope", options=OPTIONS, **identity)
+    measured = Written(f"{folder}/m", Batches())
+    measured.table.bulk_insert(rows(range(KEYS), 0))
+    for _ in track(range(AGEING_CYCLES * cycle), "ageing", disable=None):
+        measured.commit()
+    shutil.copytree(f"{folder}/m", f"{folder}/seed")
+    seed = copy.deepcopy(measured.batches)
+    lines = []
+    for number in track(range(commits), "commits", disable=None):
+        if number % cycle == 0:
+            shutil.rmtree(f"{folder}/c", ignore_errors=True)
+            shutil.copytree(f"{folder}/seed", f"{folder}/c")
+            control = Written(f"{folder}/c", copy.deepcopy(seed))
+        pair = {"measured": measured, "control": control}
+        # In turns: what the first of a pair costs more, or less, favours neither.
+        first, second = list(pair)[:: 1 if number % 2 else -1]
+        line = {first: pair[first].commit(), second: pair[second].commit()}
+        line["measured"]["logs"] = log_files(measured.root)
+        lines.append(line)
+    for written in (measured, control):
+        checked = written.table.check()
+        assert checked.ok, checked
+        assert checked.keys == KEYS
     return lines
 
 
-def report(lines: list[dict[str, float]]) -> dict[str, Any]:
-    """Third cycle against the last, and the slope."""
-    third, last = lines[2 * CYCLE : 3 * CYCLE], lines[-CYCLE:]
-    seconds = [line["seconds"] for line in lines]
-    slope, _, low, high = stats.theilslopes(seconds, np.arange(len(seconds)), 0.95)
-    over_all = len(lines) / float(np.median(seconds))
-    return {
+@dataclass(frozen=True)
+class Growth:
+    """How much more the last commit costs than the first, as a share: estimate and 95 % interval.
+
+    `needed` is the number of commits with whose interval, at this scatter and with this growth per
+    commit, the growth over as many commits as were measured would be told from the limit; None
+    where it is told already, or where the estimate is not below the limit.
+    """
+
+    share: float
+    low: float
+    high: float
+    needed: int | None
+
+
+def growth(measured: Sequence[float], control: Sequence[float]) -> Growth:
+    """The Theil-Sen slope of log(measured / control), over all pairs."""
+    ratios = np.log(np.asarray(measured) / np.asarray(control))
+    count = len(ratios)
+    slope, _, low, high = stats.theilslopes(ratios, np.arange(count), 0.95)
+    limit, needed = math.log1p(GROWTH_MAX), None
+    if high * count >= limit > slope * count:
+        # The interval of a slope narrows with the power 3/2 of the number of pairs.
+        width = (high - slope) * count / (limit - slope * count)
+        needed = math.ceil(count * width ** (2 / 3))
+    share, lowest, highest = (float(np.expm1(x * count)) for x in (slope, low, high))
+    return Growth(share, lowest, highest, needed)
+
+
+def report(lines: Sequence[dict[str, dict[str, float]]], cycle: int = CYCLE) -> dict[str, Any]:
+    """The first measured cycle against the last, and the growth of wall and CPU time."""
+    measured = [line["measured"] for line in lines]
+    control = [line["control"] for line in lines]
+    answer: dict[str, Any] = {
         "commits": len(lines),
         "cycles": {
-            name: [sum(line[name] for line in cycle) for cycle in (third, last)]
-            for name in ("bytes_read", "files_opened", "timeline_entries", "logs")
+            name: [
+                sum(line[name] for line in part) for part in (measured[:cycle], measured[-cycle:])
+            ]
+            for name in (*COUNTS, "logs")
         },
-        "median_seconds": float(np.median(seconds)),
-        "growth_over_all": [float(x) * over_all for x in (slope, low, high)],
+        "pairs_that_opened_other_files": sum(
+            m["files_opened"] != c["files_opened"] for m, c in zip(measured, control, strict=True)
+        ),
     }
+    for clock in ("wall", "cpu"):
+        spent, other = ([line[clock] for line in part] for part in (measured, control))
+        answer[clock] = {
+            "median_seconds": float(np.median(spent)),
+            "control_median_seconds": float(np.median(other)),
+            "by_cycle": [
+                round(float(np.median(spent[i : i + cycle])), 4)
+                for i in range(0, len(spent), cycle)
+            ],
+            "control_by_cycle": [
+                round(float(np.median(other[i : i + cycle])), 4)
+                for i in range(0, len(other), cycle)
+            ],
+            "growth": vars(growth(spent, other)),
+            "growth_without_control": vars(growth(spent, np.ones(len(spent)))),
+        }
+    return answer
 
 
 def main() -> None:
@@ -157,7 +271,7 @@ def main() -> None:
     arguments.add_argument("--json", type=Path)
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        lines = measure(f"{folder}/t", chosen.commits)
+        lines = measure(folder, chosen.commits)
     answer = report(lines)
     if chosen.json:
         chosen.json.write_text(json.dumps({**answer, "lines": lines}))
