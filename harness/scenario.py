@@ -416,6 +416,12 @@ def _cell_mistakes(scenario: Scenario) -> list[str]:
             for index in scenario.indexes
             if index not in held
         ]
+    hudi = any(engine != NATIVE for engine in scenario.engines)
+    if hudi and "bucket" in scenario.indexes and scenario.workload.lookup_absent:
+        found.append(
+            "workload.lookup_absent: Hudi's bucket index says where a key would be and knows no "
+            "absent one, so it must be 0"
+        )
     if scenario.workload.model_keys and set(scenario.indexes) != {"record"}:
         found.append("workload.model_keys: the lookup model is about the index record only")
     if scenario.workload.model_keys and set(scenario.engines) != {NATIVE}:

@@ -129,8 +129,7 @@ class HudiTable:
 
     def lookup(self, _held: Any, /, *, stats: Any = None) -> None:  # noqa: ARG002 - has none
         """Look up the keys that the child holds."""
-        where = {"path": str(self.path), "options": self._options}
-        self._child.call("lookup", record=self.index == "record", **where)
+        self._child.call("lookup", options=self._options)
 
     def info(self) -> HudiFacts:
         """The index of the writer's options, and of the table where it must be built there."""
@@ -221,7 +220,13 @@ class HudiEngine:
             partitions = [known.get(key, other) for key in held]
         elif table.index != "record":
             partitions = [""] * len(held)
-        self._child.call("hold_keys", keys=held, partitions=partitions, slices=self._parallelism)
+        self._child.call(
+            "hold_keys",
+            path=str(table.path),
+            keys=held,
+            partitions=partitions,
+            slices=self._parallelism,
+        )
 
     def answer(self, _found: Any, keys: Any, /) -> pa.Table:
         """The places that the child's lookup found."""

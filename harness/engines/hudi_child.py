@@ -8,8 +8,9 @@ answers back.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark.sql.functions import col, lit
 from datasets.spark import digest_dataframe
 from harness import environment
 from harness.engines.hudi_jvm import HudiJvm
+from harness.engines.hudi_phases import STACK_DEPTH
 from harness.engines.pipe import serve
 from harness.scenario import SparkSection
 from harness.session import SparkRuntime
@@ -30,8 +32,8 @@ class HudiSession:
     def __init__(self) -> None:
         self._steps = ExitStack()
         self._frames: dict[tuple[str, ...], DataFrame] = {}
-        self._asked: Any = None
         self._found: Any = None
+        self._look: Callable[[Mapping[str, str]], Any]
 
     def start(
         self, *, version: str, spark: SparkSection, events: Path, extra: Mapping[str, str]
@@ -40,6 +42,7 @@ class HudiSession:
         self._runtime = SparkRuntime(spark, events, extra)
         self._spark = self._runtime.spark
         self._jvm = HudiJvm(self._spark, version)
+        self._jvm.set_property(STACK_DEPTH, "64")
         return {"conf": self._runtime.conf(), "versions": environment.versions(self._spark)}
 
     def begin(self, *, label: str) -> None:
@@ -86,17 +89,20 @@ class HudiSession:
         files = (file for part in parts for file in part.files())
         return sorted({str(file.filePath().toString()) for file in files})
 
-    def hold_keys(self, *, keys: list[str], partitions: list[str] | None, slices: int) -> None:
-        """Bring keys to the JVM; with partition paths where the index needs them."""
+    def hold_keys(
+        self, *, path: str, keys: list[str], partitions: list[str] | None, slices: int
+    ) -> None:
+        """Bring keys to the JVM; with partition paths unless the record index is to be asked."""
         if partitions is None:
-            self._asked = self._jvm.texts(keys)
-        else:
-            self._asked = self._jvm.records(keys, partitions, slices=slices)
+            texts = self._jvm.texts(keys)
+            self._look = partial(self._jvm.record_index, path, texts)
+            return
+        records = self._jvm.records(keys, partitions, slices=slices)
+        self._look = partial(self._jvm.tagged, path, records, schema=self._jvm.schema(path))
 
-    def lookup(self, *, path: str, options: Mapping[str, str], record: bool) -> None:
+    def lookup(self, *, options: Mapping[str, str]) -> None:
         """Look the held keys up: in the record index, or by the index's own tagging."""
-        look = self._jvm.record_index if record else self._jvm.tagged
-        self._found = look(path, self._asked, options)
+        self._found = self._look(options)
 
     def places(self) -> dict[str, tuple[str, str]]:
         """The answer of the last lookup: key -> partition path and file id."""

@@ -45,6 +45,10 @@ class HudiJvm:
         empty = jackson.databind.SerializationFeature.FAIL_ON_EMPTY_BEANS
         self._mapper.configure(empty, False)  # noqa: FBT003 - Java
 
+    def set_property(self, name: str, value: str) -> None:
+        """Set a system property of Java."""
+        self._jvm.java.lang.System.setProperty(name, value)
+
     def texts(self, keys: Sequence[str]) -> Any:
         """A Java list of record keys."""
         return self._read(list(keys), "java.util.ArrayList<java.lang.String>")
@@ -68,10 +72,8 @@ class HudiJvm:
             .enable(True)  # noqa: FBT003 - Java
             .build()
         )
-        configuration = self._java_context.hadoopConfiguration()
-        hadoop = self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
         where = self._hudi.storage.StoragePath(path)
-        storage = self._hudi.storage.hadoop.HoodieHadoopStorage(where, hadoop)
+        storage = self._hudi.storage.hadoop.HoodieHadoopStorage(where, self._storage_conf())
         if self._version < _LOCATIONS:
             create = self._hudi.metadata.HoodieTableMetadata.create
             table = create(self._engine, storage, config, path)
@@ -84,11 +86,24 @@ class HudiJvm:
         table.close()
         return found
 
-    def tagged(self, path: str, records: Any, options: Mapping[str, str]) -> Any:
+    def schema(self, path: str) -> str:
+        """The Avro schema of a table's rows, which a writer's configuration carries."""
+        table = self._hudi.common.table
+        client = (
+            table.HoodieTableMetaClient.builder()
+            .setConf(self._storage_conf())
+            .setBasePath(path)
+            .build()
+        )
+        resolver = table.TableSchemaResolver(client)
+        return str(resolver.getTableAvroSchema(False).toString())  # noqa: FBT003 - Java
+
+    def tagged(self, path: str, records: Any, options: Mapping[str, str], *, schema: str) -> Any:
         """Let the index of a table tag records (`HoodieReadClient.tagLocation`)."""
         config = (
             self._hudi.config.HoodieWriteConfig.newBuilder()
             .withPath(path)
+            .withSchema(schema)
             .withProps(self._properties({**options, **_STAY}))
             .build()
         )
@@ -110,6 +125,10 @@ class HudiJvm:
             if at is not None:
                 places[key] = (at["partitionPath"], at["fileId"])
         return places
+
+    def _storage_conf(self) -> Any:
+        configuration = self._java_context.hadoopConfiguration()
+        return self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
 
     def _read(self, value: Any, kind: str) -> Any:
         types = self._mapper.getTypeFactory()

@@ -1,38 +1,43 @@
 """Which phase a stage of Hudi's belongs to, told from what Hudi says of it in the event log.
 
-Hudi sets a job group (the class at work) and a description (`HoodieEngineContext.setJobStatus`)
-before most jobs, with the table's name at its end: `Building workload profile:trips` is of the
-data, `Building workload profile:trips_metadata` of the metadata table. Both stay set until the next
-ones, so they may be out of date; the call stack of the stage never is, and goes first.
+A stage carries the call stack that made it. Hudi also sets a description before most jobs
+(`HoodieEngineContext.setJobStatus`), with the table's name at its end: `Building workload
+profile:trips` is of the data, `Building workload profile:trips_metadata` of the metadata table. It
+stays set until the next one, so it may be out of date; the stack never is, and goes first.
 
-    tag     combining the batch, tagging, counting the tagged rows (`buildProfile`)
+    tag     combining the batch, tagging, counting the tagged rows
     write   small files, then reading, merging and writing base files
-    index   all of the metadata table: its `files` partition is written in the jobs of its indexes
+    index   all of the metadata table: its `files` partition is written by the jobs of its indexes
     commit  collecting write statuses, marker files, what is to be cleaned
 
-Time between the stages (timeline, plans, driver work) is in the step's total only.
+Hudi is lazy: a stage's work is that of all steps since the last shuffle or cache. Rows are written
+when the write statuses are first asked for: in 0.15 by a count before the commit, in 1.1 by
+`SlimWriteStats` inside of it. Time between the stages (timeline, plans, all other driver work) is
+in a step's total only.
 """
 
 from __future__ import annotations
 
 import re
 
-from harness.results import PHASES
+STACK_DEPTH = "spark.callstack.depth"
+"""Java property: frames that Spark keeps of a stack. Its 20 do not reach the table's writer."""
 
+_HUDI = r"org\.apache\.hudi\."
 _STACKS = (
-    ("index", re.compile(r"BackedTableMetadataWriter|HoodieSparkMergeOnReadTable")),
-    ("commit", re.compile(r"WriteMarkers|MarkerDirState|\.clean\.|TimelineArchiver")),
-    (
-        "tag",
-        re.compile(r"org\.apache\.hudi\.index\.|Hoodie(?:Write|Delete)Helper\b|\.buildProfile\("),
-    ),
-    ("write", re.compile(r"UpsertPartitioner|DatasetBulkInsert|\.mapPartitionsAsRDD\(")),
+    ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|\.action\.deltacommit\."),
+    ("tag", _HUDI + r"index\.|HoodieWriteHelper\.(?:deduplicateRecords|tag)\b"),
+    ("tag", r"HoodieDeleteHelper\.deduplicateKeys"),
+    ("tag", r"HoodieJavaRDD\.isEmpty\([^\n]*\n[^\n]*HoodieDeleteHelper\.execute"),
+    ("commit", r"WriteMarkers|MarkerDirState|MarkerHandler|\.action\.clean\.|TimelineArchiver"),
+    ("tag", r"\.buildProfile\("),
+    ("write", r"UpsertPartitioner|DatasetBulkInsert|\.mapPartitionsAsRDD\(|SlimWriteStats"),
 )
 _DESCRIPTIONS = (
-    ("index", re.compile(r"_metadata$|/\.hoodie/metadata/")),
-    ("tag", re.compile(r"Building workload profile")),
-    ("write", re.compile(r"Doing partition and writing data|Getting small files")),
-    ("commit", re.compile(r"Committing stats|/\.hoodie/\.temp/|marker files")),
+    ("index", r"_metadata$|/\.hoodie/metadata/"),
+    ("tag", r"Building workload profile"),
+    ("write", r"Doing partition and writing data|Getting small files"),
+    ("commit", r"Committing stats|/\.hoodie/\.temp/|marker files"),
 )
 
 
@@ -43,10 +48,8 @@ def phase_of(*, details: str, description: str) -> str | None:
         details: the stage's call stack, a frame a line.
         description: the job's description.
     """
-    if _DESCRIPTIONS[0][1].search(description) and not _STACKS[2][1].search(details):
-        return PHASES[2]
     for rules, text in ((_STACKS, details), (_DESCRIPTIONS, description)):
         for phase, pattern in rules:
-            if pattern.search(text):
+            if re.search(pattern, text):
                 return phase
     return None

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from harness import cli
+from harness import cli, jars
 from harness.errors import HarnessError, ScenarioError
 
 runner = CliRunner()
@@ -26,6 +26,7 @@ def test_scenarios_lists_the_built_in_ones(app):
     answer = runner.invoke(app, ["scenarios", "--json"])
     assert [each["name"] for each in json.loads(answer.stdout)["scenarios"]] == [
         "ci",
+        "hudi_vs_native",
         "lookup_model",
         "quickstart",
     ]
@@ -51,7 +52,7 @@ def test_durations_that_are_none(text):
         ["run", "quikstart"],
         ["run", "--set", "dataset.rows=0"],
         ["run", "--index", "recrod"],
-        ["run", "--engine", "hudi@0.15.0"],
+        ["run", "--engine", "hudi@0.15"],
         ["run", "--set", "dataset.name=tripz"],
     ],
 )
@@ -64,3 +65,27 @@ def test_mistakes_are_found_before_spark_starts(app, arguments):
 def test_listing_scenarios_loads_no_spark():
     code = "import harness.cli, sys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def engines():
+    return cli.engine_app
+
+
+def test_engines_are_listed_and_installed_by_name(engines, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert runner.invoke(engines, ["list"]).stdout.split() == ["native"]
+    jar = jars.bundle("1.1.1")
+    jar.parent.mkdir(parents=True)
+    jar.touch()
+    answer = runner.invoke(engines, ["install", "hudi@1.1.1", "--json"])
+    assert json.loads(answer.stdout) == {"engines": [{"engine": "hudi@1.1.1", "path": str(jar)}]}
+    listed = json.loads(runner.invoke(engines, ["list", "--json"]).stdout)
+    assert listed == {"engines": ["native", "hudi@1.1.1"]}
+
+
+@pytest.mark.parametrize("name", ["native", "hudi", "spark"])
+def test_what_cannot_be_installed_is_refused(engines, name):
+    answer = runner.invoke(engines, ["install", name])
+    assert isinstance(answer.exception, HarnessError)
+    assert repr(name) in str(answer.exception)

@@ -2,23 +2,25 @@ from __future__ import annotations
 
 import pytest
 
-from harness import scenario
+from harness import matrix, scenario
 from harness.errors import ScenarioError
 
 UNSUPPORTED = (
-    "index 'hbase' is not supported yet (there are record, global_simple, global_bloom, bucket)"
+    "index 'hbase' is not supported yet "
+    "(there are record, global_simple, global_bloom, bucket, simple, bloom)"
 )
 SECTIONS = "dataset, description, engines, indexes, name, schedule, spark, table, workload"
 
 
 def test_built_in_scenarios_resolve():
-    assert scenario.builtin_names() == ("ci", "lookup_model", "quickstart")
+    assert scenario.builtin_names() == ("ci", "hudi_vs_native", "lookup_model", "quickstart")
     for name in scenario.builtin_names():
         loaded = scenario.load(name)
         assert loaded.name == name
         model = name == "lookup_model"
         compared = ("record", "global_simple", "global_bloom", "bucket")
-        assert loaded.indexes == (("record",) if model else compared)
+        indexes = {"lookup_model": compared[:1], "hudi_vs_native": compared[:2]}
+        assert loaded.indexes == indexes.get(name, compared)
         assert bool(loaded.workload.model_keys) == bool(loaded.table.variants) == model
 
 
@@ -67,10 +69,43 @@ def test_unknown_options_of_the_table_are_found_before_a_run():
         scenario.load("ci", sets=["table.options.hoodie.metadata.recrd.index.enable=true"])
 
 
-@pytest.mark.parametrize("engine", ["hudi@0.15.0", "spark", ""])
+@pytest.mark.parametrize("engine", ["hudi@0.15", "hudi", "spark", ""])
 def test_unknown_engines_are_refused_by_name(engine):
     with pytest.raises(ScenarioError, match=f"engine '{engine}'"):
         scenario.load("ci", overrides={"engines": [engine]})
+
+
+def test_an_engine_is_asked_only_for_indexes_that_it_has():
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", overrides={"engines": ["native", "hudi@1.1.1"], "indexes": ["bloom"]})
+    assert caught.value.mistakes == (
+        (
+            "indexes: engine 'native' has no index 'bloom' "
+            "(it has record, global_simple, global_bloom, bucket)"
+        ),
+    )
+    alone = {"engines": ["hudi@1.1.1"], "indexes": ["bloom", "simple"]}
+    assert scenario.load("ci", overrides=alone).indexes == ("bloom", "simple")
+    with pytest.raises(ScenarioError, match=r"workload\.lookup_absent: Hudi's bucket index"):
+        scenario.load("ci", overrides={"engines": ["hudi@1.1.1"], "indexes": ["bucket"]})
+    with pytest.raises(ScenarioError, match="the lookup model is about the engine native only"):
+        scenario.load("lookup_model", overrides={"engines": ["hudi@1.1.1"]})
+
+
+def test_options_of_an_engine_reach_its_cells_alone():
+    version = "hoodie.write.table.version"
+    loaded = scenario.load("hudi_vs_native", sets=[f"table.engine_options.hudi@1.1.1.{version}=8"])
+    given = {cell.cell_id: cell.options.get(version) for cell in matrix.expand(loaded)}
+    assert {cell for cell, value in given.items() if value} == {
+        "hudi@1.1.1/record",
+        "hudi@1.1.1/global_simple",
+    }
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load(
+            "ci",
+            sets=[f"table.engine_options.native.{version}=8", "table.engine_options.hudi.a=1"],
+        )
+    assert "engine 'hudi' needs a release" in str(caught.value)
 
 
 def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():

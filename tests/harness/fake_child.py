@@ -1,0 +1,39 @@
+"""A child process without Java: answers like `harness.engines.hudi_child`, from memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from harness.engines.pipe import serve
+
+
+class Handler:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def echo(self, *, value):
+        self.calls += 1
+        sys.stdout.write("chatter of the JVM\n")
+        return value
+
+    def count(self):
+        return self.calls
+
+    def fail(self):
+        raise ValueError("first line\nsecond line")
+
+    def die(self):
+        sys.stderr.write("out of memory\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    def pid(self):
+        return os.getpid()
+
+    def close(self):
+        sys.stderr.write("closed\n")
+
+
+if __name__ == "__main__":
+    serve(Handler(), explain=lambda error: str(error).splitlines()[0])

@@ -1,0 +1,143 @@
+"""Stacks as Hudi 0.15.0 and 1.1.1 leave them in an event log, cut to the frames that count."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness import event_log
+from harness.counters import counter_samples
+from harness.engines.hudi_phases import phase_of
+from harness.event_log import StepCounters
+
+RDD = "org.apache.hudi.data.HoodieJavaRDD"
+CONTEXT = "org.apache.hudi.client.common.HoodieSparkEngineContext"
+COMMIT = "org.apache.hudi.table.action.commit"
+MARKERS = "org.apache.hudi.table.marker.DirectWriteMarkers"
+META = "org.apache.hudi.metadata"
+TAGGING = "Building workload profile:trips"
+
+STAGES = [
+    ("tag", f"{RDD}.mapToPair(\n{COMMIT}.HoodieWriteHelper.deduplicateRecords(", TAGGING),
+    (
+        "tag",
+        (
+            "org.apache.hudi.index.SparkMetadataTableRecordIndex.tagLocation(\n"
+            f"{COMMIT}.HoodieWriteHelper.tag("
+        ),
+        TAGGING,
+    ),
+    (
+        "tag",
+        f"{CONTEXT}.flatMap(\norg.apache.hudi.index.HoodieIndexUtils.getLatestBaseFiles(",
+        "Bulk inserting at 00000000000000010 into metadata table trips_metadata",
+    ),
+    ("tag", f"org.x.countByKey(\n{COMMIT}.BaseSparkCommitActionExecutor.buildProfile(", TAGGING),
+    (
+        "tag",
+        f"{RDD}.isEmpty(HoodieJavaRDD.java:110)\n{COMMIT}.HoodieDeleteHelper.execute(",
+        "Load latest base files from all partitions: trips",
+    ),
+    (
+        "index",
+        (
+            f"org.x.countByKey(\n{COMMIT}.BaseSparkCommitActionExecutor.buildProfile(\n"
+            f"{META}.HoodieBackedTableMetadataWriter.commitInternal("
+        ),
+        "Building workload profile:trips_metadata",
+    ),
+    ("write", f"{CONTEXT}.mapToPair(\n{COMMIT}.UpsertPartitioner.getSmallFilesForPartitions(", ""),
+    (
+        "write",
+        (
+            f"{RDD}.mapToPair(\n{COMMIT}.BaseSparkCommitActionExecutor.mapPartitionsAsRDD(\n"
+            f"{COMMIT}.HoodieDeleteHelper.execute("
+        ),
+        "Doing partition and writing data: trips",
+    ),
+    (
+        "write",
+        "org.apache.hudi.HoodieSparkSqlWriterInternal.commitAndPerformPostOperations(",
+        "Doing partition and writing data: trips",
+    ),
+    (
+        "write",
+        "org.apache.hudi.client.SparkRDDWriteClient$SlimWriteStats.from(",
+        "SparkRDDWriteClient:Committing stats: trips",
+    ),
+    ("write", "org.apache.hudi.commit.DatasetBulkInsertCommitActionExecutor.doExecute(", ""),
+    (
+        "index",
+        "org.apache.hudi.client.SparkRDDMetadataWriteClient.commit(",
+        "SparkRDDMetadataWriteClient:Committing stats: trips_metadata",
+    ),
+    (
+        "index",
+        (
+            f"{CONTEXT}.flatMap(\n{MARKERS}.createdAndMergedDataPaths(\n"
+            f"{META}.HoodieBackedTableMetadataWriter.commitInternal("
+        ),
+        "Obtaining marker files for all created, merged paths",
+    ),
+    ("index", "", "Doing partition and writing data: trips_metadata"),
+    ("commit", "org.apache.hudi.client.SparkRDDWriteClient.commit(", "Committing stats: trips"),
+    ("commit", f"{CONTEXT}.flatMap(\n{MARKERS}.createdAndMergedDataPaths(", ""),
+    ("commit", "", "Parallel listing paths file:/x/trips/.hoodie/.temp/2026/MARKERS15"),
+    (None, "org.apache.spark.sql.Dataset.count(", "hudi@0.15.0/record|r0|upsert_1"),
+]
+
+
+@pytest.mark.parametrize(("phase", "details", "description"), STAGES)
+def test_stages_are_told_apart(phase, details, description):
+    assert phase_of(details=details, description=description) == phase
+
+
+def stage(number, start, stop, details):
+    key = {"Stage ID": number, "Stage Attempt ID": 0}
+    properties = {"keymark.step": "hudi@1.1.1/record|r0|upsert_1", "spark.job.description": "x"}
+    metrics = {"Shuffle Write Metrics": {"Shuffle Bytes Written": 10}}
+    return [
+        {
+            "Event": "SparkListenerStageSubmitted",
+            "Stage Info": {**key, "Details": details},
+            "Properties": properties,
+        },
+        {"Event": "SparkListenerTaskEnd", **key, "Task Metrics": metrics},
+        {
+            "Event": "SparkListenerStageCompleted",
+            "Stage Info": {**key, "Submission Time": start, "Completion Time": stop},
+        },
+    ]
+
+
+def test_phases_last_while_one_of_their_stages_runs(tmp_path):
+    tag = "org.apache.hudi.index.X.tag("
+    events = [
+        *stage(1, 1000, 2000, tag),
+        *stage(2, 1500, 2500, tag),
+        *stage(3, 4000, 4500, tag),
+        *stage(4, 1100, 1200, tag),
+        *stage(5, 5000, 9000, "unknown"),
+    ]
+    (tmp_path / "app").write_text("".join(json.dumps(event) + "\n" for event in events))
+    step = event_log.read(tmp_path / "app")["hudi@1.1.1/record|r0|upsert_1"]
+    assert list(step.spans) == ["tag"]
+    assert step.seconds("tag") == 2.0
+    assert step.phases["tag"].tasks == 4
+    assert step.phases["total"].shuffle_write_bytes == 50
+
+
+def test_phases_that_the_engine_does_not_time_are_timed_by_the_log():
+    from dataclasses import replace
+
+    from test_run_store import SAMPLE
+
+    total = replace(SAMPLE, cell="hudi@1.1.1/record", engine="hudi@1.1.1")
+    step = StepCounters(spans={"tag": [(0, 250)], "write": [(300, 1300)]})
+    logged = {"hudi@1.1.1/record|r0|upsert_1": step}
+    found = list(counter_samples([total], logged))
+    times = {each.phase: each.value for each in found if each.metric == "wall_s"}
+    assert times == {"tag": 0.25, "write": 1.0}
+    assert {each.phase for each in found if each.metric == "tasks"} == {"total", "tag", "write"}
+    assert list(counter_samples([total, *found], logged)) == []

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import hashlib
+from urllib.error import HTTPError
+
+import pytest
+
+from harness import jars
+from harness.errors import HarnessError
+
+FOLDER = "org/apache/hudi/hudi-spark3.5-bundle_2.12"
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository in Maven's layout and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(jars.MAVEN_URL, (tmp_path / "maven").as_uri() + "/")
+    return tmp_path / "maven"
+
+
+def publish(repository, version, content, digest=None):
+    folder = repository / FOLDER / version
+    folder.mkdir(parents=True)
+    jar = folder / f"hudi-spark3.5-bundle_2.12-{version}.jar"
+    jar.write_bytes(content)
+    digest = hashlib.sha1(content).hexdigest() if digest is None else digest
+    jar.with_name(jar.name + ".sha1").write_text(digest)
+
+
+def ignore(_come, _total):
+    pass
+
+
+def test_a_jar_is_downloaded_once_and_found_from_then_on(repository):
+    content = bytes(range(256)) * 9000
+    publish(repository, "0.15.0", content, hashlib.sha1(content).hexdigest() + "  a.jar\n")
+    assert "run_bench.py engine install hudi@0.15.0" in jars.missing_bundle("0.15.0")
+    told = []
+    path = jars.install("0.15.0", lambda *progress: told.append(progress))
+    assert path == jars.bundle("0.15.0")
+    assert path.read_bytes() == content
+    assert told[-1] == (len(content), len(content))
+    assert jars.missing_bundle("0.15.0") is None
+    assert jars.install("0.15.0", lambda *_: pytest.fail("downloaded again")) == path
+
+
+def test_another_content_than_announced_leaves_nothing(repository):
+    publish(repository, "1.1.1", b"jar", digest="0" * 40)
+    with pytest.raises(HarnessError, match="has SHA-1 [0-9a-f]{40}, not 0{40}"):
+        jars.install("1.1.1", ignore)
+    publish(repository, "1.1.2", b"jar", digest="")
+    with pytest.raises(HarnessError, match="not any"):
+        jars.install("1.1.2", ignore)
+    assert list(jars.folder().iterdir()) == []
+
+
+def test_versions_are_in_order_and_other_files_are_none(repository):  # noqa: ARG001
+    jars.folder().mkdir(parents=True)
+    for version in ("1.1.1", "0.15.0", "1.10.0"):
+        jars.bundle(version).touch()
+    (jars.folder() / "other.jar").touch()
+    assert jars.installed() == ("0.15.0", "1.1.1", "1.10.0")
+
+
+def test_a_repository_that_is_not_there_is_named(repository):
+    with pytest.raises(HarnessError, match=f"{repository}.*KEYMARK_MAVEN_URL"):
+        jars.install("0.15.0", ignore)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(404, "there is no Hudi 9.9.9 for Spark 3.5"), (503, "HTTP 503 busy")]
+)
+def test_what_the_repository_answers_is_told(repository, monkeypatch, code, told):  # noqa: ARG001
+    def refuse(url, timeout):  # noqa: ARG001
+        raise HTTPError(url, code, "busy", None, None)
+
+    monkeypatch.setattr(jars, "urlopen", refuse)
+    with pytest.raises(HarnessError, match=told):
+        jars.install("9.9.9", ignore)

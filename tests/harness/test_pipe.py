@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.engines.pipe import Child
+from harness.errors import CellError
+
+ROOT = Path(__file__).parents[2]
+FAKE = Path(__file__).with_name("fake_child.py")
+LONG_S = 60
+
+PARENT = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
+from harness.engines.pipe import Child
+child = Child([sys.executable, {str(FAKE)!r}], log=Path(sys.argv[1]), name="fake")
+print(child.call("pid"), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def child(tmp_path):
+    made = Child([sys.executable, str(FAKE)], log=tmp_path / "deep" / "log", name="fake")
+    yield made
+    made.close()
+
+
+def test_one_process_answers_all_messages_and_keeps_its_state(child, tmp_path):
+    value = {"keys": ["a", "é"], "none": None, "number": 7}
+    assert child.call("echo", value=value) == value
+    assert child.call("echo", value=b"x" * 1_000_000) == b"x" * 1_000_000
+    assert child.call("count") == 2
+    child.close()
+    assert "closed" in (tmp_path / "deep" / "log").read_text()
+
+
+def test_an_error_of_the_child_is_one_line_and_the_child_goes_on(child, tmp_path):
+    with pytest.raises(CellError, match=r"^first line$"):
+        child.call("fail")
+    assert child.call("echo", value=1) == 1
+    assert "second line" in (tmp_path / "deep" / "log").read_text()
+
+
+def test_a_dead_child_is_named_with_its_last_words(child):
+    with pytest.raises(CellError, match=r"^fake died: out of memory$"):
+        child.call("die")
+    with pytest.raises(CellError, match="fake died"):
+        child.call("echo", value=1)
+
+
+def test_the_child_dies_with_its_parent(tmp_path):
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "log")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        handle = os.pidfd_open(int(parent.stdout.readline()))
+        parent.send_signal(signal.SIGKILL)
+        ended, _, _ = select.select([handle], [], [], LONG_S)
+        os.close(handle)
+        assert ended, "the child outlived its parent"
