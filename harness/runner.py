@@ -1,13 +1,13 @@
 """Take every repetition of every cell, interleaved, and keep each one as soon as it is verified.
 
-Decision: all cells of a run share one Spark session and Python process. A process for each
+Decision: all cells of an engine share one Spark session and Python process. A process for each
 (cell, repetition) would start every sample equally cold, but costs 10 s of JVM and worker start
 against 10 s of measured work, most of the time that a quickstart has, and would measure class
 loading more than indexes. What sharing costs is met thus: cells are interleaved with alternating
 direction, so that a JVM that grows warmer favours none; warm-up repetitions are taken of every
 cell and kept apart; every repetition starts from a copy of the same loaded table, so nothing
-that one leaves behind on storage reaches the next. Engines that bring their own jars will need
-processes of their own.
+that one leaves behind on storage reaches the next. Engines that bring their own jars have
+processes of their own (`engines/hudi.py`), as warm as the run's: only one works at a time.
 
 A repetition is appended as one block after its verification, so a killed run resumes with the
 first repetition that is not complete and no sample is doubled.

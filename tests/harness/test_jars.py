@@ -47,7 +47,7 @@ def test_a_jar_is_downloaded_once_and_found_from_then_on(repository):
 
 def test_another_content_than_announced_leaves_nothing(repository):
     publish(repository, "1.1.1", b"jar", digest="0" * 40)
-    with pytest.raises(HarnessError, match="has SHA-1 [0-9a-f]{40}, not 0{40}"):
+    with pytest.raises(HarnessError, match=r"has SHA-1 [0-9a-f]{40}, not 0{40}"):
         jars.install("1.1.1", ignore)
     publish(repository, "1.1.2", b"jar", digest="")
     with pytest.raises(HarnessError, match="not any"):
