@@ -322,7 +322,8 @@ class Indexer:
             block_size = self.options.integer("hoodie.hfile.block.size")
             delta = DeltaCommit(state.metadata, _free_instant(state), block_size)
             delta.begin()
-            update_record_index(delta, state, index_fixes(start, state, self.runner), self.runner)
+            fixes = index_fixes(start, state, self.runner)
+            update_record_index(delta, state, fixes, self.runner, of=state.snapshot)
             with lease.fenced():
                 delta.complete()
 

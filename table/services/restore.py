@@ -129,7 +129,7 @@ class Restorer:
             delta.drop_files(dead, state.config.maintained, columns, again=again)
             if RECORD_INDEX in state.config.maintained:
                 update = net_changes(self.storage, state.snapshot, before, self.runner)
-                update_record_index(delta, state, update, self.runner)
+                update_record_index(delta, state, update, self.runner, of=before)
         with self.lease.fenced():
             if delta is not None:
                 delta.complete()

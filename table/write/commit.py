@@ -23,6 +23,7 @@ from table.metadata.writer import DeltaCommit, write_group
 from table.model import BaseFile, WriteStat
 from table.timeline.commit_metadata import encode_commit
 from table.timeline.instant_name import instant_millis
+from table.view import Snapshot
 from table.write.file_group import FileGroupResult
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, sweep_losers
@@ -75,15 +76,28 @@ def commit(
 
 
 def update_record_index(
-    delta: DeltaCommit, state: TableState, update: IndexUpdate, runner: TaskRunner
+    delta: DeltaCommit,
+    state: TableState,
+    update: IndexUpdate,
+    runner: TaskRunner,
+    *,
+    of: Snapshot | None = None,
 ) -> None:
-    """Put the log file of every shard that the commit touches."""
+    """Put the log file of every shard that the commit touches.
+
+    The instant of an entry must be a commit of the table: Hudi may pass over others
+    (HoodieIndexUtils.checkIfValidCommit). It is the delta commit's own where keys are written, and
+    that of the key's base file in the snapshot `of` where keys are only put back.
+    """
     count = len(delta.slices(RECORD_INDEX))
-    millis = instant_millis(delta.instant, state.config.zone)
+    times = {place: base.instant_time for place, base in of.by_location().items()} if of else {}
     values = encode_locations(
         [partition for partition, _ in update.locations],
         [file_id for _, file_id in update.locations],
-        [millis] * len(update.locations),
+        [
+            instant_millis(times.get(place, delta.instant), state.config.zone)
+            for place in update.locations
+        ],
     )
     puts = split_by_shard(update.keys, count)
     deletes = split_by_shard(update.deletes, count)

@@ -36,6 +36,7 @@ from table.metadata.column_stats import column_stats_records
 from table.metadata.records import SCHEMA, decode_locations
 from table.naming import is_bucket_file_id
 from table.read.arrow import plan_read
+from table.timeline.instant_name import instant_millis
 from table.write.transaction import TableState
 
 COLUMNS = ("k", "n", "p", "q", "ts", "v")
@@ -147,14 +148,20 @@ class Checker:
             self.done["files"] += 1
         live = set(state.config.metadata_partitions)
         if RECORD_INDEX in live:
-            self._record_index(state, where)
+            self._record_index(state, where, model.ever)
         if COLUMN_STATS in live:
             self._column_stats(state, settled=places is not None)
         if BLOOM_FILTERS in live:
             self._bloom_filters(state, settled=places is not None)
 
-    def _record_index(self, state: TableState, where: dict[str, tuple[str, str]]) -> None:
-        """I1 to I4: the same keys, at the same places, once, in their shard, in byte order."""
+    def _record_index(
+        self, state: TableState, where: dict[str, tuple[str, str]], commits: set[str]
+    ) -> None:
+        """I1 to I4: the same keys, at the same places, once, in their shard, in byte order.
+
+        Instants are those of commits: Hudi may pass over an entry of any other.
+        """
+        known = {instant_millis(time, state.config.zone) for time in commits}
         shards = state.metadata.shards(RECORD_INDEX)
         index: dict[str, tuple[str, str]] = {}
         for number, shard in enumerate(shards):
@@ -165,6 +172,7 @@ class Checker:
             rows = decode_locations(values, shard.slice.file_id).to_pylist()
             for key, row in zip(found, rows, strict=True):
                 index[key] = (row["partition_path"], row["file_id"])
+                assert row["instant_ms"] in known, f"{key}: no commit is of {row['instant_ms']}"
         assert index == where
         self.done["index"] += 1
 

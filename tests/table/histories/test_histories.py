@@ -42,7 +42,7 @@ PLANTED = {
     "a rollback forgets the index": (
         table.services.restore,
         "update_record_index",
-        lambda _: lambda *_: None,
+        lambda _: lambda *_, **__: None,
     ),
     "cleaning knows no savepoints": (
         table.services.clean,
