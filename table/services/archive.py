@@ -261,8 +261,7 @@ def _files(timeline: Timeline, instant: Instant) -> Iterator[tuple[Instant, str]
 
 def _put_archive(storage: Storage, folder: str, data: bytes) -> None:
     """Put the next archive file; of those that are there, only the names are looked at."""
-    numbers = (archive_number(status.name) for status in storage.list(folder))
-    number = max((n for n in numbers if n is not None), default=0)
+    number = _last_number(storage, folder)
     while True:
         number += 1
         try:
@@ -270,3 +269,25 @@ def _put_archive(storage: Storage, folder: str, data: bytes) -> None:
         except FileExistsError:
             continue
         return
+
+
+def _last_number(storage: Storage, folder: str) -> int:
+    """The number of the latest archive file; 0 before the first.
+
+    They are numbered from 1 without a hole, so that a few names tell it, however many there are.
+    Where Hudi merged the first ones (hoodie.archive.merge.enable), all are listed.
+    """
+
+    def there(number: int) -> bool:
+        return storage.exists(f"{folder}/{archive_name(number)}")
+
+    if not there(1):
+        numbers = (archive_number(status.name) for status in storage.list(folder))
+        return max((number for number in numbers if number is not None), default=0)
+    low, high = 1, 2
+    while there(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if there(middle) else (low, middle)
+    return low

@@ -3,15 +3,16 @@
     python tests/benchmarks/commit_slope.py [--commits 200] [--json FILE]
 
 Every commit updates some rows, deletes some and inserts as many, so that the table stays as large
-as it was. Two tables are written in turns in one process. One grows older: after two cycles of
-twenty commits, it is measured for the commits asked for. The control is put back at the start of
+as it was. Two tables are written in turns in one process. One grows older: after six cycles of
+twenty commits, when few rows are left as the bulk insert wrote them and files no longer become
+larger by that, it is measured for the commits asked for. The control is put back at the start of
 every cycle to what that table was then: its commits are always at the same age and the same place
 in the cycle, and whatever makes the machine faster or slower meets both.
 
 The growth is the slope of log(measured / control) over the pairs, Theil and Sen's with its 95 %
 interval, as a share over all commits. Counted are the bytes read, the files opened and the names
-listed through the storage, and the log files per shard: the first measured cycle, which is the
-third of the table, and the last one.
+listed through the storage, and the log files per shard: those of the table's third cycle and of
+its last one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from table.storage import FileStatus, LocalStorage, RangeReader
 from table.write.transaction import TableState
 
 KEYS, BATCH, CHURN, CYCLE = 2000, 100, 25, 20
-AGEING_CYCLES = 2
+AGEING_CYCLES, THIRD = 6, 2
 GROWTH_MAX = 0.1
 COUNTS = ("bytes_read", "files_opened", "timeline_entries", "names_listed")
 # A cycle is twenty commits: each is followed by a clean, and both are delta commits.
@@ -165,8 +166,12 @@ def log_files(root: str) -> int:
     return max(len(item.log_files) for item in metadata.slices("record_index"))
 
 
-def measure(folder: str, commits: int, cycle: int = CYCLE) -> list[dict[str, dict[str, float]]]:
-    """A line per pair of commits: those of the measured table and of the control.
+Line = dict[str, dict[str, float]]
+"""What a commit cost, by the name of the table: measured, control."""
+
+
+def measure(folder: str, commits: int, cycle: int = CYCLE) -> tuple[list[Line], list[Line]]:
+    """The commits before the pairs, and the pairs.
 
     Args:
         folder: where the tables are made.
@@ -177,8 +182,10 @@ def measure(folder: str, commits: int, cycle: int = CYCLE) -> list[dict[str, dic
     Table.create(f"{folder}/m", name="slope", options=OPTIONS, **identity)
     measured = Written(f"{folder}/m", Batches())
     measured.table.bulk_insert(rows(range(KEYS), 0))
-    for _ in track(range(AGEING_CYCLES * cycle), "ageing", disable=None):
-        measured.commit()
+    ageing = [
+        {"measured": {**measured.commit(), "logs": log_files(measured.root)}}
+        for _ in track(range(AGEING_CYCLES * cycle), "ageing", disable=None)
+    ]
     shutil.copytree(f"{folder}/m", f"{folder}/seed")
     seed = copy.deepcopy(measured.batches)
     lines = []
@@ -197,7 +204,7 @@ def measure(folder: str, commits: int, cycle: int = CYCLE) -> list[dict[str, dic
         checked = written.table.check()
         assert checked.ok, checked
         assert checked.keys == KEYS
-    return lines
+    return ageing, lines
 
 
 @dataclass(frozen=True)
@@ -229,39 +236,36 @@ def growth(measured: Sequence[float], control: Sequence[float]) -> Growth:
     return Growth(share, lowest, highest, needed)
 
 
-def report(lines: Sequence[dict[str, dict[str, float]]], cycle: int = CYCLE) -> dict[str, Any]:
-    """The first measured cycle against the last, and the growth of wall and CPU time."""
-    measured = [line["measured"] for line in lines]
-    control = [line["control"] for line in lines]
+def report(ageing: Sequence[Line], lines: Sequence[Line], cycle: int = CYCLE) -> dict[str, Any]:
+    """The third cycle against the last, and the growth of wall and CPU time."""
+    measured = [line["measured"] for line in (*ageing, *lines)]
+    cycles = measured[THIRD * cycle : (THIRD + 1) * cycle], measured[-cycle:]
     answer: dict[str, Any] = {
         "commits": len(lines),
         "cycles": {
-            name: [
-                sum(line[name] for line in part) for part in (measured[:cycle], measured[-cycle:])
-            ]
+            name: [sum(line[name] for line in part) for part in cycles]
             for name in (*COUNTS, "logs")
         },
         "pairs_that_opened_other_files": sum(
-            m["files_opened"] != c["files_opened"] for m, c in zip(measured, control, strict=True)
+            line["measured"]["files_opened"] != line["control"]["files_opened"] for line in lines
         ),
     }
     for clock in ("wall", "cpu"):
-        spent, other = ([line[clock] for line in part] for part in (measured, control))
+        spent, control = ([line[name][clock] for line in lines] for name in ("measured", "control"))
         answer[clock] = {
             "median_seconds": float(np.median(spent)),
-            "control_median_seconds": float(np.median(other)),
-            "by_cycle": [
-                round(float(np.median(spent[i : i + cycle])), 4)
-                for i in range(0, len(spent), cycle)
-            ],
-            "control_by_cycle": [
-                round(float(np.median(other[i : i + cycle])), 4)
-                for i in range(0, len(other), cycle)
-            ],
-            "growth": vars(growth(spent, other)),
+            "by_cycle": _by_cycle(spent, cycle),
+            "control_by_cycle": _by_cycle(control, cycle),
+            "growth": vars(growth(spent, control)),
             "growth_without_control": vars(growth(spent, np.ones(len(spent)))),
         }
     return answer
+
+
+def _by_cycle(seconds: Sequence[float], cycle: int) -> list[float]:
+    """The median of each cycle."""
+    parts = (seconds[first : first + cycle] for first in range(0, len(seconds), cycle))
+    return [round(float(np.median(part)), 4) for part in parts]
 
 
 def main() -> None:
@@ -271,10 +275,10 @@ def main() -> None:
     arguments.add_argument("--json", type=Path)
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        lines = measure(folder, chosen.commits)
-    answer = report(lines)
+        ageing, lines = measure(folder, chosen.commits)
+    answer = report(ageing, lines)
     if chosen.json:
-        chosen.json.write_text(json.dumps({**answer, "lines": lines}))
+        chosen.json.write_text(json.dumps({**answer, "ageing": ageing, "lines": lines}))
     sys.stdout.write(json.dumps(answer, indent=1) + "\n")
 
 

@@ -7,6 +7,8 @@ every storage call at which the archiver can die, and after random histories.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from archive_cases import (
     BY_HAND,
@@ -22,6 +24,7 @@ from archive_cases import (
     readings,
     rows_stored,
 )
+from faults import FaultStorage
 from table_cases import (
     create,
     data_rows,
@@ -288,6 +291,27 @@ def test_bad_and_foreign_archives_are_told_by_their_names_alone(case):
     assert opened(case.root).archive().data
     assert (folder / ".commits_.archive.1000000001_1-0-1").stat().st_size > 1000
     assert all((folder / name).read_bytes() == b"nonsense" for name in other)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 100])
+def test_the_next_archive_is_found_without_a_listing(case, count):
+    """However many there are: a commit would cost more with every one before it."""
+    folder = case.root / ".hoodie/archived"
+    folder.mkdir(exist_ok=True)
+    for number in range(1, count + 1):
+        (folder / f".commits_.archive.{number}_1-0-1").write_bytes(b"")
+    storage = Unlisted(LocalStorage.at(str(case.root)))
+    assert archive_alone(opened(case.root), storage).data
+    assert (folder / f".commits_.archive.{count + 1}_1-0-1").stat().st_size
+    assert len(list(folder.iterdir())) == count + 1
+
+
+class Unlisted(FaultStorage):
+    """A storage that refuses to list the archive of the data."""
+
+    def list(self, path: str) -> Any:
+        assert path != ".hoodie/archived"
+        return super().list(path)
 
 
 def test_a_damaged_instant_is_not_archived_and_fails_no_write(case):
