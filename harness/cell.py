@@ -24,13 +24,18 @@ def snapshot_path(kit: Kit, cell: Cell) -> Path:
     return kit.work / cell.cell_id / "snapshot"
 
 
-def _table_path(kit: Kit, cell: Cell) -> Path:
-    return kit.work / cell.cell_id / "table"
+def _table_path(kit: Kit, cell: Cell, turn: str) -> Path:
+    """A path that no other turn of the run has.
+
+    JVMs remember by path what they read (Hudi 1.1: blocks of HFiles by path, offset and size, and
+    its log files have the same names in each repetition).
+    """
+    return kit.work / cell.cell_id / f"table-{turn}"
 
 
 def warm_load(kit: Kit, cell: Cell) -> None:
     """Load a small throw-away table, so that the measured load does not pay for a cold start."""
-    path = _table_path(kit, cell)
+    path = _table_path(kit, cell, "warm")
     table = _create(kit, cell, path)
     table.bulk_insert(kit.engines[cell.engine].hold_rows(kit.inputs.batch(1)))
     snapshot.remove(path)
@@ -39,7 +44,8 @@ def warm_load(kit: Kit, cell: Cell) -> None:
 def load(kit: Kit, slot: Slot) -> StepResult:
     """Create a table, load it on the clock, verify it; the first one is kept as the snapshot."""
     keep = slot.repetition == 0
-    path = snapshot_path(kit, slot.cell) if keep else _table_path(kit, slot.cell)
+    again = _table_path(kit, slot.cell, f"load{slot.repetition}")
+    path = snapshot_path(kit, slot.cell) if keep else again
     try:
         table = _create(kit, slot.cell, path)
         result = workload.take(kit, slot, LOAD, path=path, table=table)
@@ -98,7 +104,7 @@ def _rewrite_note(cell: Cell, source: Path) -> str | None:
 def repeat(kit: Kit, slot: Slot, steps: Iterable[Step]) -> list[StepResult]:
     """One repetition on a fresh copy of the loaded table; it ends with the first wrong step."""
     cell = slot.cell
-    path = _table_path(kit, cell)
+    path = _table_path(kit, cell, slot.turn)
     results: list[StepResult] = []
     try:
         snapshot.restore(snapshot_path(kit, cell), path)

@@ -41,9 +41,14 @@ class Slot:
     warmup: bool
 
     @property
+    def turn(self) -> str:
+        """`w0`, `w1`, ... for warm-ups, then `r0`, `r1`, ..."""
+        return f"{'w' if self.warmup else 'r'}{self.repetition}"
+
+    @property
     def label(self) -> str:
-        """Name of the slot in Spark's event log: `<cell>|<w or r><repetition>`."""
-        return f"{self.cell.cell_id}|{'w' if self.warmup else 'r'}{self.repetition}"
+        """Name of the slot in Spark's event log: `<cell>|<turn>`."""
+        return f"{self.cell.cell_id}|{self.turn}"
 
 
 def expand(scenario: Scenario) -> tuple[Cell, ...]:

@@ -221,3 +221,15 @@ def test_work_of_a_repetition_is_removed_and_the_snapshot_kept(tmp_path):
         p.relative_to(tmp_path / "work").as_posix() for p in (tmp_path / "work").glob("*/*/*")
     )
     assert left == ["native/bucket/snapshot", "native/record/snapshot"]
+
+
+def test_every_turn_has_a_path_of_its_own(tmp_path):
+    opened = []
+
+    class Noted(HonestTable):
+        def upsert(self, df, /):
+            opened.append(self.path)
+            return super().upsert(df)
+
+    run(tmp_path, table=Noted, sets=["schedule.repetitions=3", "workload.rounds=1"])
+    assert len(set(opened)) == len(opened) == 2 * (1 + 3)
