@@ -1,8 +1,9 @@
 """The options that every call of Hudi gets: the same ones to each, in each version.
 
 Hudi takes away every metadata index whose option is not set in the writer at hand, so the options
-of the metadata table go to all calls. What Hudi leaves to the user (parallelism, sort mode of
-a bulk insert) is set to what `native` does; a scenario's own options come last and win.
+of the metadata table go to all calls. What Hudi leaves to the user (parallelism) is set to what
+`native` does; a scenario's own options come last and win. A bulk insert keeps Hudi's default sort
+mode, NONE: each task writes a file of each partition that it meets, as `native`'s tasks do.
 """
 
 from __future__ import annotations
@@ -66,7 +67,6 @@ def table_options(
         ),
         PAYLOAD_CLASS: payload,
         INDEX_TYPE: HUDI_TYPES[index],
-        "hoodie.bulkinsert.sort.mode": "PARTITION_PATH_REPARTITION",
         **dict.fromkeys(_PARALLEL, str(parallelism)),
         **_metadata_options(index),
         **(_options_of_1x(payload) if version_number(version) >= (1,) else {}),

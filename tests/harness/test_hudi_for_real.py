@@ -1,0 +1,78 @@
+"""Real releases of Hudi as engines; skipped by name where a bundle is not in the cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import jars
+
+ROOT = Path(__file__).parents[2]
+PHASES = ("tag", "write", "index", "commit", "total")
+SETS = [
+    "dataset.rows=2000",
+    "dataset.partitions=3",
+    "dataset.batch_rows=200",
+    "workload.lookup_present=60",
+    "workload.lookup_absent=20",
+    "schedule.warmups=0",
+    "schedule.repetitions=1",
+    "spark.conf.spark.driver.memory=1g",
+]
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("version", ["0.15.0", "1.1.1"])
+def test_a_release_is_measured_and_verified_beside_native(tmp_path, version):
+    missing = jars.missing_bundle(version)
+    if missing:
+        pytest.skip(missing)
+    engine = f"hudi@{version}"
+    command = [sys.executable, "run_bench.py", "run", "hudi_vs_native", "--json"]
+    command += ["--engine", "native", "--engine", engine, "--out", str(tmp_path / "run")]
+    command += [word for each in SETS for word in ("--set", each)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["verified"] is True
+    cells = {(cell["engine"], cell["index"]): cell["metrics"] for cell in summary["cells"]}
+    assert set(cells) == {(e, i) for e in ("native", engine) for i in ("record", "global_simple")}
+    for index in ("record", "global_simple"):
+        found, native = (
+            {
+                (each["step"], each["phase"], each["metric"]): each["median"]
+                for each in cells[name, index]
+            }
+            for name in (engine, "native")
+        )
+        for step in ("bulk_insert", "upsert_1"):
+            files = step, "total", "files_written"
+            assert found[files] == native[files]
+        times = [found["upsert_1", phase, "wall_s"] for phase in PHASES]
+        assert all(value > 0 for value in times)
+        assert sum(times[:-1]) < times[-1]
+        assert found["upsert_1", "tag", "shuffle_write_bytes"] > 0
+        assert found["upsert_1", "write", "tasks"] >= 3
+        assert found["lookup", "total", "keys"] == 80
+        assert found["point_query", "total", "files_read"] == (1 if index == "record" else 6)
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["skipped"] == {}
+    assert run["processes"][engine]["conf"]["spark.sql.extensions"].startswith("org.apache")
+
+
+def test_a_release_that_is_not_there_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    command = [sys.executable, "run_bench.py", "run", "ci", "--json", "--index", "record"]
+    command += ["--engine", "native", "--engine", "hudi@0.15.0", "--out", str(tmp_path / "run")]
+    command += [word for each in [*SETS, "dataset.delete_rows=5"] for word in ("--set", each)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "SKIPPED hudi@0.15.0: Hudi 0.15.0 is not in the cache; get it once by" in done.stderr
+    assert [cell["engine"] for cell in json.loads(done.stdout)["cells"]] == ["native"]
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert list(run["skipped"]) == ["hudi@0.15.0"]
