@@ -130,6 +130,7 @@ def _build_shards(target: BuildTarget, rows: int, steps: Steps) -> Built:
             shards=target.groups,
             base=target.base_file(number),
             block_size=target.block_size,
+            threads=steps.runner.threads_each(target.groups),
         )
         for number in range(target.groups)
     ]

@@ -20,6 +20,7 @@ from table.bootstrap.target import (
 )
 from table.errors import DuplicateKeyError
 from table.format.hashing import shards
+from table.format.hfile.strings import Ordered
 from table.format.hfile.writer import HFileWriter
 from table.format.order import key_order
 from table.metadata.records import SCHEMA, encode_locations
@@ -72,9 +73,8 @@ def rebuild_shard(
         [file.file_id for file in files],
         [instant_millis(file.instant_time, target.zone) for file in files],
     )
-    order = key_order(keys)
     writer = HFileWriter(SCHEMA, target.block_size)
-    writer.add_coded(keys.take(pa.array(order)), codes[order], values)
+    writer.add_ordered(Ordered.of(keys, key_order(keys), codes, values))
     open_group(target, number)
     base = put_base(target.storage, target.base_file(number), writer)
     stats = (base_stat(base, len(keys)),) if base.size else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,10 +15,11 @@ import pyarrow.compute as pc
 
 from table.bootstrap.spill import Keys, read_shard
 from table.bootstrap.target import put_base, put_once
-from table.errors import CorruptFileError
-from table.format.digest import Digest, digest_entries, location_words
+from table.errors import CorruptFileError, InputError
+from table.format.digest import Digest, digest_entries, location_words, total
 from table.format.distinct import Distinct
 from table.format.hfile.reader import HFileReader
+from table.format.hfile.strings import Ordered
 from table.format.hfile.writer import HFileWriter
 from table.format.order import key_order
 from table.metadata.records import SCHEMA, decode_location, location_tails
@@ -25,13 +27,15 @@ from table.model import BaseFile
 from table.naming import METADATA
 from table.storage import Storage
 
-# Keys in sorted order that are in memory beside the unsorted ones.
-_SORTED_AT_ONCE = 1 << 13
+_COMPARED_AT_ONCE = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTask:
-    """One shard of `shards`; `base` is its base file, of a size not known yet."""
+    """One shard of `shards`; `base` is its base file, of a size not known yet.
+
+    `threads` work on it.
+    """
 
     storage: Storage
     folder: str
@@ -39,6 +43,7 @@ class ShardTask:
     shards: int
     base: BaseFile
     block_size: int
+    threads: int = 1
 
     @property
     def record(self) -> str:
@@ -125,26 +130,25 @@ def _put(task: ShardTask, keys: Keys) -> int:
     """Put the base file, unless keys repeat: how many are there once more than they should."""
     array = keys.array()
     order = key_order(array)
-    writer = HFileWriter(SCHEMA, task.block_size, read_back=True)
-    values = _values(task)
-    last = None
-    repeated = 0
-    for start in range(0, len(order), _SORTED_AT_ONCE):
-        rows = order[start : start + _SORTED_AT_ONCE]
-        part = array.take(pa.array(rows))
-        repeated += _repeats(part) + int(part[0] == last)
+    writer = HFileWriter(SCHEMA, task.block_size, read_back=True, threads=task.threads)
+    try:
+        writer.add_ordered(Ordered.of(array, order, keys.codes, _values(task)))
+    except InputError:
+        repeated = _repeats(array, order)
         if not repeated:
-            writer.add_coded(part, keys.codes[rows], values)
-        last = part[-1]
-    if not repeated:
-        put_base(task.storage, task.base, writer)
+            raise
+        return repeated
+    put_base(task.storage, task.base, writer)
+    return 0
+
+
+def _repeats(keys: Any, order: Any) -> int:
+    """How many keys equal the one before them in their order."""
+    repeated = 0
+    for start in range(0, len(order) - 1, _COMPARED_AT_ONCE):
+        part = keys.take(pa.array(order[start : start + _COMPARED_AT_ONCE + 1]))
+        repeated += int(pc.equal(part[1:], part[:-1]).true_count)
     return repeated
-
-
-def _repeats(keys: Any) -> int:
-    """How many of sorted keys equal the one before."""
-    same = pc.equal(keys[1:], keys[:-1])
-    return int(same.true_count)
 
 
 def _values(task: ShardTask) -> Any:
@@ -155,7 +159,12 @@ def _values(task: ShardTask) -> Any:
 def _verify(task: ShardTask, expected: Digest) -> ShardDone:
     """Compare the entries of the finished file with those of the data; a wrong file goes."""
     source = task.storage.open(task.path)
-    found = entries_digest(HFileReader(source).cells(), task.path)
+
+    def read(part: int) -> Digest:
+        return entries_digest(HFileReader(source).cells(part, task.threads), task.path)
+
+    with ThreadPoolExecutor(task.threads) as pool:
+        found = total(list(pool.map(read, range(task.threads))))
     if found != expected:
         task.storage.delete(task.path)
         raise CorruptFileError(

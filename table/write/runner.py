@@ -41,6 +41,9 @@ class TaskRunner(Protocol):
                 their own, one at a time keeps memory small.
         """
 
+    def threads_each(self, items: int) -> int:
+        """How many threads each of so many items may use, so that no core is idle."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalRunner:
@@ -68,6 +71,10 @@ class LocalRunner:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def threads_each(self, items: int) -> int:
+        """The threads that are left over, shared out."""
+        return max(1, self.threads // max(1, items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,12 @@ class SparkRunner:
             if isinstance(result, TableError):
                 raise result
         return [done[i] for i in range(len(items))]
+
+    def threads_each(self, items: int) -> int:
+        """One, the core of a Spark task; where all cores are this process's, those left over."""
+        context = self.spark.sparkContext
+        cores = context.defaultParallelism if context.master.startswith("local") else 1
+        return max(1, cores // max(1, items))
 
 
 @dataclass(frozen=True, slots=True)

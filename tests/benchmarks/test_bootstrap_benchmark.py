@@ -5,18 +5,22 @@ partitions and about 220 base files. As a script it measures any size, peak memo
 
     python tests/benchmarks/test_bootstrap_benchmark.py FOLDER --rows 20000000 --groups 10
 
-makes the table in FOLDER unless it is there, and prints one JSON document.
+makes the table in FOLDER unless it is there, and prints one JSON document. With `--spark` tasks run
+in a Spark session of two cores, else in two threads.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +34,9 @@ from table.bootstrap.scan import RECORD_KEY, ScanTask
 from table.bootstrap.target import BuildTarget
 from table.format.parquet import read_base_file
 from table.naming import METADATA
+from table.spark import session
 from table.storage import LocalStorage
-from table.write.runner import LocalRunner
+from table.write.runner import LocalRunner, SparkRunner
 from table.write.transaction import TableState
 
 PARTITIONS, FILES = 20, 220
@@ -140,28 +145,31 @@ def test_build_the_index(benchmark, loaded, groups):
         assert built.size <= 27 * count
 
 
-def measure(folder: Path, count: int, groups: int, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """Both, interleaved in one process after a warm-up; then each alone for its peak memory."""
-    target, runner = target_of(folder, groups), LocalRunner()
+    count, groups = given.rows, given.groups
+    target = target_of(folder, groups)
     seconds: dict[str, list[float]] = {"read": [], "build": []}
     built = None
-    for number in range(rounds + 1):
-        for name, work in (("read", read), ("build", build)):
-            clear(target)
-            start = time.perf_counter()
-            built = work(target, count, runner)
-            if number:
-                seconds[name].append(round(time.perf_counter() - start, 3))
-    clear(target)
-    middle = {name: statistics.median(values) for name, values in seconds.items()}
-    peaks = {name: peak(folder, count, groups, name) for name in seconds}
+    with runner_of(spark=given.spark) as runner:
+        for number in range(given.rounds + 1):
+            for name, work in (("read", read), ("build", build)):
+                clear(target)
+                start = time.perf_counter()
+                built = work(target, count, runner)
+                if number:
+                    seconds[name].append(round(time.perf_counter() - start, 3))
+        clear(target)
+    ratios = [b / r for r, b in zip(seconds["read"], seconds["build"], strict=True)]
+    peaks = {name: peak(folder, name, given) for name in seconds}
     return {
         "rows": count,
         "files": len(target.files),
         "groups": groups,
         "read_s": seconds["read"],
         "build_s": seconds["build"],
-        "ratio": round(middle["build"] / middle["read"], 2),
+        "ratio": round(statistics.median(seconds["build"]) / statistics.median(seconds["read"]), 2),
+        "ratios": [round(ratio, 2) for ratio in ratios],
         "peak_read_bytes": peaks["read"],
         "peak_build_bytes": peaks["build"],
         "two_shards_bytes": 2 * count * ENTRY_BYTES // groups,
@@ -169,27 +177,61 @@ def measure(folder: Path, count: int, groups: int, rounds: int) -> dict[str, Any
     }
 
 
-def peak(folder: Path, count: int, groups: int, what: str) -> int:
-    """Peak resident bytes of a process that does one of the two, kernels warm."""
+@contextlib.contextmanager
+def runner_of(*, spark: bool) -> Iterator[Any]:
+    """Two threads, or a Spark session of two cores."""
+    if not spark:
+        yield LocalRunner()
+        return
+    started = session("local[2]", {"spark.ui.enabled": "false"})
+    try:
+        yield SparkRunner(started)
+    finally:
+        started.stop()
+
+
+def peak(folder: Path, what: str, given: argparse.Namespace) -> int:
+    """Peak resident bytes of processes that do one of the two, kernels warm."""
     command = [sys.executable, __file__, str(folder), "--peak", what]
-    command += ["--rows", str(count), "--groups", str(groups)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command += ["--rows", str(given.rows), "--groups", str(given.groups)]
+    command += ["--spark"] if given.spark else []
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return int(done.stdout.split()[-1])
 
 
-def show_peak(folder: Path, count: int, groups: int, what: str) -> None:
+def show_peak(folder: Path, given: argparse.Namespace) -> None:
     """Load all kernels with a tiny table, do the work, print the peak."""
     tiny = folder.with_name(f"{folder.name}.tiny")
     shutil.rmtree(tiny, ignore_errors=True)
     make_table(tiny, 2000)
-    build(target_of(tiny, 1), 2000, LocalRunner())
-    shutil.rmtree(tiny)
-    target = target_of(folder, groups)
-    (build if what == "build" else read)(target, count, LocalRunner())
-    clear(target)
-    # Unlike getrusage, this forgets what the process was before it became this program.
-    status = Path("/proc/self/status").read_text()
-    kilobytes = int(status.partition("VmHWM:")[2].split()[0])
-    sys.stdout.write(f"{1024 * kilobytes}\n")
+    with runner_of(spark=given.spark) as runner:
+        build(target_of(tiny, 1), 2000, runner)
+        shutil.rmtree(tiny)
+        target = target_of(folder, given.groups)
+        (build if given.peak == "build" else read)(target, given.rows, runner)
+        clear(target)
+        sys.stdout.write(f"{sum(map(peak_of, python_processes()))}\n")
+
+
+def python_processes() -> list[int]:
+    """This process and the Python workers below it: what Java takes is Spark's own."""
+    below: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            below.setdefault(int(parent), []).append(int(folder.name))
+    found, todo = [], [os.getpid()]
+    while todo:
+        todo += below.get(number := todo.pop(), [])
+        if "python" in (Path("/proc") / str(number) / "exe").readlink().name:
+            found.append(number)
+    return found
+
+
+def peak_of(number: int) -> int:
+    """Unlike getrusage, this forgets what the process was before it became this program."""
+    status = Path(f"/proc/{number}/status").read_text()
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def main() -> None:
@@ -198,15 +240,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--groups", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--spark", action="store_true")
     parser.add_argument("--peak", choices=("read", "build"))
     given = parser.parse_args()
     if given.peak:
-        show_peak(given.folder, given.rows, given.groups, given.peak)
+        show_peak(given.folder, given)
         return
     if not given.folder.exists():
         make_table(given.folder, given.rows)
-    found = measure(given.folder, given.rows, given.groups, given.rounds)
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    sys.stdout.write(json.dumps(measure(given.folder, given), indent=2) + "\n")
 
 
 if __name__ == "__main__":

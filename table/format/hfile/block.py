@@ -16,7 +16,7 @@ from isal import isal_zlib
 
 from table.errors import CorruptFileError
 from table.format.checksum import CHECKSUM_BYTES, ChecksumType, checksum_count, chunk_checksums
-from table.format.hfile.deflate import deflate_cells
+from table.format.hfile.deflate import Marks, deflate_cells
 from table.storage import RangeReader
 
 HEADER_SIZE = 33
@@ -63,24 +63,38 @@ class Codec(IntEnum):
 SUPPORTED_CODECS = frozenset({Codec.GZ, Codec.NONE})
 
 
-def encode_block(kind: BlockKind, payload: Any, previous: int, *, read_back: bool = False) -> bytes:
-    """One gzip-compressed block with header and CRC32C checksums.
+def compress_block(
+    kind: BlockKind, payload: Any, *, marks: Marks | None = None, read_back: bool = False
+) -> bytes:
+    """The payload of a block as a gzip member.
 
     Args:
         kind: its magic.
         payload: the uncompressed bytes, or a uint8 array of them.
-        previous: offset of the previous block of the same kind, -1 if there is none.
+        marks: of the cells of a data block, where they are known.
         read_back: the caller reads the file back and compares it with what it holds.
     """
-    compressed = deflate_cells(payload) if kind is BlockKind.DATA else None
+    compressed = deflate_cells(payload, marks) if kind is BlockKind.DATA else None
     if compressed is None or not (read_back or _inflates_to(compressed, payload)):
         compressed = isal_zlib.compress(payload, _GZIP_LEVEL, _GZIP_WBITS)
+    return compressed
+
+
+def encode_block(kind: BlockKind, compressed: bytes, length: int, previous: int) -> bytes:
+    """One block with header and CRC32C checksums.
+
+    Args:
+        kind: its magic.
+        compressed: its payload as a gzip member.
+        length: of the payload, uncompressed.
+        previous: offset of the previous block of the same kind, -1 if there is none.
+    """
     size = HEADER_SIZE + len(compressed)
     checksums = checksum_count(size, BYTES_PER_CHECKSUM) * CHECKSUM_BYTES
     header = _HEADER.pack(
         kind.value,
         len(compressed) + checksums,
-        len(payload),
+        length,
         previous,
         ChecksumType.CRC32C,
         BYTES_PER_CHECKSUM,

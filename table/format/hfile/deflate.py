@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -46,6 +46,10 @@ _ONE = np.uint64(1)
 _PAIR_BITS = np.uint64(26)
 _PAIR = np.uint64((1 << 26) - 1)
 _SLOT_BITS = 12
+_SLOT_MASK = (1 << _SLOT_BITS) - 1
+_CELL_BYTES_MIN = 22
+# With so many steps a cell there are values of too many letters to be sure of a sample.
+_STEPS_MANY = 2
 # Values that start with as many of the same bytes are worth comparing.
 _ALIKE = 40
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -88,11 +92,24 @@ class _Scratch(threading.local):
 _SCRATCH = _Scratch()
 
 
-def deflate_cells(block: Any) -> bytes | None:
+class Marks(NamedTuple):
+    """What is known of the value of each cell: int32 numbers, the same where values are.
+
+    Attributes:
+        values: of the value as a whole.
+        kinds: of how it starts.
+    """
+
+    values: Any
+    kinds: Any
+
+
+def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
     """A gzip member of the cells of a data block.
 
     Args:
         block: the payload, bytes or a uint8 array: cells with an MVCC byte each.
+        marks: of the cells; looked up by hashes where they are not given.
 
     Returns:
         None where a general compressor does better.
@@ -101,14 +118,20 @@ def deflate_cells(block: Any) -> bytes | None:
     data.flags.writeable = False
     if not _BLOCK_BYTES_MIN <= len(data) <= _BLOCK_BYTES_MAX:
         return None
+    if marks is None:
+        marks = _marks(data)
+        if marks is None:
+            return None
     steps, out = _SCRATCH.room(len(data))
-    used = int(_plan(data, steps, int(_LITERALS_MAX * len(data))))
+    used = int(_plan(data, marks, steps, int(_LITERALS_MAX * len(data))))
     if not used:
         return None
     words = np.ndarray(len(out) - 7, "<u8", out.data, 0, (1,))
-    size = int(_write(data, steps[:used], max(1, used // _SAMPLE_STEPS), words))
+    stride = max(1, used // _SAMPLE_STEPS)
+    every = used > _STEPS_MANY * len(marks.values)
+    size = int(_write(data, steps[:used], (stride, every), words))
     if size < 0:
-        size = int(_write(data, steps[:used], 1, words))
+        size = int(_write(data, steps[:used], (1, False), words))
     check = isal_zlib.crc32(data)
     return b"".join((_GZIP_HEAD, out[:size].tobytes(), struct.pack("<II", check, len(data))))
 
@@ -173,12 +196,33 @@ def _parts(data: Any, cell: int, end: int) -> Any:
     return tail, after if whole else 0
 
 
+def _marks(data: Any) -> Marks | None:
+    """Marks by hashes; None if the bytes are no cells."""
+    marks = np.empty((2, len(data) // _CELL_BYTES_MIN + 1), np.int32)
+    count = int(_mark(data, marks))
+    return Marks(marks[0, :count], marks[1, :count]) if count else None
+
+
+@numba.njit(cache=True, nogil=True)
+def _mark(data: Any, marks: Any) -> int:
+    """Number values by their hashes: how many cells there are, 0 if the bytes are no cells."""
+    end = len(data)
+    cell = count = 0
+    while cell < end:
+        tail, after = _parts(data, cell, end)
+        if not after:
+            return 0
+        marks[0, count], marks[1, count] = _slots(data, tail, after)
+        count += 1
+        cell = after
+    return count
+
+
 @numba.njit(cache=True, nogil=True, inline="always")
-def _model(data: Any, tables: Any, place: Any, before: int) -> int:
-    """How far back lies a tail that the one at `place` is likely to repeat; remembers it."""
-    tail, after = place
-    seen, alike, _ = tables
-    slot, part = _slots(data, tail, after)
+def _model(tables: Any, mark: Any, tail: int, before: int) -> int:
+    """How far back lies a tail that this one is likely to repeat; remembers it."""
+    seen, alike = tables[0], tables[1]
+    slot, part = mark[0] & _SLOT_MASK, mark[1] & _SLOT_MASK
     found, near = seen[slot], alike[part]
     seen[slot] = alike[part] = tail
     if found < 0 or tail - found > _WINDOW:
@@ -207,21 +251,20 @@ def _reach(data: Any, at: int, back: int, limit: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _plan(data: Any, steps: Any, literals_max: int) -> int:
+def _plan(data: Any, marks: Any, steps: Any, literals_max: int) -> int:
     """Find the matches: steps of (literals, length of the match behind them, its distance).
 
     Returns:
-        Steps; 0 if the bytes are no cells, or have too many literals.
+        Steps; 0 if there are too many literals.
     """
     end = len(data)
     tables = np.full((3, 1 << _SLOT_BITS), -1, np.int32)
     at = used = literals = done = cell = 0
     before, before_cell = -1, -_FAR
-    while cell < end:
+    for number in range(len(marks.values)):
         tail, after = _parts(data, cell, end)
-        if not after:
-            return 0
-        model = _model(data, tables, (tail, after), before)
+        mark = (marks.values[number], marks.kinds[number])
+        model = _model(tables, mark, tail, before)
         while at < after:
             # Head and key as the cell before has them, the rest as its model has it.
             key = at < tail
@@ -351,13 +394,17 @@ def _add(code: Any, bits: Any, filled: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _count(data: Any, steps: Any, stride: int) -> Any:
+def _count(data: Any, steps: Any, sample: Any) -> Any:
     """How often symbols occur, two of each kind at least.
 
     Literals between values are all counted. Of keys, which are long and alike, one in `stride` is
-    enough to know their letters; where it was not, the writer finds a letter without a code.
+    enough to know their letters; where it was not, the writer finds a letter without a code, unless
+    every letter was given one.
     """
+    stride, every = sample
     symbols = np.zeros(_SYMBOLS, np.int64)
+    if every:
+        symbols[:_END] = 1
     distances = np.zeros(_DISTANCES, np.int64)
     symbols[_END] = distances[0] = distances[1] = 1
     at = 0
@@ -405,12 +452,12 @@ def _head(words: Any, symbols: Any, distances: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _write(data: Any, steps: Any, stride: int, words: Any) -> Any:
+def _write(data: Any, steps: Any, sample: Any, words: Any) -> Any:
     """Write the stream: its size in bytes, -1 if a literal has no code.
 
     `words` is the eight bytes from each place on.
     """
-    symbols, distances = _count(data, steps, stride)
+    symbols, distances = _count(data, steps, sample)
     symbol_lengths = np.empty(_SYMBOLS, np.int32)
     distance_lengths = np.empty(_DISTANCES, np.int32)
     _code_lengths(symbols, symbol_lengths)

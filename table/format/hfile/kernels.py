@@ -20,6 +20,8 @@ NO_FAULT = -1
 _KEY_OVERHEAD = 12
 _ROW_OFFSET = 10
 _PUT = 4
+# So many cells that their keys are still in the nearest cache when they are copied.
+_AHEAD = 32
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -88,6 +90,16 @@ def check_order(keys: Any) -> int:
     return NO_FAULT
 
 
+@njit(cache=True, nogil=True)
+def check_lengths(offsets: Any) -> int:
+    """Index of the first key that is empty or longer than a row may be; -1 if there is none."""
+    for index in range(offsets.size - 1):
+        length = offsets[index + 1] - offsets[index]
+        if length < 1 or length > ROW_BYTES_MAX:
+            return index
+    return NO_FAULT
+
+
 @njit(cache=True, nogil=True, inline="always")
 def _copy(data: Any, start: int, length: int, out: Any, at: int) -> Any:
     """Copy a piece of `data` into `out`; the place behind it."""
@@ -123,7 +135,7 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
     """Write cells one behind the other, up to the one that makes `full` bytes or does not fit.
 
     Args:
-        cells: keys, values and codes; see `strings.Cells`.
+        cells: keys and values; see `strings.Cells`.
         first: the cell to start with.
         out: uint8 out.
         at: where in `out` to start.
@@ -132,13 +144,12 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
     Returns:
         The number of the next cell, and where in `out` the last one ends.
     """
-    (key_data, key_offsets), (value_data, value_offsets), codes = cells
+    (key_data, key_offsets), (value_data, value_offsets) = cells
     for index in range(first, key_offsets.size - 1):
         row = key_offsets[index]
         row_length = key_offsets[index + 1] - row
-        code = codes[index] if codes.size else index
-        value = value_offsets[code]
-        value_length = value_offsets[code + 1] - value
+        value = value_offsets[index]
+        value_length = value_offsets[index + 1] - value
         if at >= full or at + row_length + value_length + CELL_OVERHEAD > out.size:
             return index, at
         at = _put_key(key_data, row, row_length, value_length, out, at)
@@ -146,6 +157,58 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
         out[at] = 0
         at += 1
     return key_offsets.size - 1, at
+
+
+@njit(cache=True, nogil=True)
+def put_ordered(cells: Any, first: int, out: Any, marks: Any, full: int) -> Any:
+    """Write cells in their order from the start of `out`; stops where `put_cells` does.
+
+    Args:
+        cells: keys, their order and values; see `strings.Ordered`.
+        first: the cell to start with, counted in that order.
+        out: uint8 out.
+        marks: two int32 out: of each cell written, the numbers of its value and of its kind.
+        full: bytes of `out` at which to stop.
+
+    Returns:
+        The number of the next cell, where in `out` the last one ends, and whether the next cell's
+        key is not above the one before it.
+    """
+    (key_data, key_offsets), order, codes, (value_data, value_offsets), kinds = cells
+    words = np.empty(_AHEAD, np.uint64)
+    at = row = row_length = 0
+    word = np.uint64(0)
+    if first:
+        row = key_offsets[order[first - 1]]
+        row_length = key_offsets[order[first - 1] + 1] - row
+    for index in range(first, order.size):
+        place = (index - first) % _AHEAD
+        # Keys lie anywhere in memory: many are asked for at a time.
+        for ahead in range(min(_AHEAD, order.size - index) if place == 0 else 0):
+            start = key_offsets[order[index + ahead]]
+            short = key_offsets[order[index + ahead] + 1] - start < 8
+            words[ahead] = np.uint64(0) if short else _word(key_data, start)
+        before, before_length, before_word = row, row_length, word
+        row = key_offsets[order[index]]
+        row_length = key_offsets[order[index] + 1] - row
+        word = words[place]
+        code = codes[order[index]]
+        value = value_offsets[code]
+        value_length = value_offsets[code + 1] - value
+        if at >= full or at + row_length + value_length + CELL_OVERHEAD > out.size:
+            return index, at, False
+        # The first eight bytes decide, if both keys are so long and differ in them.
+        above = index == 0 or (before_word and before_word < word)
+        if not above and (
+            _compare(key_data, before, before_length, key_data, row, row_length) >= 0
+        ):
+            return index, at, True
+        marks[0, index - first], marks[1, index - first] = code, kinds[code]
+        at = _put_key(key_data, row, row_length, value_length, out, at)
+        at = _copy(value_data, value, value_length, out, at)
+        out[at] = 0
+        at += 1
+    return order.size, at, False
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from table.errors import InputError
 from table.format.hfile import kernels
 
+# Values that have so many bytes in common are worth a comparison.
+_KIND_BYTES = 30
 _OFFSET_MAX = (1 << 31) - 1
 _OFFSET_TYPES: dict[Any, Any] = {
     pa.string(): np.dtype(np.int32),
@@ -44,27 +47,73 @@ class Strings(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Keys with their values.
-
-    Attributes:
-        keys: one per cell.
-        values: one per cell, or the distinct ones.
-        codes: int64, which value each cell has; empty if there is one value per cell.
-    """
+    """Keys, ascending, with a value each."""
 
     keys: Strings
     values: Strings
-    codes: Any
 
-    def value_bytes(self, first: int, last: int) -> int:
-        """Bytes of the values of cells `first` to `last`, exclusive."""
-        if not len(self.codes):
-            return self.values.size(first, last)
-        return int(np.diff(self.values.offsets)[self.codes[first:last]].sum())
+
+class Ordered(NamedTuple):
+    """Keys as they lie, the order in which they ascend, and values of which there are few.
+
+    Attributes:
+        keys: in any order.
+        order: int64 per cell, which key it has.
+        codes: int32 per key, which value it has.
+        values: the distinct ones.
+        kinds: int32 per value, the same where values start alike.
+    """
+
+    keys: Strings
+    order: Any
+    codes: Any
+    values: Strings
+    kinds: Any
+
+    @classmethod
+    def of(cls, keys: Any, order: Any, codes: Any, values: Any) -> Ordered:
+        """Cells from Arrow and numpy.
+
+        Args:
+            keys: pa.string() or pa.binary() or their large variants, without nulls.
+            order: integers, as `order.key_order` gives them.
+            codes: integers, rows of `values`.
+            values: pa.binary(), without nulls.
+        """
+        if len(keys) != len(codes) or len(keys) != len(order):
+            raise ValueError(f"{len(keys)} keys with {len(codes)} codes, {len(order)} places")
+        codes = _read_only(codes, np.int32)
+        if len(codes) and (codes.min() < 0 or codes.max() >= len(values)):
+            raise ValueError(f"a code outside of {len(values)} distinct values")
+        starts = pc.binary_slice(values, 0, _KIND_BYTES).dictionary_encode().indices
+        return cls(
+            from_arrow(keys, "key"),
+            _read_only(order, np.int64),
+            codes,
+            from_arrow(values, "value"),
+            _read_only(starts.to_numpy(), np.int32),
+        )
+
+    def key(self, number: int) -> bytes:
+        """The key of a cell."""
+        return self.keys.item(int(self.order[number]))
+
+    def size(self, number: int) -> int:
+        """Bytes of key and value of a cell."""
+        row = int(self.order[number])
+        code = int(self.codes[row])
+        return self.keys.size(row, row + 1) + self.values.size(code, code + 1)
+
+
+def _read_only(numbers: Any, kind: Any) -> Any:
+    """A view of numbers as the kernels are compiled for them."""
+    numbers = np.asarray(numbers).astype(kind, copy=False).view()
+    numbers.flags.writeable = False
+    return numbers
 
 
 def from_arrow(array: pa.Array, what: str) -> Strings:
-    """View an Arrow array of strings or binaries; only offsets are copied.
+    """View an Arrow array of strings or binaries; only offsets of 32 bits are copied.
 
     Args:
         array: pa.string(), pa.binary() or their large variants.
@@ -82,7 +131,8 @@ def from_arrow(array: pa.Array, what: str) -> Strings:
         offsets = np.zeros(1, np.int64)
     else:
         stored = np.frombuffer(offset_buffer, _OFFSET_TYPES[array.type])
-        offsets = stored[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        offsets = stored[array.offset : array.offset + len(array) + 1]
+        offsets = offsets.astype(np.int64, copy=False).view()
     stored_data: Any = data_buffer or b""
     data = np.frombuffer(stored_data, np.uint8)
     # The kernels are compiled for one kind of array, the read-only one.

@@ -6,8 +6,10 @@ The bytes written so far and one open data block are all that a writer holds.
 from __future__ import annotations
 
 import io
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +17,18 @@ import pyarrow as pa
 from table.errors import InputError
 from table.format.coding import encode_int32, encode_int64
 from table.format.hfile import kernels
-from table.format.hfile.block import BLOCK_BYTES_MAX, HEADER_SIZE, BlockKind, Codec, encode_block
+from table.format.hfile.block import (
+    BLOCK_BYTES_MAX,
+    HEADER_SIZE,
+    BlockKind,
+    Codec,
+    compress_block,
+    encode_block,
+)
+from table.format.hfile.deflate import Marks
 from table.format.hfile.file_info import encode_file_info
 from table.format.hfile.index import encode_entry
-from table.format.hfile.strings import Cells, Strings, from_arrow
+from table.format.hfile.strings import Cells, Ordered, Strings, from_arrow
 from table.format.hfile.trailer import TRAILER_SIZE, Trailer
 
 BLOCK_SIZE = 1 << 20
@@ -68,6 +78,7 @@ class HFileWriter:
         schema: Avro schema of the values as JSON.
         block_size: uncompressed bytes at which a data block is closed.
         read_back: the caller reads the file back and compares it with what it holds.
+        threads: how many compress blocks.
 
     Attributes:
         entry_count: how many cells were added.
@@ -76,20 +87,28 @@ class HFileWriter:
     """
 
     def __init__(
-        self, schema: str, block_size: int = BLOCK_SIZE, *, read_back: bool = False
+        self,
+        schema: str,
+        block_size: int = BLOCK_SIZE,
+        *,
+        read_back: bool = False,
+        threads: int = 1,
     ) -> None:
         self.entry_count = 0
         self.first_key: bytes | None = None
         self.last_key: bytes | None = None
         self._schema = schema
         self._block_size = max(1, block_size)
-        self._parts = _Parts(read_back=read_back)
+        self._parts = _Parts(read_back=read_back, threads=threads)
         self._key_bytes = 0
         self._value_bytes = 0
         # The open block: room for it, bytes of it that are filled, its first row.
-        self._block = np.empty(min(self._block_size + _CELL_ROOM, BLOCK_BYTES_MAX), np.uint8)
+        self._block = self._room()
         self._filled = 0
         self._first_row = b""
+
+    def _room(self) -> Any:
+        return np.empty(min(self._block_size + _CELL_ROOM, BLOCK_BYTES_MAX), np.uint8)
 
     def add(self, keys: pa.Array, values: pa.Array) -> None:
         """Append cells.
@@ -104,30 +123,9 @@ class HFileWriter:
         """
         if len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys with {len(values)} values")
-        no_codes = _codes(np.empty(0, np.int64))
         for start in range(0, len(keys), _CELLS_AT_ONCE):
-            part = from_arrow(values.slice(start, _CELLS_AT_ONCE), "value")
-            self._put(Cells(_slice(keys, start), part, no_codes))
-
-    def add_coded(self, keys: pa.Array, codes: Any, dictionary: pa.Array) -> None:
-        """Append cells whose values repeat: all keys of one file group share their value's bytes.
-
-        Args:
-            keys: as in `add`.
-            codes: integers (pa.Array or numpy), as many as keys: rows of `dictionary`.
-            dictionary: pa.binary() or pa.large_binary(), the distinct values, without nulls.
-
-        Raises:
-            InputError: as in `add`.
-        """
-        if len(keys) != len(codes):
-            raise ValueError(f"{len(keys)} keys with {len(codes)} codes")
-        values = from_arrow(dictionary, "value")
-        for start in range(0, len(keys), _CELLS_AT_ONCE):
-            part = _codes(codes[start : start + _CELLS_AT_ONCE])
-            if part.min() < 0 or part.max() >= len(dictionary):
-                raise ValueError(f"a code outside of {len(dictionary)} distinct values")
-            self._put(Cells(_slice(keys, start), values, part))
+            part = from_arrow(keys.slice(start, _CELLS_AT_ONCE), "key")
+            self._put(Cells(part, from_arrow(values.slice(start, _CELLS_AT_ONCE), "value")))
 
     def _put(self, cells: Cells) -> None:
         """Append a few cells; blocks that become full are written."""
@@ -140,47 +138,84 @@ class HFileWriter:
             at, self._filled = kernels.put_cells(
                 cells, at, self._block, self._filled, self._block_size
             )
-            self._value_bytes += cells.value_bytes(started, at)
+            self._value_bytes += cells.values.size(started, at)
+            self.entry_count += at - started
             if self._filled >= self._block_size:
                 self._close_block()
             elif at < count:
-                self._make_room(cells, at)
-        self.entry_count += count
+                self._make_room(cells.keys.size(at, at + 1) + cells.values.size(at, at + 1))
+
+    def add_ordered(self, cells: Ordered) -> None:
+        """Append cells whose keys lie in any order, above all that were added before.
+
+        Raises:
+            InputError: as in `add`.
+        """
+        check_lengths(cells.keys)
+        at, count, written = 0, len(cells.order), 0
+        if count and self.last_key is not None and cells.key(0) <= self.last_key:
+            self._refuse_order()
+        if self._filled:
+            self._close_block()
+        while at < count:
+            marks = np.empty((2, len(self._block) // kernels.CELL_OVERHEAD + 1), np.int32)
+            self._first_row = cells.key(at)
+            started = at
+            at, self._filled, fault = kernels.put_ordered(
+                cells, at, self._block, marks, self._block_size
+            )
+            self.entry_count += at - started
+            if fault:
+                self._refuse_order()
+            if self._filled < self._block_size and at < count:
+                self._make_room(cells.size(at))
+                # The block is written anew, with its next cell.
+                self.entry_count -= at - started
+                at = started
+                continue
+            written += self._filled
+            self._close_block(Marks(*marks[:, : at - started]))
+        if count:
+            self.first_key = self.first_key or cells.key(0)
+            self.last_key = cells.key(count - 1)
+            row_bytes = cells.keys.size(0, count)
+            self._key_bytes += row_bytes + count * _KEY_OVERHEAD
+            self._value_bytes += written - row_bytes - count * kernels.CELL_OVERHEAD
+
+    def _refuse_order(self) -> NoReturn:
+        raise InputError(f"key number {self.entry_count} is not above the one before it")
 
     def _check(self, keys: Strings) -> None:
         """Refuse keys that no HFile can hold, or not at this place; count their bytes."""
-        sizes = np.diff(keys.offsets)
-        for number in np.flatnonzero((sizes < 1) | (sizes > kernels.ROW_BYTES_MAX)).tolist():
-            raise InputError(
-                f"key number {self.entry_count + number} has {sizes[number]} bytes, "
-                f"not 1 to {kernels.ROW_BYTES_MAX}"
-            )
+        check_lengths(keys, self.entry_count)
         fault = kernels.check_order(keys)
         first = keys.item(0)
         if self.last_key is not None and first <= self.last_key:
             fault = 0
         if fault != kernels.NO_FAULT:
-            number = self.entry_count + fault
-            raise InputError(f"key number {number} is not above the one before it")
+            self.entry_count += fault
+            self._refuse_order()
         if self.first_key is None:
             self.first_key = first
-        self.last_key = keys.item(len(sizes) - 1)
-        self._key_bytes += int(sizes.sum()) + len(sizes) * _KEY_OVERHEAD
+        count = len(keys.offsets) - 1
+        self.last_key = keys.item(count - 1)
+        self._key_bytes += keys.size(0, count) + count * _KEY_OVERHEAD
 
-    def _make_room(self, cells: Cells, number: int) -> None:
-        """Let the cell that did not fit into the open block fit."""
-        needed = self._filled + kernels.CELL_OVERHEAD
-        needed += cells.keys.size(number, number + 1) + cells.value_bytes(number, number + 1)
+    def _make_room(self, size: int) -> None:
+        """Let a cell with so many bytes of key and value fit into the open block."""
+        needed = self._filled + kernels.CELL_OVERHEAD + size
         if needed > BLOCK_BYTES_MAX:
-            place = self.entry_count + number
-            raise InputError(f"the block with key number {place} exceeds {BLOCK_BYTES_MAX} bytes")
+            raise InputError(
+                f"the block with key number {self.entry_count} exceeds {BLOCK_BYTES_MAX} bytes"
+            )
         grown = np.empty(needed, np.uint8)
         grown[: self._filled] = self._block[: self._filled]
         self._block = grown
 
-    def _close_block(self) -> None:
-        offset, size = self._parts.add(BlockKind.DATA, self._block[: self._filled])
-        self._parts.data_index.append(encode_entry(offset, size, _full_key(self._first_row)))
+    def _close_block(self, marks: Marks | None = None) -> None:
+        self._parts.add_data(self._block[: self._filled], marks, _full_key(self._first_row))
+        if self._parts.threads > 1:
+            self._block = self._room()
         self._filled = 0
 
     def finish(
@@ -195,6 +230,7 @@ class HFileWriter:
         """
         if self._filled:
             self._close_block()
+        self._parts.settle()
         if bloom is not None:
             offset, size = self._parts.add(BlockKind.META, bloom)
             self._parts.meta_index.append(encode_entry(offset, size, _BLOOM_BLOCK_NAME))
@@ -216,26 +252,66 @@ class HFileWriter:
 
 
 class _Parts:
-    """The bytes so far, and what index and trailer must say about them."""
+    """The bytes so far, and what index and trailer must say about them.
 
-    def __init__(self, *, read_back: bool) -> None:
-        self._read_back = read_back
+    Data blocks are compressed by as many threads as there are, and written in their order.
+    """
+
+    def __init__(self, *, read_back: bool, threads: int) -> None:
+        self.threads = threads
         self.data_index: list[bytes] = []
         self.meta_index: list[bytes] = []
+        self._read_back = read_back
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pending: deque[tuple[bytes, int, Future[bytes]]] = deque()
         self._written = io.BytesIO()
         self._uncompressed = 0
         self._last: dict[BlockKind, int] = {}
         self._first_data_block = -1
 
-    def add(self, kind: BlockKind, payload: Any) -> tuple[int, int]:
-        """Append a block with a payload of bytes or uint8; its offset and size."""
+    def add_data(self, payload: Any, marks: Marks | None, key: bytes) -> None:
+        """Append a data block of a uint8 payload, with its entry in the index.
+
+        With several threads, the payload is kept until the block is written.
+        """
+        if self._pool is None:
+            self._put_data(key, len(payload), self._compress(payload, marks))
+            return
+        # As many more wait as are being worked on.
+        if len(self._pending) >= 2 * self.threads:
+            self._settle_first()
+        self._pending.append((key, len(payload), self._pool.submit(self._compress, payload, marks)))
+
+    def _compress(self, payload: Any, marks: Marks | None) -> bytes:
+        return compress_block(BlockKind.DATA, payload, marks=marks, read_back=self._read_back)
+
+    def _settle_first(self) -> None:
+        key, length, compressed = self._pending.popleft()
+        self._put_data(key, length, compressed.result())
+
+    def settle(self) -> None:
+        """Write the data blocks that are not written yet."""
+        while self._pending:
+            self._settle_first()
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _put_data(self, key: bytes, length: int, compressed: bytes) -> None:
+        offset, size = self._put(BlockKind.DATA, compressed, length)
+        self.data_index.append(encode_entry(offset, size, key))
+
+    def add(self, kind: BlockKind, payload: bytes) -> tuple[int, int]:
+        """Append a block of another kind; its offset and size."""
+        return self._put(kind, compress_block(kind, payload), len(payload))
+
+    def _put(self, kind: BlockKind, compressed: bytes, length: int) -> tuple[int, int]:
         offset = self._written.tell()
         previous = self._last.get(kind, -1)
         if kind is BlockKind.DATA and previous == -1:
             self._first_data_block = offset
-        size = self._written.write(encode_block(kind, payload, previous, read_back=self._read_back))
+        size = self._written.write(encode_block(kind, compressed, length, previous))
         self._last[kind] = offset
-        self._uncompressed += HEADER_SIZE + len(payload)
+        self._uncompressed += HEADER_SIZE + length
         return offset, size
 
     def finish(self, file_info: Mapping[str, bytes], entry_count: int) -> bytes:
@@ -264,15 +340,14 @@ class _Parts:
         return self._written.getvalue()
 
 
-def _slice(keys: pa.Array, start: int) -> Strings:
-    return from_arrow(keys.slice(start, _CELLS_AT_ONCE), "key")
-
-
-def _codes(codes: Any) -> Any:
-    """Codes as the kernel takes them: int64, read-only."""
-    codes = np.asarray(codes).astype(np.int64)
-    codes.flags.writeable = False
-    return codes
+def check_lengths(keys: Strings, before: int = 0) -> None:
+    """Refuse keys that no HFile can hold; `before` is the number of the first."""
+    number = kernels.check_lengths(keys.offsets)
+    if number != kernels.NO_FAULT:
+        raise InputError(
+            f"key number {before + number} has {keys.size(number, number + 1)} bytes, "
+            f"not 1 to {kernels.ROW_BYTES_MAX}"
+        )
 
 
 def _full_key(row: bytes) -> bytes:

@@ -103,7 +103,7 @@ def test_a_shard_that_gets_all_keys(tmp_path):
 
 @pytest.mark.parametrize("at_once", [1, 2, 1 << 13])
 def test_duplicate_keys_are_counted(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(shard, "_SORTED_AT_ONCE", at_once)
+    monkeypatch.setattr(shard, "_COMPARED_AT_ONCE", at_once)
     table = make_table(tmp_path, [("p", ["a", "b", "c"]), ("q", ["b", "c", "d"]), ("r", ["c"])])
     with pytest.raises(DuplicateKeyError, match=r"^3 rows"):
         table.build(3)

@@ -26,6 +26,7 @@ from table.format.hfile.block import (
     BlockKind,
     BlockReader,
     Codec,
+    compress_block,
     encode_block,
 )
 from table.format.hfile.file_info import encode_file_info
@@ -217,19 +218,23 @@ def cell(row: bytes, value: bytes = b"v") -> bytes:
     return struct.pack(">ii", len(key), len(value)) + key + value + b"\0"
 
 
+def whole_block(kind, payload):
+    return encode_block(kind, compress_block(kind, payload), len(payload), -1)
+
+
 def crafted(*blocks: tuple[bytes, bytes], entry_count: int, codec: Codec = Codec.GZ) -> bytes:
     """An HFile out of (row in the index, payload) pairs, whatever they are."""
     data, index = b"", b""
     for row, payload in blocks:
-        block = encode_block(BlockKind.DATA, payload, -1)
+        block = whole_block(BlockKind.DATA, payload)
         key = struct.pack(">h", len(row)) + row + KEY_SUFFIX
         index += encode_entry(len(data), len(block), key)
         data += block
     root = len(data)
-    data += encode_block(BlockKind.ROOT_INDEX, index, -1)
+    data += whole_block(BlockKind.ROOT_INDEX, index)
     info = len(data)
     file_info = {"KEY_VALUE_VERSION": struct.pack(">i", 1)}
-    data += encode_block(BlockKind.FILE_INFO, encode_file_info(file_info), -1)
+    data += whole_block(BlockKind.FILE_INFO, encode_file_info(file_info))
     trailer = Trailer(
         file_info_offset=info,
         load_on_open_offset=root,
@@ -293,7 +298,7 @@ def test_missing_mvcc_bytes_follow_the_file_info():
     plain = b"".join(part[:-1] for part in (cell(b"a"), cell(b"b")))
     without = crafted((b"a", plain), entry_count=2)
     cut = without.index(BlockKind.FILE_INFO.value)
-    info = encode_block(BlockKind.FILE_INFO, encode_file_info({"schema": b""}), -1)
+    info = whole_block(BlockKind.FILE_INFO, encode_file_info({"schema": b""}))
     without = without[:cut] + info + without[-TRAILER_SIZE:]
     assert scanned(open_bytes(without)) == scanned(open_bytes(data)) == {b"a": b"v", b"b": b"v"}
     assert trailer.entry_count == 2

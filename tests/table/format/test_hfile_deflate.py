@@ -151,12 +151,12 @@ def test_a_stream_that_inflates_to_something_else_is_not_stored(monkeypatch):
     values = pa.array([b"value of a cell"] * 2000, pa.binary())
     right = write_hfile(keys, values, schema="{}")
 
-    def spoilt(payload):
+    def spoilt(payload, _):
         data = bytearray(memoryview(payload).cast("B"))
         data[len(data) // 2] ^= 1
         return deflate_cells(np.frombuffer(bytes(data), np.uint8))
 
-    for wrong in (spoilt, lambda _: b"\x1f\x8b no stream"):
+    for wrong in (spoilt, lambda *_: b"\x1f\x8b no stream"):
         monkeypatch.setattr("table.format.hfile.block.deflate_cells", wrong)
         data = write_hfile(keys, values, schema="{}")
         found = [

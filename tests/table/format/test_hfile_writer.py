@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import tracemalloc
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from table.errors import InputError
 from table.format.hfile import writer
+from table.format.hfile.strings import Ordered
 from table.format.hfile.writer import HFileWriter, write_hfile
 
 keys = st.lists(st.binary(min_size=1, max_size=12), unique=True, max_size=60).map(sorted)
@@ -56,32 +58,77 @@ def test_a_long_batch_is_cut_without_trace(monkeypatch):
 @settings(deadline=None, max_examples=100)
 @given(
     keys,
-    st.lists(st.integers(0, 60), max_size=8),
-    st.lists(st.binary(max_size=60), min_size=1, max_size=5),
+    st.integers(0, 60),
+    st.lists(st.binary(max_size=60), min_size=1, max_size=5, unique=True),
     st.sampled_from([np.int32, np.int64, np.uint16]),
     block_sizes,
+    st.randoms(),
+    st.sampled_from([1, 2]),
 )
-def test_codes_stand_for_values(rows, places, distinct, kind, block_size):
+def test_keys_in_any_order(rows, place, distinct, kind, block_size, chosen, threads):
+    """The same file as of the keys in order, each with its value."""
     codes = np.array([sum(row) % len(distinct) for row in rows], kind)
     values = binary(distinct[code] for code in codes)
-    coded = HFileWriter(SCHEMA, block_size)
-    for number, part in enumerate(cut(len(rows), places)):
-        given_codes = pa.array(codes[part]) if number % 2 else codes[part]
-        coded.add_coded(binary(rows[part]), given_codes, binary(distinct))
-    plain = write_hfile(binary(rows), values, schema=SCHEMA, block_size=block_size)
-    assert coded.finish() == plain
+    file = HFileWriter(SCHEMA, block_size, threads=threads)
+    for part in (slice(0, place), slice(place, None)):
+        lying = list(range(len(rows)))[part]
+        chosen.shuffle(lying)
+        order = np.argsort(np.array(lying, np.int64))
+        at = [rows[row] for row in lying]
+        file.add_ordered(Ordered.of(binary(at), order, codes[lying], binary(distinct)))
+    if not rows[:place] or not rows[place:]:
+        plain = write_hfile(binary(rows), values, schema=SCHEMA, block_size=block_size)
+        assert file.finish() == plain
+    else:
+        # Only a batch that ends closes its block.
+        assert list(scanned(open_bytes(file.finish()))) == rows
+
+
+def test_large_blocks_of_keys_in_any_order():
+    """Blocks that are deflated as cells, by one thread or many."""
+    chosen = random.Random(7)
+    keys = [f"{chosen.getrandbits(64):016x}-key" for _ in range(30_000)]
+    distinct = [b"%02d" % (number % 9) + bytes(30) + b"%04d" % number for number in range(300)]
+    codes = np.array([chosen.randrange(300) for _ in keys], np.int32)
+    order = np.argsort(np.array(keys))
+    files = []
+    for threads in (1, 3):
+        file = HFileWriter(SCHEMA, 1 << 17, threads=threads)
+        file.add_ordered(Ordered.of(pa.array(keys), order, codes, binary(distinct)))
+        files.append(file.finish())
+    assert files[0] == files[1]
+    found = scanned(open_bytes(files[0]))
+    expected = {key.encode(): distinct[code] for key, code in zip(keys, codes, strict=True)}
+    assert found == expected
+    assert list(found) == sorted(expected)
 
 
 @pytest.mark.parametrize("codes", [[0, 2], [-1, 0]])
 def test_codes_outside_of_the_dictionary_are_refused(codes):
-    file = HFileWriter(SCHEMA)
     with pytest.raises(ValueError, match="2 distinct values"):
-        file.add_coded(binary([b"a", b"b"]), np.array(codes), binary([b"x", b"y"]))
+        Ordered.of(binary([b"a", b"b"]), [0, 1], np.array(codes), binary([b"x", b"y"]))
 
 
 def test_codes_must_match_keys():
     with pytest.raises(ValueError, match="1 keys with 2 codes"):
-        HFileWriter(SCHEMA).add_coded(binary([b"a"]), np.array([0, 0]), binary([b"x"]))
+        Ordered.of(binary([b"a"]), [0], np.array([0, 0]), binary([b"x"]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "order", "fault"),
+    [
+        ([b"b", b"a"], [0, 1], "key number 2 "),
+        ([b"a", b"a"], [0, 1], "key number 2 "),
+        ([b"long enough", b"long enough"], [1, 0], "key number 2 "),
+        ([b"a", b""], [1, 0], "key number 1 has 0 bytes"),
+        ([b"A"], [0], "key number 1 "),
+    ],
+)
+def test_an_order_that_is_none_is_refused(rows, order, fault):
+    file = HFileWriter(SCHEMA)
+    file.add(binary([b"Z"]), binary([b""]))
+    with pytest.raises(InputError, match=fault):
+        file.add_ordered(Ordered.of(binary(rows), order, [0] * len(rows), binary([b"v"])))
 
 
 @pytest.mark.parametrize("following", [b"b", b"a", b"ab"])
@@ -116,13 +163,16 @@ def test_a_block_has_a_limit(monkeypatch):
 
 def test_one_block_is_held():
     """Of 25 MB of cells from one dictionary, a block of 100 kB and the compressed bytes."""
-    rows = pa.array([f"{number:07d}" for number in range(200_000)])
+    rows = pa.array([f"{number:07d}" for number in range(200_000)], pa.large_string())
     codes, distinct = np.arange(200_000, dtype=np.int32) % 5, binary([b"v" * 100] * 5)
-    HFileWriter(SCHEMA, 100_000).add_coded(rows[:10], codes[:10], distinct)
+    order = np.arange(200_000)
+    HFileWriter(SCHEMA, 100_000).add_ordered(
+        Ordered.of(rows[:10], order[:10], codes[:10], distinct)
+    )
     tracemalloc.start()
     try:
         file = HFileWriter(SCHEMA, 100_000)
-        file.add_coded(rows, codes, distinct)
+        file.add_ordered(Ordered.of(rows, order, codes, distinct))
         size = len(file.finish())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
