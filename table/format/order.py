@@ -1,8 +1,9 @@
 """The order of keys by their UTF-8 bytes, which is the order of an HFile.
 
-Keys are compared by the first eight bytes behind what all of them start with, as one number; the
-few that share these are settled by their texts, and keys that share them in masses go to Arrow's
-sort.
+Keys are sorted by their first letters behind what all of them start with, packed into one number
+with the row behind them. A letter takes as many bits as the letters that occur need, so that more
+of them fit. The few keys that share all of these are settled by their texts, and keys that share
+them in masses go to Arrow's sort.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import pyarrow.compute as pc
 
 from table.format.hashing import string_buffers
 
-_WORD = 8
+_WORD_BITS = 64
+# No more letters than these are looked at.
+_LETTERS_MAX = 16
 # Above this share of keys in ties, comparing whole texts from the start is cheaper.
 _TIES_MAX = 0.02
 
@@ -24,11 +27,14 @@ _TIES_MAX = 0.02
 def key_order(keys: Any) -> npt.NDArray[np.int64]:
     """Row numbers of keys (pa.Array of string or binary, no nulls) in the order of their bytes."""
     offsets, text = string_buffers(keys)
-    words = _first_words(offsets, text, _common_start(offsets, text))
-    order = np.argsort(words)
-    words = words[order]
+    row_bits = len(keys).bit_length()
+    words = _words(offsets, text, row_bits)
+    words.sort()
+    order = (words & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    words >>= np.uint64(row_bits)
     ties = np.flatnonzero(words[1:] == words[:-1])
-    if len(ties) > _TIES_MAX * len(words):
+    del words
+    if len(ties) > _TIES_MAX * len(keys):
         sorted_rows: npt.NDArray[np.int64] = pc.array_sort_indices(keys).to_numpy().astype(np.int64)
         return sorted_rows
     for start, end in _runs(ties):
@@ -36,6 +42,20 @@ def key_order(keys: Any) -> npt.NDArray[np.int64]:
         texts = [text[offsets[row] : offsets[row + 1]].tobytes() for row in rows]
         order[start:end] = [row for _, row in sorted(zip(texts, rows.tolist(), strict=True))]
     return order
+
+
+def _words(
+    offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], row_bits: int
+) -> npt.NDArray[np.uint64]:
+    """The first letters of each key, by their ranks, and its row in the lowest bits."""
+    start = _common_start(offsets, text)
+    occurring = _letters(offsets, text, start)
+    # Rank 0 is the end of a key.
+    ranks = np.cumsum(occurring).astype(np.uint64)
+    bits = max(1, int(ranks[-1]).bit_length())
+    count = min(_LETTERS_MAX, (_WORD_BITS - row_bits) // bits)
+    packed: npt.NDArray[np.uint64] = _packed((offsets, text), start, ranks, (count, bits, row_bits))
+    return packed
 
 
 def _runs(ties: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -66,18 +86,30 @@ def _common_start(offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_words(
+def _letters(
     offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], skipped: int
-) -> npt.NDArray[np.uint64]:
-    """Eight bytes of each key behind the skipped ones, big-endian; shorter keys end in zeros."""
-    count = len(offsets) - 1
-    words = np.zeros(count, np.uint64)
-    for row in range(count):
+) -> npt.NDArray[np.bool_]:
+    """Which bytes occur in the letters that may be looked at."""
+    occurring = np.zeros(256, np.bool_)
+    for row in range(len(offsets) - 1):
         start = offsets[row] + skipped
-        length = min(_WORD, offsets[row + 1] - start)
+        for at in range(start, min(start + _LETTERS_MAX, offsets[row + 1])):
+            occurring[text[np.uint64(at)]] = True
+    return occurring
+
+
+@numba.njit(cache=True, nogil=True)
+def _packed(strings: Any, skipped: int, ranks: Any, widths: Any) -> npt.NDArray[np.uint64]:
+    """Ranks of `count` letters of each key, `bits` each, and its row in `row_bits`."""
+    offsets, text = strings
+    count, bits, row_bits = np.uint64(widths[0]), np.uint64(widths[1]), np.uint64(widths[2])
+    words = np.empty(len(offsets) - 1, np.uint64)
+    for row in range(len(words)):
+        start = np.uint64(offsets[row] + skipped)
+        length = min(count, np.uint64(offsets[row + 1]) - start)
         word = np.uint64(0)
-        for at in range(_WORD):
-            byte = np.uint64(text[start + at]) if at < length else np.uint64(0)
-            word = (word << np.uint64(8)) | byte
-        words[row] = word
+        for at in range(start, start + length):
+            word = (word << bits) | ranks[text[at]]
+        word <<= bits * (count - length)
+        words[row] = (word << row_bits) | np.uint64(row)
     return words
