@@ -175,7 +175,8 @@ def put_ordered(cells: Any, first: int, out: Any, marks: Any, full: int) -> Any:
         key is not above the one before it.
     """
     (key_data, key_offsets), order, codes, (value_data, value_offsets), kinds = cells
-    words = np.empty(_AHEAD, np.uint64)
+    ahead = np.empty((3, _AHEAD), np.int64)
+    words = np.empty((2, _AHEAD), np.uint64)
     at = row = row_length = 0
     word = np.uint64(0)
     if first:
@@ -183,16 +184,20 @@ def put_ordered(cells: Any, first: int, out: Any, marks: Any, full: int) -> Any:
         row_length = key_offsets[order[first - 1] + 1] - row
     for index in range(first, order.size):
         place = (index - first) % _AHEAD
-        # Keys lie anywhere in memory: many are asked for at a time.
-        for ahead in range(min(_AHEAD, order.size - index) if place == 0 else 0):
-            start = key_offsets[order[index + ahead]]
-            short = key_offsets[order[index + ahead] + 1] - start < 8
-            words[ahead] = np.uint64(0) if short else _word(key_data, start)
+        if place == 0:
+            # Keys lie anywhere in memory: both ends of many are asked for at a time.
+            for number in range(min(_AHEAD, order.size - index)):
+                start, end = (
+                    key_offsets[order[index + number]],
+                    key_offsets[order[index + number] + 1],
+                )
+                ahead[0, number], ahead[1, number] = start, end - start
+                ahead[2, number] = codes[order[index + number]]
+                words[0, number] = _word(key_data, start) if end - start >= 8 else np.uint64(0)
+                words[1, number] = key_data[np.uint64(end - 1)]
         before, before_length, before_word = row, row_length, word
-        row = key_offsets[order[index]]
-        row_length = key_offsets[order[index] + 1] - row
-        word = words[place]
-        code = codes[order[index]]
+        row, row_length, code = ahead[0, place], ahead[1, place], ahead[2, place]
+        word = words[0, place]
         value = value_offsets[code]
         value_length = value_offsets[code + 1] - value
         if at >= full or at + row_length + value_length + CELL_OVERHEAD > out.size:
