@@ -13,7 +13,7 @@ from table.bootstrap.target import put_once
 from table.errors import CorruptFileError
 from table.format.digest import location_words
 from table.format.hashing import string_buffers
-from table.format.parquet import read_base_file, read_footer
+from table.format.parquet import read_base_file, read_metadata
 from table.format.plain_strings import plain_strings
 from table.format.scatter import deal
 from table.model import BaseFile
@@ -86,10 +86,9 @@ def record_keys(storage: Storage, file: BaseFile) -> Iterator[Any]:
         CorruptFileError: the file is damaged, or a row in it has no key that an index can hold.
     """
     source = storage.open(file.path)
-    footer = read_footer(source)
-    chunks = plain_strings(source, footer.metadata, RECORD_KEY)
+    chunks = plain_strings(source, read_metadata(source), RECORD_KEY)
     if chunks is None:
-        table = read_base_file(source, [RECORD_KEY], footer=footer)
+        table = read_base_file(source, [RECORD_KEY])
         if RECORD_KEY not in table.column_names:
             raise CorruptFileError(file.path, 0, f"it has no column {RECORD_KEY}")
         chunks = table.column(RECORD_KEY).chunks

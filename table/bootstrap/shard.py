@@ -105,7 +105,9 @@ def build_shard(task: ShardTask) -> ShardDone:
     if known is not None:
         return known
     spills = json.loads(task.storage.read(spills_path(task.folder)))
-    keys, digest = read_shard(task.storage, spills, number=task.number, shards=task.shards)
+    keys, digest = read_shard(
+        task.storage, spills, number=task.number, shards=task.shards, threads=task.threads
+    )
     done = ShardDone()
     if digest.count:
         repeated = _put(task, keys)

@@ -10,8 +10,10 @@ Keys lie in the order of their shards, so that a shard's part is three stretches
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from table.errors import CorruptFileError
-from table.format.digest import Digest
+from table.format.digest import Digest, total
 from table.format.scatter import Dealt
 from table.storage import RangeReader, Storage
 
@@ -91,7 +93,7 @@ class Keys:
 
 
 def read_shard(
-    storage: Storage, paths: Sequence[str], *, number: int, shards: int
+    storage: Storage, paths: Sequence[str], *, number: int, shards: int, threads: int = 1
 ) -> tuple[Keys, Digest]:
     """All keys of one of so many shards, and their digest as it was before they were spilled.
 
@@ -102,14 +104,14 @@ def read_shard(
     rows = sum(s.rows[1] - s.rows[0] for s in stretches)
     size = sum(s.text[1] - s.text[0] for s in stretches)
     keys = Keys(np.zeros(rows + 1, np.int64), np.empty(size, np.uint8), np.empty(rows, np.int32))
-    row = at = 0
-    digest = Digest()
-    for stretch in stretches:
-        stretch.read(keys, row, at)
-        row += stretch.rows[1] - stretch.rows[0]
-        at += stretch.text[1] - stretch.text[0]
-        digest = digest.plus(stretch.digest)
-    return keys, digest
+    rows_before = itertools.accumulate((s.rows[1] - s.rows[0] for s in stretches), initial=0)
+    bytes_before = itertools.accumulate((s.text[1] - s.text[0] for s in stretches), initial=0)
+    with ThreadPoolExecutor(threads) as pool:
+        reading = pool.map(
+            Stretch.read, stretches, itertools.repeat(keys), rows_before, bytes_before
+        )
+        list(reading)
+    return keys, total([stretch.digest for stretch in stretches])
 
 
 def _stretch(source: RangeReader, number: int, shards: int) -> Stretch:

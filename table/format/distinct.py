@@ -12,6 +12,8 @@ from table.format.digest import load_word
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xC2B2AE3D27D4EB4F)
 _SLOTS_MIN = 1 << 12
+# Strings whose last bytes were seen before are looked at first, without a hash of the whole.
+_NEAR_BITS = 12
 
 
 class Distinct:
@@ -24,6 +26,7 @@ class Distinct:
     def __init__(self) -> None:
         self.values: list[bytes] = []
         self._slots = np.full(_SLOTS_MIN, -1, np.int32)
+        self._near = np.full(1 << _NEAR_BITS, -1, np.int32)
         # Per distinct string its hash, start and length in `_text`.
         self._hashes = np.empty(_SLOTS_MIN // 2, np.uint64)
         self._places = np.empty((_SLOTS_MIN // 2, 2), np.int64)
@@ -44,7 +47,7 @@ class Distinct:
             known = len(self.values)
             done, count, used = _number(
                 (data, starts, lengths),
-                (self._slots, self._hashes, self._places, self._text),
+                (self._slots, self._hashes, self._places, self._text, self._near),
                 (done, known, self._used),
                 codes,
             )
@@ -93,6 +96,16 @@ def _hash(data: Any, start: int, length: int) -> Any:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
+def _ending(data: Any, start: int, length: int) -> Any:
+    """A number of `_NEAR_BITS` for the last sixteen bytes; 0 for shorter strings."""
+    if length < 16:
+        return np.int64(0)
+    last = load_word(data, start + length - 8) * _FACTOR
+    last ^= load_word(data, start + length - 16) * _OTHER
+    return np.int64((last * _FACTOR) >> np.uint64(64 - _NEAR_BITS))
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
 def _same(data: Any, start: int, text: Any, place: Any) -> bool:
     other, length = place
     at = 0
@@ -127,11 +140,17 @@ def _number(strings: Any, table: Any, state: Any, codes: Any) -> Any:
         Strings numbered, distinct strings, bytes of them.
     """
     data, starts, lengths = strings
-    slots, hashes, places, text = table
+    slots, hashes, places, text, near = table
     done, count, used = state
     mask = np.uint64(len(slots) - 1)
     for i in range(done, len(starts)):
         start, length = starts[i], lengths[i]
+        place = _ending(data, start, length)
+        entry = near[place]
+        alike = entry >= 0 and places[entry, 1] == length
+        if alike and _same(data, start, text, (places[entry, 0], length)):
+            codes[i] = entry
+            continue
         state_hash = _hash(data, start, length)
         slot = state_hash & mask
         entry = slots[slot]
@@ -151,5 +170,5 @@ def _number(strings: Any, table: Any, state: Any, codes: Any) -> Any:
             slots[slot] = entry
             count += 1
             used += length
-        codes[i] = entry
+        near[place] = codes[i] = entry
     return len(starts), count, used

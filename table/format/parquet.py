@@ -275,17 +275,8 @@ def read_footer(source: RangeReader) -> BaseFileFooter:
     Raises:
         CorruptFileError: no Parquet file, or a damaged footer.
     """
-    end = source.size - 8
-    tail = source.read(max(0, end), 8)
-    if end < 4 or len(tail) != 8 or tail[4:] != _MAGIC:
-        raise CorruptFileError(source.name, max(0, end), "no Parquet magic at the end")
-    (length,) = struct.unpack_from("<I", tail)
-    if length > end - 4:
-        raise CorruptFileError(source.name, end, f"footer of {length} bytes in a smaller file")
-    start = end - length
-    thrift = source.read(start, length)
+    metadata = read_metadata(source)
     try:
-        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + thrift + tail))
         entries = metadata.metadata or {}
         return BaseFileFooter(
             bloom_text=entries.get(_BLOOM, entries.get(_OLD_BLOOM)),
@@ -295,7 +286,28 @@ def read_footer(source: RangeReader) -> BaseFileFooter:
             num_rows=metadata.num_rows,
             metadata=metadata,
         )
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(source.name, source.size, f"damaged footer: {error}") from error
+
+
+def read_metadata(source: RangeReader) -> Any:
+    """The pq.FileMetaData of a base file, without a look at Hudi's entries in it.
+
+    Raises:
+        CorruptFileError: no Parquet file, or a damaged footer.
+    """
+    end = source.size - 8
+    tail = source.read(max(0, end), 8)
+    if end < 4 or len(tail) != 8 or tail[4:] != _MAGIC:
+        raise CorruptFileError(source.name, max(0, end), "no Parquet magic at the end")
+    (length,) = struct.unpack_from("<I", tail)
+    if length > end - 4:
+        raise CorruptFileError(source.name, end, f"footer of {length} bytes in a smaller file")
+    start = end - length
+    try:
+        # Four bytes more stand in for the magic at the start of a file.
+        return pq.read_metadata(pa.BufferReader(source.read(start - 4, length + 12)))
+    except (pa.ArrowException, OSError) as error:
         raise CorruptFileError(source.name, start, f"damaged footer: {error}") from error
 
 
