@@ -30,10 +30,9 @@ def key_order(keys: Any) -> npt.NDArray[np.int64]:
     row_bits = len(keys).bit_length()
     words = _words(offsets, text, row_bits)
     words.sort()
-    order = (words & np.uint64((1 << row_bits) - 1)).view(np.int64)
-    words >>= np.uint64(row_bits)
-    ties = np.flatnonzero(words[1:] == words[:-1])
-    del words
+    ties = _ties(words, row_bits)
+    words &= np.uint64((1 << row_bits) - 1)
+    order = words.view(np.int64)
     if len(ties) > _TIES_MAX * len(keys):
         sorted_rows: npt.NDArray[np.int64] = pc.array_sort_indices(keys).to_numpy().astype(np.int64)
         return sorted_rows
@@ -64,6 +63,21 @@ def _runs(ties: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
         return []
     cuts = np.flatnonzero(np.diff(ties) > 1) + 1
     return [(int(run[0]), int(run[-1]) + 2) for run in np.split(ties, cuts)]
+
+
+@numba.njit(cache=True, nogil=True)
+def _ties(words: npt.NDArray[np.uint64], row_bits: int) -> npt.NDArray[np.int64]:
+    """Places whose word is, but for the row, that of the next place."""
+    found = 0
+    for at in range(len(words) - 1):
+        found += (words[at] ^ words[at + 1]) >> np.uint64(row_bits) == 0
+    places = np.empty(found, np.int64)
+    found = 0
+    for at in range(len(words) - 1):
+        if (words[at] ^ words[at + 1]) >> np.uint64(row_bits) == 0:
+            places[found] = at
+            found += 1
+    return places
 
 
 @numba.njit(cache=True, nogil=True)
