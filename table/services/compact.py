@@ -204,7 +204,11 @@ class Compactor:
         return len(since) >= commits
 
     def run(self, chosen: Chosen | None = None) -> str | None:
-        """Compact the chosen groups, by default those with blocks; the instant, None if none is."""
+        """Compact the groups with blocks, and the chosen ones; the instant, None if there is none.
+
+        None is left out: Hudi archives instants up to the latest compaction of the metadata table,
+        and reads no block of an archived instant (TimelineArchiverV1, getValidInstantTimestamps).
+        """
         timeline = self.metadata.timeline
         latest = max((i.time for i in timeline.completed({"deltacommit"})), default=None)
         if latest is None:
@@ -238,11 +242,8 @@ class Compactor:
                 erased=chosen.erased if chosen and partition == RECORD_INDEX else None,
             )
             for shard in self.metadata.shards(partition)
-            if (
-                shard.slice.file_id in chosen.groups.get(partition, ())
-                if chosen
-                else _has_blocks(shard)
-            )
+            if (chosen and shard.slice.file_id in chosen.groups.get(partition, ()))
+            or _has_blocks(shard)
         ]
 
 

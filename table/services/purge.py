@@ -3,7 +3,8 @@
 refuse    while a savepoint keeps a key, or a partition of the metadata table is being built
 delete    a commit without the keys; every current file that a search finds them in is rewritten
 retire    older slices with a key, listed or not, are deleted as a clean: <B>.clean
-compact   groups of the metadata table with a key are merged without it: <X>001.commit, and
+compact   groups of the metadata table with a key are merged without it, and others with blocks are
+          merged as well, as Hudi expects of a compaction: <X>001.commit, and
           their older slices are deleted: <X>002.clean
 sweep     markers, key files, spills and partitions that nothing names
 prove     every file that is left is decoded and searched

@@ -113,6 +113,18 @@ def test_keys_vanish_and_the_rest_stays(root):
     assert data_rows(table).keys() == rows.keys() | set(keys)
 
 
+def test_its_compaction_merges_all_blocks(root):
+    """Hudi archives up to it, and passes over blocks of archived instants: files would be lost."""
+    table = Table.open(str(root))
+    assert table.purge(KEYS[:1]).proven
+    state = TableState.load(table.storage)
+    compacted = max(path.stem for path in (root / ".hoodie/metadata/.hoodie").glob("*.commit"))
+    for partition in state.config.metadata_partitions:
+        for shard in state.metadata.shards(partition):
+            earlier = [b for b in shard.blocks if b.instant_time < compacted]
+            assert earlier == [], partition
+
+
 def test_every_key_can_go(root):
     """Shards and files that nothing is left of; the table goes on."""
     table = Table.open(root)
