@@ -7,6 +7,7 @@ else. A rewrite keeps a backup until the new file is there. Source: HoodieTableC
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -19,14 +20,21 @@ from table.errors import CorruptFileError, NotATableError, UnsupportedTableError
 from table.naming import PROPERTIES, PROPERTIES_BACKUP
 from table.options import COLUMN_STATS_COLUMNS
 from table.storage import Storage
-from table.timeline.timeline import zone_of
+from table.timeline.timeline import Timeline, zone_of
 
 SIMPLE_KEYS = "org.apache.hudi.keygen.SimpleKeyGenerator"
 COMPLEX_KEYS = "org.apache.hudi.keygen.ComplexKeyGenerator"
 NO_PARTITION_KEYS = "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
+# What Hudi 1.x names in place of the class (KeyGeneratorType).
+_KEY_TYPES = {
+    "SIMPLE": SIMPLE_KEYS,
+    "COMPLEX": COMPLEX_KEYS,
+    "NON_PARTITION": NO_PARTITION_KEYS,
+}
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 BUILDING_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
 VERSION = "6"
+_FOLDER = re.compile(r"\w[\w.-]*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +103,8 @@ def parse_config(properties: Mapping[str, str]) -> TableConfig:
         name=name,
         record_key=_names(properties.get("hoodie.table.recordkey.fields", "")),
         partition_fields=_names(properties.get("hoodie.table.partition.fields", "")),
-        ordering=properties.get("hoodie.table.precombine.field") or None,
-        key_generator=properties.get("hoodie.table.keygenerator.class", SIMPLE_KEYS),
+        ordering=_ordering(properties),
+        key_generator=_key_generator(properties),
         hive_style=_true(properties, "hoodie.datasource.write.hive_style_partitioning"),
         url_encode=_true(properties, "hoodie.datasource.write.partitionpath.urlencode"),
         timezone=properties.get("hoodie.table.timeline.timezone", "LOCAL").upper(),
@@ -104,6 +112,22 @@ def parse_config(properties: Mapping[str, str]) -> TableConfig:
         building=_names(properties.get(BUILDING_PARTITIONS, "")),
         properties=MappingProxyType(dict(properties)),
     )
+
+
+def _ordering(properties: Mapping[str, str]) -> str | None:
+    """The ordering field; Hudi renamed its property in 1.1."""
+    name = "hoodie.table.ordering.fields"
+    fields = _names(properties.get("hoodie.table.precombine.field") or properties.get(name, ""))
+    if len(fields) > 1:
+        raise UnsupportedTableError(f"{name}={','.join(fields)} is not supported, only one field")
+    return fields[0] if fields else None
+
+
+def _key_generator(properties: Mapping[str, str]) -> str:
+    """The class that generates keys, or the name of a type that is none of ours."""
+    kind = properties.get("hoodie.table.keygenerator.type", "SIMPLE").upper()
+    found = properties.get("hoodie.table.keygenerator.class")
+    return found or _KEY_TYPES.get(kind, kind)
 
 
 def _refuse_unsupported(properties: Mapping[str, str]) -> None:
@@ -121,6 +145,19 @@ def _refuse_unsupported(properties: Mapping[str, str]) -> None:
             raise UnsupportedTableError(
                 f"{key}={found or '(missing)'} is not supported, only {wanted}"
             )
+
+
+def archive_folder(timeline: Timeline) -> str:
+    """The folder of archived instants: `history` in tables of version 6 that Hudi 1.x made.
+
+    Source: TimelinePathProviderV1 of Hudi 1.1.
+    """
+    path = f"{timeline.folder}/hoodie.properties"
+    option = "hoodie.archivelog.folder"
+    name = decode_properties(timeline.storage.read(path), path).get(option) or "archived"
+    if not _FOLDER.match(name):
+        raise UnsupportedTableError(f"{option}={name} is not supported, only the name of a folder")
+    return f"{timeline.folder}/{name}"
 
 
 def load_config(storage: Storage) -> TableConfig:

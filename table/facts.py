@@ -59,6 +59,8 @@ FACTS = (
     URL_ENCODE,
     COLUMN_STATS_COLUMNS,
 )
+# Hudi 1.x stores it when it makes a table, as 0.15 does for merge-on-read.
+_STORED_PAYLOAD = "hoodie.compaction.payload.class"
 # So many file ids that all start with eight digits by chance are out of the question.
 _BUCKET_EVIDENCE = 4
 
@@ -244,6 +246,8 @@ def _has_buckets(storage: Storage) -> bool:
 def table_options(config: TableConfig, index: str, given: Mapping[str, str]) -> Options:
     """What was given over the table's facts, and the defaults that depend on the table."""
     merged = {name: config.properties[name] for name in FACTS if name in config.properties}
+    if _STORED_PAYLOAD in config.properties:
+        merged.setdefault(PAYLOAD_CLASS, config.properties[_STORED_PAYLOAD])
     merged.update(given)
     merged.setdefault(DUP_POLICY, "fail" if index == "record" else "none")
     merged.setdefault(BUCKET_FIELDS, ",".join(config.record_key))

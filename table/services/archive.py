@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from table.config import TableConfig
+from table.config import TableConfig, archive_folder
 from table.lease import Lease
 from table.metadata.partitions import FILES
 from table.metadata.reader import MetadataTable
@@ -244,7 +244,7 @@ def _move(timeline: Timeline, instants: Sequence[Instant], lease: Lease) -> None
         ]
         data = encode_archive(entries)
         with lease.fenced():
-            _put_archive(storage, timeline.archive, data)
+            _put_archive(storage, archive_folder(timeline), data)
             for _, path in files:
                 storage.delete(path)
 

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from table.clock import Clock
+from table.config import archive_folder
 from table.errors import InputError, UnsupportedTableError
 from table.format.parquet import read_footer
 from table.lease import Lease
@@ -178,7 +179,7 @@ def _before(state: TableState, targets: Sequence[Instant], savepoint: str | None
     """The snapshot without the targets; InputError where files of it were cleaned."""
     timeline = state.timeline
     kept = replace(timeline, instants=tuple(i for i in timeline.instants if i not in targets))
-    if not kept.commit_times() and state.storage.list(timeline.archive):
+    if not kept.commit_times() and state.storage.list(archive_folder(timeline)):
         # Files of archived commits are told by lying before the first one that is not.
         raise InputError(
             f"commit {targets[-1].time} is the first that is not archived: it cannot be taken back"

@@ -28,7 +28,6 @@ from table.timeline.restore_metadata import decode_restore_plan, restored
 from table.timeline.rollback_metadata import decode_plan, rolled_back
 
 COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
-ARCHIVED = "archived"
 _RANK = {REQUESTED: 0, INFLIGHT: 1, COMPLETED: 2}
 # A compaction completes as a commit of the same time, a log compaction as a delta commit.
 _COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit"}
@@ -137,11 +136,6 @@ class Timeline:
     def folder(self) -> str:
         """The timeline's folder relative to the storage's root."""
         return _folder(self.base)
-
-    @property
-    def archive(self) -> str:
-        """The folder of archived instants relative to the storage's root."""
-        return f"{self.folder}/{ARCHIVED}"
 
     def path(self, time: str, action: str, state: str) -> str:
         """The path of an instant's file relative to the storage's root."""

@@ -38,6 +38,7 @@ from table.options import (
     EVENT_TIME_PAYLOAD,
     KEY_ENCODING,
     MOVE_OPTIONS,
+    OVERWRITE_PAYLOAD,
     PAYLOAD_CLASS,
     Options,
 )
@@ -171,9 +172,7 @@ class Attempt:
             options=_base_file_options(writer.options, schema, record, namespace),
             metadata_partitions=config.maintained,
             stat_columns=config.stat_columns,
-            ordering=config.ordering
-            if writer.options.text(PAYLOAD_CLASS) == EVENT_TIME_PAYLOAD
-            else None,
+            ordering=config.ordering if _by_event_time(writer.options) else None,
         )
         return cls(
             writer=writer,
@@ -274,6 +273,14 @@ def in_table_schema(rows: Any, schema: Any) -> Any:
     if DELETED_COLUMN in schema.names:
         chosen = chosen.append_column(DELETED_COLUMN, pa.array(delete_flags(rows)))
     return conform(chosen, schema, "the incoming rows")
+
+
+def _by_event_time(options: Options) -> bool:
+    """Whether the stored row stays where its ordering value is greater."""
+    name = options.text(PAYLOAD_CLASS)
+    if name not in (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD):
+        raise UnsupportedTableError(f"payload class {name} is not supported yet")
+    return name == EVENT_TIME_PAYLOAD
 
 
 def check_writable(config: TableConfig) -> None:

@@ -3,7 +3,8 @@
     python make_hudi_tables.py hudi-spark3.5-bundle_2.12-0.15.0.jar OUT
 
 Needs PySpark 3.5. Each goes to OUT/<name>/table; beside it what Hudi itself reads from it
-(expected.parquet) and the options that it was written with (options.json). Rows are functions of
+(expected.parquet) and the options that it was written with (options.json), and all of that to
+OUT/hudi-<version>-<name>.tar.gz. Releases from 1.0 on write table version 6. Rows are functions of
 the row number; file ids and instants are new each time.
 """
 
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +55,11 @@ TABLES = {
         "hoodie.datasource.write.hive_style_partitioning": "true",
         "hoodie.datasource.write.partitionpath.urlencode": "true",
     },
+}
+VERSION_6 = {
+    "hoodie.write.table.version": "6",
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.metadata.index.partition.stats.enable": "false",
 }
 
 
@@ -98,12 +106,15 @@ def rows(spark: SparkSession, low: int, high: int, ts: int, *, shift: int = 0) -
 UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 
 
-def make(spark: SparkSession, name: str, out: Path) -> None:
+def make(spark: SparkSession, name: str, out: Path, version: str) -> None:
     """Bulk insert 1200 rows; update and insert; move 30 rows; delete 40; update again."""
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     options = {**COMMON, **TABLES[name], "hoodie.table.name": name}
+    if not version.startswith("0."):
+        options = {**options, **VERSION_6}
+        options.setdefault("hoodie.metadata.index.column.stats.enable", "false")
     second = rows(spark, 0, 1200, 2).where("id % 7 = 0").unionByName(rows(spark, 1200, 1260, 2))
     steps = [
         ("bulk_insert", rows(spark, 0, 1200, 1), "overwrite"),
@@ -124,7 +135,16 @@ def make(spark: SparkSession, name: str, out: Path) -> None:
     (folder / "options.json").write_text(json.dumps({"options": options}, indent=1))
 
 
+def pack(folder: Path, archive: Path) -> None:
+    """A table without Hadoop's checksum side-cars, as a tar archive."""
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder, folder.name, filter=lambda f: None if f.name.endswith(".crc") else f)
+
+
 if __name__ == "__main__":
-    hudi = session(sys.argv[1])
+    bundle, target = sys.argv[1], Path(sys.argv[2])
+    release = re.search(r"-(\d+\.\d+\.\d+)\.jar$", bundle)[1]
+    hudi = session(bundle)
     for table_name in TABLES:
-        make(hudi, table_name, Path(sys.argv[2]))
+        make(hudi, table_name, target, release)
+        pack(target / table_name, target / f"hudi-{release}-{table_name}.tar.gz")

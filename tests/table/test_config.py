@@ -10,6 +10,9 @@ from table_cases import create, data_rows, rows
 
 from table import Table
 from table.config import (
+    COMPLEX_KEYS,
+    NO_PARTITION_KEYS,
+    SIMPLE_KEYS,
     checksum,
     decode_properties,
     encode_properties,
@@ -17,7 +20,7 @@ from table.config import (
     parse_config,
     save_config,
 )
-from table.errors import StorageError
+from table.errors import StorageError, UnsupportedTableError
 from table.options import DEFAULTS, UNSUPPORTED, check_options
 from table.storage import LocalStorage
 
@@ -32,6 +35,30 @@ def test_checksums_that_hudi_wrote():
 @given(st.dictionaries(texts, texts, max_size=6))
 def test_any_text_comes_back(entries):
     assert decode_properties(encode_properties(entries), "p") == entries
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ({}, SIMPLE_KEYS),
+        ({"type": "COMPLEX"}, COMPLEX_KEYS),
+        ({"type": "NON_PARTITION"}, NO_PARTITION_KEYS),
+        ({"type": "TIMESTAMP"}, "TIMESTAMP"),
+        ({"type": "SIMPLE", "class": COMPLEX_KEYS}, COMPLEX_KEYS),
+    ],
+)
+def test_key_generators_by_class_and_by_type(named, found):
+    """Hudi 1.x names the type."""
+    entries = {f"hoodie.table.keygenerator.{name}": value for name, value in named.items()}
+    minimal = {"hoodie.table.name": "n", "hoodie.table.version": "6"}
+    assert parse_config({**minimal, **entries}).key_generator == found
+
+
+def test_ordering_fields_as_hudi_1_1_names_them():
+    minimal = {"hoodie.table.name": "n", "hoodie.table.version": "6"}
+    assert parse_config({**minimal, "hoodie.table.ordering.fields": "ts"}).ordering == "ts"
+    with pytest.raises(UnsupportedTableError, match=r"ordering\.fields=ts,no"):
+        parse_config({**minimal, "hoodie.table.ordering.fields": "ts,no"})
 
 
 def test_text_as_java_writes_it():
