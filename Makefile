@@ -8,7 +8,7 @@ SOURCES := table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-long bench lock clean
+.PHONY: help install lint types format test test-long jars interop bench lock clean
 
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,12 @@ test: install ## the whole test suite
 
 test-long: install ## thousands of random histories of a table; goes on where it stopped
 	$(BIN)/python tests/table/histories/run_long.py --histories 3000
+
+jars: install ## the releases of Apache Hudi that the tests ask, into the user's cache
+	$(BIN)/python run_bench.py engine install hudi@0.15.0 hudi@1.1.1
+
+interop: jars ## every cell of Keymark with real Apache Hudi, both ways
+	$(BIN)/python -m pytest tests/interop --interop-full
 
 bench: install ## the quickstart comparison, ending in a report
 	$(BIN)/python run_bench.py run quickstart

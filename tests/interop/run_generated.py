@@ -1,0 +1,132 @@
+"""A hundred drawn tables through Keymark and Hudi: resumed where they stopped, failures by seed.
+
+    python tests/interop/run_generated.py --tables 100 --minutes 60
+    python tests/interop/run_generated.py --only 7
+
+The odd tables are judged by one release, the even ones by the other; one JVM at a time. Figures so
+far are in the file that --state names; the same command goes on from there.
+"""
+
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+for folder in ("tests/interop", "tests/table", "."):
+    sys.path.insert(0, str(ROOT / folder))
+
+from generated_tables import Figures, run_table  # noqa: E402  after the path to it
+from hudi_judge import VERSIONS, Hudi  # noqa: E402
+
+from harness.jars import bundle  # noqa: E402
+
+
+@dataclass
+class State:
+    """What a run has done; `done` are the numbers of its tables, `failed` number -> differences."""
+
+    seed: int
+    commit: str
+    seconds: float = 0.0
+    done: list[int] = field(default_factory=list)
+    failed: dict[str, list[str]] = field(default_factory=dict)
+    figures: Figures = field(default_factory=Figures)
+
+    @classmethod
+    def load(cls, path: Path, seed: int) -> State:
+        """The state of that seed and commit, or a new one."""
+        new = cls(seed, commit())
+        if not path.exists():
+            return new
+        found = json.loads(path.read_text())
+        if (found["seed"], found["commit"]) != (seed, new.commit):
+            return new
+        counts = {name: Counter(found["figures"].pop(name)) for name in ("steps", "shapes")}
+        return cls(**{**found, "figures": Figures(**found["figures"], **counts)})
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(vars(self) | {"figures": vars(self.figures)}))
+        beside.replace(path)
+
+    def add(self, number: int, figures: Figures, differences: list[str]) -> None:
+        """Take over what a table gave."""
+        self.done.append(number)
+        if differences:
+            self.failed[str(number)] = differences
+        for name in ("tables", "rows", "keys_in_index", "comparisons"):
+            setattr(self.figures, name, getattr(self.figures, name) + getattr(figures, name))
+        self.figures.steps.update(figures.steps)
+        self.figures.shapes.update(figures.shapes)
+
+
+def commit() -> str:
+    """The commit that is tested, with a + where files differ from it."""
+    asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def one(hudi: Hudi, seed: int, number: int) -> tuple[Figures, list[str]]:
+    """Make one table; its figures and its differences, of which an exception is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return run_table(hudi, f"{seed}/{number}", Path(folder))
+        except Exception:  # noqa: BLE001  whatever it is, it is the finding
+            return Figures(tables=1), [traceback.format_exc()]
+
+
+def run(state: State, path: Path, *, wanted: list[int], until: float) -> None:
+    """Make the wanted tables that are not done yet, release by release."""
+    for turn, version in enumerate(VERSIONS):
+        left = [n for n in wanted if n % len(VERSIONS) == turn and n not in state.done]
+        if not left:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            hudi = Hudi(version, bundle(version), Path(folder))
+            for number in left:
+                if time.monotonic() > until:
+                    break
+                begun = time.monotonic()
+                figures, differences = one(hudi, state.seed, number)
+                state.add(number, figures, differences)
+                taken = time.monotonic() - begun
+                state.seconds += taken
+                state.save(path)
+                verdict = "\n".join(differences) or "no difference"
+                print(f"{number} hudi {version} {taken:.0f} s: {verdict}", flush=True)
+            hudi.close()
+
+
+def main() -> int:
+    """The command line; 1 if there are differences."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--minutes", type=float, default=24 * 60)
+    parser.add_argument("--state", type=Path, default=ROOT / "runs/generated.json")
+    given = parser.parse_args()
+    state = State.load(given.state, given.seed)
+    wanted = list(range(given.tables))
+    if given.only is not None:
+        wanted, state = [given.only], State(given.seed, commit())
+        given.state = given.state.with_suffix(".only.json")
+    run(state, given.state, wanted=wanted, until=time.monotonic() + 60 * given.minutes)
+    print(json.dumps(vars(state) | {"figures": vars(state.figures)}, indent=1))
+    return 1 if state.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
