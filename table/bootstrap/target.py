@@ -25,9 +25,10 @@ Progress = Callable[[int, int, str], None]
 """Called with what is done, what there is to do, and in which unit."""
 
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
-# A Spark job costs some tenths of a second, so progress comes in at most so many steps.
+# A Spark job costs some tenths of a second, and its cores wait for the last of them: progress comes
+# in at most so many steps, of some seconds each.
 _STEPS = 20
-_STEP_BYTES_MIN = 256 << 20
+_STEP_BYTES_MIN = 1 << 30
 
 
 def no_progress(done: int, total: int, unit: str) -> None:
@@ -186,13 +187,13 @@ class Steps:
         self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
     ) -> list[R]:
         """What the runner's `run` does."""
-        least = max(_STEP_BYTES_MIN, sum(weights) // _STEPS)
+        most = max(_STEP_BYTES_MIN, sum(weights) // _STEPS)
         results: list[R] = []
         self.progress(0, len(items), self.unit)
         while len(results) < len(items):
             start = end = len(results)
             weight = 0
-            while end < len(items) and weight < least:
+            while end < len(items) and (end == start or weight + weights[end] <= most):
                 weight += weights[end]
                 end += 1
             results += self.runner.run(function, items[start:end], weights=weights[start:end])

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.format.hfile import kernels
 from table.format.hfile.reader import HFileReader
+from table.format.hfile.runs import merge_runs
 from table.format.hfile.strings import from_arrow
 from table.format.order import key_order
 
@@ -111,6 +111,6 @@ def _newest(runs: list[_Run]) -> tuple[Any, Any]:
     bounds = np.cumsum([0, *(len(run.keys) for run in runs)], dtype=np.int64)
     puts = np.array([run.puts for run in runs])
     chosen = np.empty(len(keys), np.int64)
-    count = kernels.merge_runs(from_arrow(keys, "key"), bounds, puts, chosen)
+    count = merge_runs(from_arrow(keys, "key"), bounds, puts, chosen)
     rows = pa.array(chosen[:count])
     return keys.take(rows), values.take(rows)

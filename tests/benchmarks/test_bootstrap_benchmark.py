@@ -185,7 +185,8 @@ def runner_of(*, spark: bool) -> Iterator[Any]:
         return
     started = session("local[2]", {"spark.ui.enabled": "false"})
     try:
-        yield SparkRunner(started)
+        # However small: the first build of a process has kernels to load.
+        yield SparkRunner(started, local_bytes=0)
     finally:
         started.stop()
 

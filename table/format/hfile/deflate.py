@@ -20,6 +20,7 @@ import numpy as np
 from isal import isal_zlib
 
 from table.format.digest import load_word
+from table.format.hfile.huffman import PAIR, PAIR_BITS, code_lengths, codes_of, pairs_of
 
 # Smaller blocks are not worth a code table of their own; larger ones hold a few huge cells.
 _BLOCK_BYTES_MIN, _BLOCK_BYTES_MAX = 1 << 15, 1 << 22
@@ -36,15 +37,10 @@ _LITERALS_MAX = 0.4
 _STEP_BYTES_MIN = 24
 _SYMBOLS, _DISTANCES = 286, 30
 _END = 256
-# Deflate allows 15. With 13, the codes of four literals fit the 57 bits that are free at a time.
-_CODE_MAX = 13
 # Keys whose letters are counted before codes are made; as many literals are no key's.
 _SAMPLE_STEPS = 1 << 11
 _SHORT = 16
 _ONE = np.uint64(1)
-# A code, or two, and above them their length in bits.
-_PAIR_BITS = np.uint64(26)
-_PAIR = np.uint64((1 << 26) - 1)
 _SLOT_BITS = 12
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
 _CELL_BYTES_MIN = 22
@@ -292,105 +288,10 @@ def _plan(data: Any, marks: Any, steps: Any, literals_max: int) -> int:
     return used + 1
 
 
-@numba.njit(cache=True, nogil=True)
-def _depths(weights: Any, depths: Any) -> None:
-    """How deep leaves lie in a Huffman tree; weights ascend, and have room for the inner nodes."""
-    count = len(depths)
-    parents = np.zeros(2 * count, np.int32)
-    below = np.zeros(2 * count, np.int32)
-    leaf, inner = 0, count
-    # Inner nodes come out in the order of their weights, too.
-    for made in range(count, 2 * count - 1):
-        weights[made] = 0
-        for _ in range(2):
-            if inner >= made or (leaf < count and weights[leaf] <= weights[inner]):
-                child = leaf
-                leaf += 1
-            else:
-                child = inner
-                inner += 1
-            weights[made] += weights[child]
-            parents[child] = made
-    for node in range(2 * count - 3, -1, -1):
-        below[node] = below[parents[node]] + 1
-    depths[:] = below[:count]
-
-
-@numba.njit(cache=True, nogil=True)
-def _code_lengths(counts: Any, lengths: Any) -> None:
-    """Lengths of Huffman codes of limited length; 0 where a symbol does not occur.
-
-    Two symbols occur at least.
-    """
-    order = np.argsort(counts)
-    order = order[np.searchsorted(counts[order], 1) :]
-    weights = np.empty(2 * len(order), np.int64)
-    weights[: len(order)] = counts[order]
-    depths = np.empty(len(order), np.int32)
-    _depths(weights, depths)
-    of_length = np.zeros(_CODE_MAX + 1, np.int64)
-    total = 0
-    for depth in np.minimum(depths, _CODE_MAX):
-        of_length[depth] += 1
-        total += 1 << (_CODE_MAX - depth)
-    # Codes cut to the limit overfill the tree: move others down until all fit.
-    while total > 1 << _CODE_MAX:
-        length = _CODE_MAX - 1
-        while not of_length[length]:
-            length -= 1
-        of_length[length] -= 1
-        of_length[length + 1] += 2
-        of_length[_CODE_MAX] -= 1
-        total -= 1
-    lengths[:] = 0
-    place = 0
-    for length in range(_CODE_MAX, 0, -1):
-        for _ in range(of_length[length]):
-            lengths[order[place]] = length
-            place += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _codes(lengths: Any) -> Any:
-    """Canonical codes, bits reversed as the stream wants them: code and, 26 bits up, its length."""
-    count = np.zeros(_CODE_MAX + 1, np.int64)
-    for length in lengths:
-        count[length] += 1
-    count[0] = 0
-    first = np.zeros(_CODE_MAX + 1, np.int64)
-    for length in range(1, _CODE_MAX + 1):
-        first[length] = (first[length - 1] + count[length - 1]) << 1
-    codes = np.zeros(len(lengths), np.uint64)
-    for symbol in range(len(lengths)):
-        length = lengths[symbol]
-        value = first[length]
-        first[length] += 1
-        reverse = 0
-        for bit in range(length):
-            reverse |= ((value >> bit) & 1) << (length - 1 - bit)
-        codes[symbol] = np.uint64(reverse) | (np.uint64(length) << _PAIR_BITS)
-    return codes
-
-
-@numba.njit(cache=True, nogil=True)
-def _pairs(codes: Any) -> Any:
-    """The codes of each two literals as one: codes and, 26 bits up, their length; 0 for none."""
-    pairs = np.empty(1 << 16, np.uint32)
-    for second in range(256):
-        after = codes[second]
-        for first in range(256):
-            before = codes[first]
-            length = before >> _PAIR_BITS
-            both = (before & _PAIR) | ((after & _PAIR) << length)
-            both |= (length + (after >> _PAIR_BITS)) << _PAIR_BITS
-            pairs[second << 8 | first] = both if before and after else np.uint64(0)
-    return pairs
-
-
 @numba.njit(cache=True, nogil=True, inline="always")
 def _add(code: Any, bits: Any, filled: Any) -> Any:
     """Append a code."""
-    return bits | ((code & _PAIR) << filled), filled + (code >> _PAIR_BITS)
+    return bits | ((code & PAIR) << filled), filled + (code >> PAIR_BITS)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -460,10 +361,10 @@ def _write(data: Any, steps: Any, sample: Any, words: Any) -> Any:
     symbols, distances = _count(data, steps, sample)
     symbol_lengths = np.empty(_SYMBOLS, np.int32)
     distance_lengths = np.empty(_DISTANCES, np.int32)
-    _code_lengths(symbols, symbol_lengths)
-    _code_lengths(distances, distance_lengths)
-    codes, far = _codes(symbol_lengths), _codes(distance_lengths)
-    pairs = _pairs(codes)
+    code_lengths(symbols, symbol_lengths)
+    code_lengths(distances, distance_lengths)
+    codes, far = codes_of(symbol_lengths), codes_of(distance_lengths)
+    pairs = pairs_of(codes)
     out, bits, filled = _head(words, symbol_lengths, distance_lengths)
     at: Any = np.uint64(0)
     for step in range(len(steps)):
@@ -474,8 +375,8 @@ def _write(data: Any, steps: Any, sample: Any, words: Any) -> Any:
                 code = np.uint64(pairs[first | (second << np.uint64(8))])
                 if not code:
                     return -1
-                bits |= (code & _PAIR) << filled
-                filled += code >> _PAIR_BITS
+                bits |= (code & PAIR) << filled
+                filled += code >> PAIR_BITS
             out, bits, filled = _flush(words, out, bits, filled)
             at += np.uint64(4)
         while at < stop:

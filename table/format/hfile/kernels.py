@@ -57,7 +57,7 @@ def _int32(data: Any, at: int) -> Any:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _compare(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
+def compare(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
     left: Any, left_at: int, left_length: int, right: Any, right_at: int, right_length: int
 ) -> Any:
     """Unsigned byte order of two pieces: negative, 0 or positive."""
@@ -85,7 +85,7 @@ def check_order(keys: Any) -> int:
         previous = offsets[index - 1]
         start = offsets[index]
         length = offsets[index + 1] - start
-        if _compare(data, previous, start - previous, data, start, length) >= 0:
+        if compare(data, previous, start - previous, data, start, length) >= 0:
             return index
     return NO_FAULT
 
@@ -204,9 +204,7 @@ def put_ordered(cells: Any, first: int, out: Any, marks: Any, full: int) -> Any:
             return index, at, False
         # The first eight bytes decide, if both keys are so long and differ in them.
         above = index == 0 or (before_word and before_word < word)
-        if not above and (
-            _compare(key_data, before, before_length, key_data, row, row_length) >= 0
-        ):
+        if not above and (compare(key_data, before, before_length, key_data, row, row_length) >= 0):
             return index, at, True
         marks[0, index - first], marks[1, index - first] = code, kinds[code]
         at = _put_key(key_data, row, row_length, value_length, out, at)
@@ -254,7 +252,7 @@ def split_cells(block: Any, mvcc: int, cells: Any) -> Any:
     while at < block.size:
         length, value_length, end = _cell(block, at, mvcc)
         start = at + _ROW_OFFSET
-        if end < 0 or (count and _compare(block, row, row_length, block, start, length) >= 0):
+        if end < 0 or (count and compare(block, row, row_length, block, start, length) >= 0):
             return at, count
         row = start
         row_length = length
@@ -291,13 +289,13 @@ def join_cells(block: Any, mvcc: int, keys: Any, hits: Any, whole: bool) -> Any:
     while at < block.size:
         length, value_length, end = _cell(block, at, mvcc)
         start = at + _ROW_OFFSET
-        if end < 0 or (at and _compare(block, row, row_length, block, start, length) >= 0):
+        if end < 0 or (at and compare(block, row, row_length, block, start, length) >= 0):
             return at, found, row, row_length
         row = start
         row_length = length
         while key < offsets.size - 1:
             wanted = offsets[key]
-            order = _compare(data, wanted, offsets[key + 1] - wanted, block, row, row_length)
+            order = compare(data, wanted, offsets[key + 1] - wanted, block, row, row_length)
             if order > 0:
                 break
             if order == 0:
@@ -404,7 +402,7 @@ def narrow_to_rows(payload: Any, entries: Any) -> int:
             previous = entries[2, index - 1]
             previous_length = entries[3, index - 1]
             row = entries[2, index]
-            if _compare(payload, previous, previous_length, payload, row, row_length) >= 0:
+            if compare(payload, previous, previous_length, payload, row, row_length) >= 0:
                 return index
     return NO_FAULT
 
@@ -434,78 +432,8 @@ def spread_keys(keys: Any, payload: Any, entries: Any, bounds: Any) -> None:
         while low < high:
             middle = (low + high) // 2
             start = offsets[middle]
-            if _compare(data, start, offsets[middle + 1] - start, payload, row, row_length) < 0:
+            if compare(data, start, offsets[middle + 1] - start, payload, row, row_length) < 0:
                 low = middle + 1
             else:
                 high = middle
         bounds[entry] = low
-
-
-@njit(cache=True, nogil=True)
-def _before(keys: Any, left: int, right: int) -> Any:
-    """Whether one key is below another; of equal keys, the one that comes first in `keys`."""
-    data, offsets = keys
-    start, other = offsets[left], offsets[right]
-    order = _compare(
-        data, start, offsets[left + 1] - start, data, other, offsets[right + 1] - other
-    )
-    return order < 0 or (order == 0 and left < right)
-
-
-@njit(cache=True, nogil=True)
-def _sift(keys: Any, heap: Any, root: int) -> None:
-    """Let a row sink in a heap of rows until none below it comes before it."""
-    row = heap[root, 0]
-    run = heap[root, 1]
-    while 2 * root + 1 < len(heap):
-        child = 2 * root + 1
-        if child + 1 < len(heap) and _before(keys, heap[child + 1, 0], heap[child, 0]):
-            child += 1
-        if not _before(keys, heap[child, 0], row):
-            break
-        heap[root] = heap[child]
-        root = child
-    heap[root, 0] = row
-    heap[root, 1] = run
-
-
-@njit(cache=True, nogil=True)
-def merge_runs(keys: Any, bounds: Any, live: Any, chosen: Any) -> int:
-    """Merge ascending runs of keys; of equal keys the first run's one decides.
-
-    Args:
-        keys: the runs, one behind the other.
-        bounds: int64, where each run starts and where the last one ends; no run is empty.
-        live: bool, whether the keys of each run are wanted in the result.
-        chosen: int64 out, as many as keys: rows of the result, by key.
-
-    Returns:
-        How many rows were chosen.
-    """
-    data, offsets = keys
-    heap = np.empty((bounds.size - 1, 2), np.int64)
-    for run in range(len(heap)):
-        heap[run, 0] = bounds[run]
-        heap[run, 1] = run
-    for root in range(len(heap) // 2 - 1, -1, -1):
-        _sift(keys, heap, root)
-    count = 0
-    last = -1
-    while len(heap):
-        row, run = heap[0]
-        start = offsets[row]
-        length = offsets[row + 1] - start
-        if last < 0 or _compare(
-            data, offsets[last], offsets[last + 1] - offsets[last], data, start, length
-        ):
-            last = row
-            if live[run]:
-                chosen[count] = row
-                count += 1
-        heap[0, 0] += 1
-        if heap[0, 0] == bounds[run + 1]:
-            heap[0] = heap[len(heap) - 1]
-            heap = heap[: len(heap) - 1]
-        if len(heap):
-            _sift(keys, heap, 0)
-    return count

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from table.format.hfile import deflate
+from table.format.hfile import huffman
 from table.format.hfile.deflate import deflate_cells
 from table.format.hfile.reader import HFileReader
 from table.format.hfile.writer import write_hfile
@@ -105,8 +105,8 @@ def test_rare_letters_get_codes_of_limited_length():
     for symbol in range(2, 40):
         counts[symbol] = counts[symbol - 1] + counts[symbol - 2]
     lengths = np.empty(286, np.int32)
-    deflate._code_lengths(counts, lengths)
-    assert lengths.max() == deflate._CODE_MAX
+    huffman.code_lengths(counts, lengths)
+    assert lengths.max() == huffman.CODE_MAX
     assert (lengths[:40] > 0).all()
     assert not lengths[40:].any()
     assert sum(2.0 ** -int(length) for length in lengths[:40]) <= 1

@@ -1,0 +1,78 @@
+"""Runs of ascending keys, merged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from table.format.hfile.kernels import compare
+
+
+@njit(cache=True, nogil=True)
+def _before(keys: Any, left: int, right: int) -> Any:
+    """Whether one key is below another; of equal keys, the one that comes first in `keys`."""
+    data, offsets = keys
+    start, other = offsets[left], offsets[right]
+    order = compare(data, start, offsets[left + 1] - start, data, other, offsets[right + 1] - other)
+    return order < 0 or (order == 0 and left < right)
+
+
+@njit(cache=True, nogil=True)
+def _sift(keys: Any, heap: Any, root: int) -> None:
+    """Let a row sink in a heap of rows until none below it comes before it."""
+    row = heap[root, 0]
+    run = heap[root, 1]
+    while 2 * root + 1 < len(heap):
+        child = 2 * root + 1
+        if child + 1 < len(heap) and _before(keys, heap[child + 1, 0], heap[child, 0]):
+            child += 1
+        if not _before(keys, heap[child, 0], row):
+            break
+        heap[root] = heap[child]
+        root = child
+    heap[root, 0] = row
+    heap[root, 1] = run
+
+
+@njit(cache=True, nogil=True)
+def merge_runs(keys: Any, bounds: Any, live: Any, chosen: Any) -> int:
+    """Merge ascending runs of keys; of equal keys the first run's one decides.
+
+    Args:
+        keys: the runs, one behind the other.
+        bounds: int64, where each run starts and where the last one ends; no run is empty.
+        live: bool, whether the keys of each run are wanted in the result.
+        chosen: int64 out, as many as keys: rows of the result, by key.
+
+    Returns:
+        How many rows were chosen.
+    """
+    data, offsets = keys
+    heap = np.empty((bounds.size - 1, 2), np.int64)
+    for run in range(len(heap)):
+        heap[run, 0] = bounds[run]
+        heap[run, 1] = run
+    for root in range(len(heap) // 2 - 1, -1, -1):
+        _sift(keys, heap, root)
+    count = 0
+    last = -1
+    while len(heap):
+        row, run = heap[0]
+        start = offsets[row]
+        length = offsets[row + 1] - start
+        if last < 0 or compare(
+            data, offsets[last], offsets[last + 1] - offsets[last], data, start, length
+        ):
+            last = row
+            if live[run]:
+                chosen[count] = row
+                count += 1
+        heap[0, 0] += 1
+        if heap[0, 0] == bounds[run + 1]:
+            heap[0] = heap[len(heap) - 1]
+            heap = heap[: len(heap) - 1]
+        if len(heap):
+            _sift(keys, heap, 0)
+    return count
