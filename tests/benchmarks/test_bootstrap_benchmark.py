@@ -5,8 +5,9 @@ partitions and about 220 base files. As a script it measures any size, peak memo
 
     python tests/benchmarks/test_bootstrap_benchmark.py FOLDER --rows 20000000 --groups 10
 
-makes the table in FOLDER unless it is there, and prints one JSON document. With `--spark` tasks run
-in a Spark session of two cores, else in two threads.
+makes the table in FOLDER unless it is there, and prints one JSON document. With `--spark` tasks
+run in a Spark session of two cores, else in two threads. `--growth CHART.svg` measures parts of the
+table instead, the first quarter, half and so on, in turns.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reports.charts import GRID, INDEX_COLORS, INK, render
 from table import Table
 from table.bootstrap.record_index import ENTRY_BYTES, _scan_tasks, build_record_index
 from table.bootstrap.scan import RECORD_KEY, ScanTask
@@ -41,6 +44,7 @@ from table.write.transaction import TableState
 
 PARTITIONS, FILES = 20, 220
 CHUNK = 1_000_000
+PARTS = (0.05, 0.25, 0.5, 0.75, 1.0)
 FOLDER = ".hoodie/.keymark/build/benchmark"
 INSTANT = "20990101000000000011"
 
@@ -177,6 +181,64 @@ def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def measure_growth(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Both, for parts of the table; medians in seconds by million keys, and a chart of them."""
+    whole = target_of(folder, given.groups)
+    seconds: dict[str, dict[float, list[float]]] = {"read": {}, "build": {}}
+    with runner_of(spark=given.spark) as runner:
+        for number in range(given.rounds + 1):
+            for part in PARTS:
+                count = int(part * given.rows)
+                times = sorted({file.instant_time for file in whole.files})
+                last = times[round(part * len(times)) - 1]
+                files = tuple(file for file in whole.files if file.instant_time <= last)
+                target = replace(whole, files=files)
+                for name, work in (("read", read), ("build", build)):
+                    clear(target)
+                    start = time.perf_counter()
+                    work(target, count, runner)
+                    if number:
+                        known = seconds[name].setdefault(count / 1e6, [])
+                        known.append(time.perf_counter() - start)
+        clear(whole)
+    medians = {
+        name: {size: round(statistics.median(values), 3) for size, values in sizes.items()}
+        for name, sizes in seconds.items()
+    }
+    draw_growth(medians, given.growth)
+    return {"groups": given.groups, "rounds": given.rounds, **medians}
+
+
+def draw_growth(medians: dict[str, dict[float, float]], path: Path) -> None:
+    """Seconds by million keys, both from the same run, with a line through nought and the end."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for name, color in (("build", INDEX_COLORS["record"]), ("read", INK)):
+            sizes = sorted(medians[name])
+            last = sizes[-1]
+            axes.plot([0, last], [0, medians[name][last]], color=color, linewidth=1, alpha=0.5)
+            axes.plot(sizes, [medians[name][size] for size in sizes], "o", color=color)
+            label = "reading the key column" if name == "read" else "building the record index"
+            axes.annotate(
+                label,
+                (last, medians[name][last]),
+                (-12, 2 if name == "build" else 14),
+                textcoords="offset points",
+                ha="right",
+                va="bottom" if name == "read" else "center",
+                color=color,
+            )
+        axes.set_xlabel("million keys")
+        axes.set_ylabel("seconds")
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
+        axes.grid(color=GRID)
+
+    title = "Building a record index costs the same per key"
+    path.write_text(render(draw, rows=7, title=title).svg)
+
+
 @contextlib.contextmanager
 def runner_of(*, spark: bool) -> Iterator[Any]:
     """Two threads, or a Spark session of two cores."""
@@ -242,6 +304,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--growth", type=Path)
     parser.add_argument("--peak", choices=("read", "build"))
     given = parser.parse_args()
     if given.peak:
@@ -249,7 +312,8 @@ def main() -> None:
         return
     if not given.folder.exists():
         make_table(given.folder, given.rows)
-    sys.stdout.write(json.dumps(measure(given.folder, given), indent=2) + "\n")
+    taken = (measure_growth if given.growth else measure)(given.folder, given)
+    sys.stdout.write(json.dumps(taken, indent=2) + "\n")
 
 
 if __name__ == "__main__":
