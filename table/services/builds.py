@@ -96,6 +96,21 @@ def forget_build(storage: Storage, partition: str) -> None:
     storage.delete_tree(f"{PINS}/{partition}")
 
 
+def take_back_base_files(storage: Storage, partition: str) -> None:
+    """Take back the commit that names the base files of a partition which was not put to use.
+
+    The build that made it died right after. It starts over, and what a commit names must be there.
+    """
+    timeline = Timeline.load(storage, METADATA)
+    for instant in timeline.completed({"deltacommit"}):
+        if is_initial(instant.time):
+            names = [
+                path for folder, path, _ in timeline.commit(instant).files if folder == partition
+            ]
+            if any(path.endswith(".hfile") for path in names):
+                timeline.remove(instant.time, "deltacommit")
+
+
 def drop_remains(storage: Storage, partition: str) -> None:
     """Delete what is there of a partition that is neither in use nor being built.
 
@@ -103,4 +118,5 @@ def drop_remains(storage: Storage, partition: str) -> None:
     """
     for path in (f"{METADATA}/{partition}", f"{BUILD}/{partition}"):
         if storage.exists(path):
+            take_back_base_files(storage, partition)
             storage.delete_tree(path)

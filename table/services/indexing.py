@@ -58,7 +58,13 @@ from table.options import (
     RECORD_INDEX_ON,
     Options,
 )
-from table.services.builds import Build, forget_build, is_scheduled, scheduled
+from table.services.builds import (
+    Build,
+    forget_build,
+    is_scheduled,
+    scheduled,
+    take_back_base_files,
+)
 from table.services.exactness import compare_digests, index_fixes
 from table.storage import Storage
 from table.timeline.commit_metadata import encode_commit
@@ -112,6 +118,7 @@ class Indexer:
             if partition == FILES:
                 return True
         self._declare_columns(partition)
+        take_back_base_files(self.storage, partition)
         state = TableState.load(self.storage)
         target = self._target(state, partition, _free_instant(state))
         _delete_others(target)
@@ -179,6 +186,7 @@ class Indexer:
     def _run(self, build: Build, hold: Hold) -> None:
         partition = build.partition
         with self._hold_build(build, hold):
+            take_back_base_files(self.storage, partition)
             state = TableState.load(self.storage)
             state.timeline.ensure_started(build.instant, "indexing", b"")
             # All that the timelines tell is read here: instants are archived by and by.

@@ -8,11 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from faults import DEAD, Killed, every_fault
+from faults import DEAD, FaultStorage, Killed, every_fault
 from table_cases import create, rows
 
 from table import Table
 from table.config import load_config
+from table.naming import PROPERTIES
 from table.storage import LocalStorage
 
 
@@ -60,7 +61,61 @@ def test_nothing_is_left_about(tmp_path, start, act):
         table = Table(LocalStorage.at(storage.root), {})
         table.upsert(rows([1, 100], ts=2))
         assert_tidy(Path(storage.root), number)
+        if start is bare:
+            table.build_index("record_index")
+            assert table.check().ok
     assert next(numbers) > 3
+
+
+@pytest.mark.slow
+def test_built_at_once_again(tmp_path):
+    """The next build follows the dead one, with no write between."""
+    with_files(tmp_path / "origin")
+    numbers = itertools.count()
+
+    def fresh():
+        copy = tmp_path / str(next(numbers))
+        shutil.copytree(tmp_path / "origin", copy)
+        return str(copy)
+
+    for number, storage in every_fault(DEAD, fresh):
+        with contextlib.suppress(Killed):
+            Table(storage, {}).build_index("bloom_filters")
+        table = Table(LocalStorage.at(storage.root), {})
+        table.build_index("bloom_filters")
+        table.upsert(rows([1, 100], ts=2))
+        assert_tidy(Path(storage.root), number)
+        assert set(load_config(table.storage).metadata_partitions) >= {"bloom_filters"}
+
+
+@pytest.mark.slow
+def test_dead_right_after_its_commit_and_again(tmp_path):
+    """A commit names the base files: a second attempt that makes them anew must not lose them."""
+    with_files(tmp_path / "origin")
+    Table.open(str(tmp_path / "origin")).schedule_index("column_stats")
+    shutil.copytree(tmp_path / "origin", tmp_path / "whole")
+    whole = FaultStorage(LocalStorage.at(str(tmp_path / "whole")))
+    Table(whole, {}).run_index("column_stats")
+    (named,) = (n for n, call in enumerate(whole.log, 1) if call == f"replace {PROPERTIES}")
+    dying = FaultStorage(LocalStorage.at(str(tmp_path / "origin")), DEAD, named)
+    with pytest.raises(Killed):
+        Table(dying, {}).run_index("column_stats")
+    numbers = itertools.count()
+
+    def fresh():
+        copy = tmp_path / str(next(numbers))
+        shutil.copytree(tmp_path / "origin", copy)
+        return str(copy)
+
+    for number, storage in every_fault(DEAD, fresh):
+        with contextlib.suppress(Killed):
+            Table(storage, {}).run_index("column_stats")
+        table = Table(LocalStorage.at(storage.root), {})
+        if "column_stats" in load_config(table.storage).building:
+            table.run_index("column_stats")
+        table.upsert(rows([1, 100], ts=2))
+        assert_tidy(Path(storage.root), number)
+        assert load_config(table.storage).maintained[0] == "column_stats"
 
 
 def assert_tidy(root, number):
