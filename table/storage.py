@@ -204,11 +204,13 @@ class LocalStorage:
     @contextlib.contextmanager
     def _written_aside(self, path: str, data: bytes) -> Iterator[str]:
         full = self._path(path)
-        temporary = self._path(f"{STAGING}/{secrets.token_hex(8)}")
+        staging = self._path(STAGING)
+        temporary = ""
         try:
-            os.makedirs(os.path.dirname(temporary), exist_ok=True)  # noqa: PTH103, PTH120
+            os.makedirs(staging, exist_ok=True)  # noqa: PTH103
             os.makedirs(os.path.dirname(full), exist_ok=True)  # noqa: PTH103, PTH120
-            with _locked_new(temporary) as file:
+            with _locked_new(staging) as file:
+                temporary = file.name
                 file.write(data)
                 file.flush()
                 if self.durable:
@@ -243,9 +245,9 @@ class LocalStorage:
         try:
             with os.scandir(self._path(path)) as entries:
                 found = [
-                    FileStatus(path=f"{path}/{e.name}" if path else e.name, size=e.stat().st_size)
-                    for e in entries
-                    if e.is_file()
+                    FileStatus(path=f"{path}/{entry.name}" if path else entry.name, size=size)
+                    for entry in entries
+                    if entry.is_file() and (size := _size(entry)) is not None
                 ]
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -257,7 +259,10 @@ class LocalStorage:
             folders.sort()
             relative = os.path.relpath(folder, self.root)
             for name in sorted(names):
-                size = os.lstat(f"{folder}/{name}").st_size
+                try:
+                    size = os.lstat(f"{folder}/{name}").st_size
+                except FileNotFoundError:
+                    continue
                 yield FileStatus(path=name if relative == "." else f"{relative}/{name}", size=size)
 
     def exists(self, path: str) -> bool:
@@ -312,15 +317,25 @@ class LocalStorage:
             return True
 
 
-def _locked_new(path: str) -> BinaryIO:
-    """A new file, locked. A sweep between the two steps deletes it: then it is made again."""
+def _locked_new(folder: str) -> BinaryIO:
+    """A new file in a folder, locked.
+
+    A sweep between the two steps has locked or deleted it: then another name is tried, since the
+    sweep goes on to delete the first one.
+    """
     while True:
-        file = open(path, "xb")  # noqa: PTH123, SIM115  handed out
+        file = open(f"{folder}/{secrets.token_hex(8)}", "xb")  # noqa: PTH123, SIM115  handed out
         if _flock(file.fileno()) and os.fstat(file.fileno()).st_nlink:
             return file
         file.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # noqa: PTH108
+
+
+def _size(entry: os.DirEntry[str]) -> int | None:
+    """The size of a file found by a listing; None if it was deleted meanwhile."""
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _flock(fd: int) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import table.storage
 from table.errors import LockHeldError, StorageError
 from table.naming import STAGING
 from table.storage import FileStatus, LocalStorage
@@ -169,6 +170,47 @@ def test_a_sweep_leaves_what_is_being_put(storage, monkeypatch):
         link(source, target)
 
     monkeypatch.setattr("os.link", swept)
+    storage.put("p/a", b"x")
+    assert storage.read("p/a") == b"x"
+
+
+def test_a_listing_leaves_out_what_is_deleted_meanwhile(storage, monkeypatch):
+    """And only that: the files beside it are there."""
+    for name in "abc":
+        storage.put(f"p/{name}", b"x")
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def scanned(path):
+        with scandir(path) as found:
+            entries = list(found)
+        Path(storage.root, "p/b").unlink(missing_ok=True)
+        yield entries
+
+    monkeypatch.setattr("os.scandir", scanned)
+    assert [status.name for status in storage.list("p")] == ["a", "c"]
+
+
+def test_a_sweep_that_came_first_deletes_nothing_else(storage, monkeypatch):
+    """It has locked the new file before its writer could: the writer takes another name."""
+    entered, link = [], os.link
+
+    def locked_by_a_sweep(fd):
+        if not entered:
+            (status,) = storage.list(STAGING)
+            entered.append(storage.hold(status.path))
+            entered[0].__enter__()
+            entered.append(status.path)
+        return flock(fd)
+
+    def linked(source, target):
+        # The sweep goes on.
+        storage.delete(entered[1])
+        link(source, target)
+
+    flock = table.storage._flock
+    monkeypatch.setattr("table.storage._flock", locked_by_a_sweep)
+    monkeypatch.setattr("os.link", linked)
     storage.put("p/a", b"x")
     assert storage.read("p/a") == b"x"
 

@@ -71,8 +71,8 @@ def write_hfile(  # noqa: PLR0913 - the parts an HFile is made of
 class HFileWriter:
     """An HFile as HBase 2.4 inside Hudi 0.15 writes them, from successive batches of cells.
 
-    The file does not depend on how its cells were cut into batches. A writer that raised an error
-    is of no further use.
+    What the file's blocks hold does not depend on how its cells were cut into batches; how small
+    ones are compressed may (isal). A writer that raised an error is of no further use.
 
     Args:
         schema: Avro schema of the values as JSON.

@@ -34,6 +34,18 @@ def golden_entries(count: int) -> dict[bytes, bytes]:
     return {golden_key(7 * number): b"value %d" % number for number in range(count)}
 
 
+def unpacked(data: bytes) -> tuple[list[bytes], list[bytes], dict[str, bytes]]:
+    """What an HFile holds, whatever its compressor made of it.
+
+    Blocks of data and bloom, the keys of the index (whose blocks come last, with the file info's),
+    and the file info. isal, which compresses small blocks, finds other matches where several
+    threads use it at a time.
+    """
+    reader = open_bytes(data)
+    *payloads, _, _, _ = reader.payloads()
+    return payloads, list(reader.index_keys()), dict(reader.file_info)
+
+
 def scanned(reader: HFileReader) -> dict[bytes, bytes]:
     entries = {}
     for keys, values in reader.scan():
