@@ -103,7 +103,12 @@ def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
         "command": redact_arguments(environment.command()),
         "scenario": described,
         "cells": [
-            {"cell": cell.cell_id, "index": cell.index, "options": dict(cell.options)}
+            {
+                "cell": cell.cell_id,
+                "index": cell.index,
+                "options": dict(cell.options),
+                "rows": cell.rows,
+            }
             for cell in expand(request.scenario)
         ],
         "seeds": {"dataset": request.scenario.dataset.seed},
@@ -146,24 +151,26 @@ def _measure(
             folder.write_info(info)
             progress.begin("writing the batches")
             source = Path(scenario.table.source) if scenario.table.source else None
-            dataset = dataset_of(scenario, source)
-            inputs = SparkInputs(runtime.spark, dataset, scenario.workload, work / "data")
-            inputs.prepare()
-            info["measured"] = _measured(dataset, inputs)
+            inputs = _inputs(runtime.spark, scenario, work / "data", source)
+            # Of several sizes, the largest.
+            info["measured"] = _measured(inputs[scenario.dataset.tables[-1]])
             for name in scenario.engines:
                 if name not in info["skipped"]:
                     progress.begin(f"starting {name}")
                     lineup.start(name, scenario.spark, events=folder.events, work=work)
             info["processes"] = lineup.told
             folder.write_info(info)
-            kit = Kit(
-                inputs=inputs,
-                engines=lineup.engines,
-                work=work / "tables",
-                source=source,
-                clock=time.perf_counter,
-            )
-            runner = Runner(scenario, kit, folder, run_id=info["run_id"], progress=progress)
+            kits = {
+                rows: Kit(
+                    inputs=prepared,
+                    engines=lineup.engines,
+                    work=work / "tables",
+                    source=source,
+                    clock=time.perf_counter,
+                )
+                for rows, prepared in inputs.items()
+            }
+            runner = Runner(scenario, kits, folder, run_id=info["run_id"], progress=progress)
             left = request.budget_s
             left = None if left is None else left - (time.monotonic() - begin)
             cells = expand(scenario)
@@ -180,34 +187,47 @@ def _measure(
         runtime.close()
 
 
-def dataset_of(scenario: Scenario, source: Path | None) -> Dataset:
-    """The rows of a scenario: generated, or those of an existing table and changes to them.
+def _inputs(
+    spark: Any, scenario: Scenario, folder: Path, source: Path | None
+) -> dict[int, SparkInputs]:
+    """The rows of each size, written."""
+    inputs = {}
+    for rows in scenario.dataset.tables:
+        dataset = dataset_of(scenario, source, rows=rows)
+        inputs[rows] = SparkInputs(spark, dataset, scenario.workload, folder / str(rows))
+        inputs[rows].prepare()
+    return inputs
+
+
+def dataset_of(scenario: Scenario, source: Path | None, *, rows: int) -> Dataset:
+    """The rows of a scenario: `rows` generated ones, or those of an existing table; and changes.
 
     Changes to an existing table are as large as the scenario says, but each kind touches at most
     a fourth of the rows, so that a scenario for large tables also fits a small one.
     """
     section = scenario.dataset
     if source is None:
-        return GeneratedDataset(section.spec())
-    facts, rows = independent.facts(source), independent.rows(source)
+        return GeneratedDataset(section.spec(rows))
+    facts, stored = independent.facts(source), independent.rows(source)
     return SourceDataset(
-        rows,
+        stored,
         name=facts.name,
         record_key=facts.record_key,
         partition_path=facts.partition_path,
         ordering=facts.ordering,
         seed=section.seed,
-        updates=min(section.updates, rows.num_rows // SOURCE_CHANGE),
-        inserts=min(section.inserts, rows.num_rows // SOURCE_CHANGE),
-        deletes=min(section.delete_rows, rows.num_rows // SOURCE_CHANGE),
+        updates=min(section.updates, stored.num_rows // SOURCE_CHANGE),
+        inserts=min(section.inserts, stored.num_rows // SOURCE_CHANGE),
+        deletes=min(section.delete_rows, stored.num_rows // SOURCE_CHANGE),
     )
 
 
-def _measured(dataset: Dataset, inputs: SparkInputs) -> dict[str, int]:
+def _measured(inputs: SparkInputs) -> dict[str, int]:
     """The sizes that were really measured: those of a source are not the scenario's."""
+    dataset = inputs.dataset
     updates, inserts = dataset.batch_counts(1)
     return {
-        "rows": dataset.truth(0, deleted=False).rows,
+        "rows": inputs.truth(0, deleted=False)[0],
         "batch_updates": updates,
         "batch_inserts": inserts,
         "deletes": dataset.delete_count,

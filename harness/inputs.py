@@ -28,7 +28,7 @@ class SparkInputs:
         self, spark: SparkSession, dataset: Dataset, workload: WorkloadSection, folder: Path
     ) -> None:
         self._spark = spark
-        self._dataset = dataset
+        self.dataset = dataset
         self._workload = workload
         self._folder = folder
         self._truths: dict[tuple[int, bool], tuple[int, str]] = {}
@@ -43,12 +43,12 @@ class SparkInputs:
     def prepare(self) -> None:
         """Write the load, all batches and the deletes."""
         rounds = range(1, self._workload.rounds + 1)
-        self._write("load", self._dataset.load(self._spark))
+        self._write("load", self.dataset.load(self._spark))
         for round_ in rounds:
-            self._write(f"batch_{round_}", self._dataset.batch(self._spark, round_))
+            self._write(f"batch_{round_}", self.dataset.batch(self._spark, round_))
         if self._workload.delete:
-            gone = self._dataset.deletes(self._spark, self._workload.rounds)
-            columns = dict.fromkeys((*self._dataset.record_key, *self._dataset.partition_path))
+            gone = self.dataset.deletes(self._spark, self._workload.rounds)
+            columns = dict.fromkeys((*self.dataset.record_key, *self.dataset.partition_path))
             self._write("deletes", gone.select(*columns))
 
     def load(self) -> DataFrame:
@@ -68,14 +68,14 @@ class SparkInputs:
         if step == "bulk_insert":
             return self.truth(0, deleted=False)[0]
         if step == "delete":
-            return self._dataset.delete_count
-        return sum(self._dataset.batch_counts(int(step.rpartition("_")[2])))
+            return self.dataset.delete_count
+        return sum(self.dataset.batch_counts(int(step.rpartition("_")[2])))
 
     def truth(self, round_: int, *, deleted: bool) -> tuple[int, str]:
         """Rows and digest that the table must have; computed once per state."""
         state = (round_, deleted)
         if state not in self._truths:
-            truth = self._dataset.truth(round_, deleted=deleted)
+            truth = self.dataset.truth(round_, deleted=deleted)
             self._truths[state] = (truth.rows, truth.digest)
         return self._truths[state]
 
@@ -105,10 +105,10 @@ class SparkInputs:
 
     def _sampled(self, present: int, absent: int) -> pa.Table:
         work = self._workload
-        sampled = self._dataset.sample_keys(
+        sampled = self.dataset.sample_keys(
             work.rounds, present=present, absent=absent, deleted=work.delete
         )
-        keys = encode_keys(sampled.select(list(self._dataset.record_key)))
+        keys = encode_keys(sampled.select(list(self.dataset.record_key)))
         return pa.table({"record_key": keys, "expect_present": sampled.column("expect_present")})
 
     def _write(self, name: str, df: DataFrame) -> None:

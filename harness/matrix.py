@@ -18,18 +18,20 @@ class Cell:
     """One combination under test.
 
     Attributes:
-        cell_id: `<engine>/<index>`, or `<engine>/<index>/<variant>` where the scenario has
-            variants; stable between runs of a scenario.
+        cell_id: `<engine>/<index>`, with `/<variant>` and `/rows-<rows>` where the scenario has
+            variants or several sizes; stable between runs of a scenario.
         engine: engine name.
         index: index name.
         options: `hoodie.*` options of its table: the scenario's for all, then for this index,
             for this engine, then the variant's.
+        rows: that its table is loaded with, where that is the scenario's to say.
     """
 
     cell_id: str
     engine: str
     index: str
     options: Mapping[str, str]
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +54,12 @@ class Slot:
 
 
 def expand(scenario: Scenario) -> tuple[Cell, ...]:
-    """The full product engines x indexes x variants, in the scenario's order."""
-    table = scenario.table
+    """The full product engines x indexes x variants x sizes, in the scenario's order."""
+    table, tables = scenario.table, scenario.dataset.tables
     variants = {f"/{name}": options for name, options in table.variants.items()} or {"": {}}
     return tuple(
         Cell(
-            cell_id=f"{engine}/{index}{variant}",
+            cell_id=f"{engine}/{index}{variant}" + (f"/rows-{rows}" if len(tables) > 1 else ""),
             engine=engine,
             index=index,
             options={
@@ -66,10 +68,12 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
                 **table.engine_options.get(engine, {}),
                 **options,
             },
+            rows=rows,
         )
         for engine in scenario.engines
         for index in scenario.indexes
         for variant, options in variants.items()
+        for rows in tables
     )
 
 

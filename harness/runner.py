@@ -15,7 +15,7 @@ first repetition that is not complete and no sample is doubled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -61,17 +61,25 @@ class Runner:
 
     Args:
         scenario: what to run.
-        kit: what to run it with.
+        kits: what to run it with, by the rows of a cell's table.
         folder: where the samples go; slots that are already there are not taken again.
         run_id: written into every sample.
         progress: who is told.
     """
 
     def __init__(
-        self, scenario: Scenario, kit: Kit, folder: RunFolder, *, run_id: str, progress: Progress
+        self,
+        scenario: Scenario,
+        kits: Mapping[int, Kit],
+        folder: RunFolder,
+        *,
+        run_id: str,
+        progress: Progress,
     ) -> None:
         self._scenario = scenario
-        self._kit = kit
+        self._kits = kits
+        first = next(iter(kits.values()))
+        self._clock, self._source = first.clock, first.source
         self._folder = folder
         self._run_id = run_id
         self._progress = progress
@@ -88,19 +96,19 @@ class Runner:
                 more fit, at least none. None: the scenario's number.
         """
         times = self._scenario.schedule
-        start = self._kit.clock()
-        loads = 1 if self._kit.source else times.loads
+        start = self._clock()
+        loads = 1 if self._source else times.loads
         ahead = loads + times.warmups
         self._progress.plan(len(matrix) * (ahead + times.repetitions))
         self._load_all(matrix, loads)
         turns = schedule(matrix, warmups=times.warmups, repetitions=1)
         cut = len(matrix) * times.warmups
         self._take(turns[:cut])
-        first = self._kit.clock()
+        first = self._clock()
         self._take(turns[cut:])
         repetitions = times.repetitions
         if budget_s is not None:
-            now = self._kit.clock()
+            now = self._clock()
             repetitions = 1 + affordable(budget_s - (now - start), each=now - first)
             self._progress.plan(len(matrix) * (ahead + repetitions))
         later = schedule(matrix, warmups=times.warmups, repetitions=repetitions)
@@ -109,7 +117,7 @@ class Runner:
         return self._outcome
 
     def _load_all(self, matrix: Sequence[Cell], loads: int) -> None:
-        if self._kit.source is None and self._scenario.schedule.warmups > 0:
+        if self._source is None and self._scenario.schedule.warmups > 0:
             for cell in matrix:
                 self._progress.begin(f"{cell.cell_id}: first load, to warm up")
                 self._warm_load(cell)
@@ -121,23 +129,24 @@ class Runner:
 
     def _warm_load(self, cell: Cell) -> None:
         with suppress(Exception):  # what goes wrong here goes wrong again in the measured load
-            cells.warm_load(self._kit, cell)
+            cells.warm_load(self._kits[cell.rows], cell)
 
     def _load(self, slot: Slot) -> None:
         """Load the cell's table, even if it was measured before: the snapshot is needed."""
-        start = self._kit.clock()
+        start = self._clock()
+        kit = self._kits[slot.cell.rows]
         try:
-            if self._kit.source is not None:
-                note = cells.adopt(self._kit, slot.cell, self._kit.source)
+            if self._source is not None:
+                note = cells.adopt(kit, slot.cell, self._source)
                 self._outcome.notes += [note] if note else []
                 return
             taken = (slot.cell.cell_id, False, slot.repetition, True) in self._taken
             if taken and slot.repetition > 0:
                 return
-            result = cells.load(self._kit, slot)
+            result = cells.load(kit, slot)
             self._keep(slot, [result], append=not taken)
         except CellError as error:
-            spent = {("total", "wall_s"): self._kit.clock() - start}
+            spent = {("total", "wall_s"): self._clock() - start}
             failed = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
             self._keep(slot, [failed], append=True)
 
@@ -148,7 +157,8 @@ class Runner:
             if cell_id not in self._outcome.failed and not taken:
                 kind = "warm-up" if slot.warmup else "repetition"
                 self._progress.begin(f"{cell_id}: {kind} {slot.repetition + 1}")
-                self._keep(slot, cells.repeat(self._kit, slot, self._steps), append=True)
+                kit = self._kits[slot.cell.rows]
+                self._keep(slot, cells.repeat(kit, slot, self._steps), append=True)
             self._progress.end()
 
     def _keep(self, slot: Slot, results: Sequence[StepResult], *, append: bool) -> None:

@@ -56,6 +56,7 @@ class DatasetSection(_Section):
     Attributes:
         name: built-in dataset, or the path of a TOML file that specifies one.
         rows: rows that the table is loaded with.
+        sizes: several numbers of rows instead, ascending: each cell is measured with each.
         seed: of every row, key and choice.
         partitions: days that partition columns spread over.
         payload_bytes: size of each payload value.
@@ -66,12 +67,30 @@ class DatasetSection(_Section):
 
     name: str = "trips"
     rows: Positive = 200_000
+    sizes: tuple[Positive, ...] = ()
     seed: Natural = 1
     partitions: Positive = 20
     payload_bytes: Positive = 100
     batch_rows: Positive = 10_000
     update_share: Share = 0.5
     delete_rows: Natural = 2_000
+
+    @field_validator("sizes", mode="before")
+    @classmethod
+    def _tuple(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("sizes")
+    @classmethod
+    def _ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if list(value) != sorted(set(value)) or len(value) == 1:
+            raise ValueError("must be at least two numbers of rows, ascending")
+        return value
+
+    @property
+    def tables(self) -> tuple[int, ...]:
+        """The rows of each table that is loaded, ascending."""
+        return self.sizes or (self.rows,)
 
     @property
     def updates(self) -> int:
@@ -83,12 +102,12 @@ class DatasetSection(_Section):
         """New keys in each change batch."""
         return self.batch_rows - self.updates
 
-    def spec(self) -> DatasetSpec:
-        """The section as a specification; DatasetError lists what is wrong with it."""
+    def spec(self, rows: int) -> DatasetSpec:
+        """What a table of so many rows is made of; DatasetError lists what is wrong."""
         return load_spec(
             self.name,
             {
-                "rows": self.rows,
+                "rows": rows,
                 "seed": self.seed,
                 "date_partitions": self.partitions,
                 "payload_bytes": self.payload_bytes,
@@ -399,8 +418,11 @@ def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
     found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
     found += _source_mistakes(scenario)
+    if scenario.dataset.sizes and (scenario.table.source or scenario.workload.model_keys):
+        found.append("dataset.sizes: neither with table.source nor with workload.model_keys")
     try:
-        scenario.dataset.spec()
+        for rows in scenario.dataset.tables:
+            scenario.dataset.spec(rows)
     except DatasetError as error:
         found.append(f"dataset.name: {error}")
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.results import SCHEMA_VERSION, Sample
 from reports.facts import missing_cells
+from reports.growth_part import GrowthPart
 from reports.model_part import ModelPart
 from reports.projection import CellView, Run, step_order
 from reports.stats import summarize
@@ -24,12 +25,15 @@ def verified(runs: Sequence[Run]) -> bool:
     )
 
 
-def summary(runs: Sequence[Run], models: Sequence[ModelPart]) -> dict[str, Any]:
+def summary(
+    runs: Sequence[Run], models: Sequence[ModelPart], growths: Sequence[GrowthPart]
+) -> dict[str, Any]:
     """Build the content of summary.json; cells that are not verified have no metrics.
 
     Over several runs, `run_id` joins their ids with `+`; every cell names its own run.
     """
     fitted = {part.run_id: part.values for part in models}
+    grown = {part.run_id: part.values for part in growths}
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
@@ -38,6 +42,7 @@ def summary(runs: Sequence[Run], models: Sequence[ModelPart]) -> dict[str, Any]:
         "missing": [clean(name) for run in runs for name in missing_cells(run)],
         "warnings": [notice for run in runs for notice in run.notices],
         **({"lookup_models": fitted} if fitted else {}),
+        **({"growth": grown} if grown else {}),
     }
 
 
@@ -59,6 +64,7 @@ def _cell(cell: CellView) -> dict[str, Any]:
         "cell": clean(cell.cell),
         "engine": clean(cell.engine),
         "index": clean(cell.index),
+        **({"rows": cell.rows} if cell.rows else {}),
         "verified": cell.verified,
         "reasons": list(cell.reasons),
         "metrics": _metrics(cell) if cell.verified else [],

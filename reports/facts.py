@@ -39,8 +39,11 @@ def compared(run: Run) -> str:
         rows = f" of {_count(sizes, 'rows')} rows" if _section(run, "measured") else ""
         parts.append(f"on a copy of the table {clean(source)}{rows}")
     elif _count(data, "rows"):
+        sizes_of_tables = _counts(data, "sizes")
+        on = f"tables of {listed(sizes_of_tables)}" if sizes_of_tables else "a table of "
+        on += "" if sizes_of_tables else _count(data, "rows")
         parts.append(
-            f"on a table of {_count(data, 'rows')} {clean(data.get('name', ''), 40)} rows"
+            f"on {on} {clean(data.get('name', ''), 40)} rows"
             + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
         )
     doing = _doing(sizes, work)
@@ -79,15 +82,18 @@ def missing_cells(run: Run) -> list[str]:
     """Ids of cells of the scenario that left no sample at all; not safe to show."""
     plan = _section(run, "scenario")
     variants = list(_mapping(_mapping(plan.get("table")).get("variants")))
+    sizes = _mapping(plan.get("dataset")).get("sizes")
+    ends = [f"/rows-{rows}" for rows in sizes] if isinstance(sizes, list) else []
     seen = {cell.cell for cell in run.cells} | {
-        f"{cell.engine}/{cell.index}" for cell in run.cells if not variants
+        f"{cell.engine}/{cell.index}" for cell in run.cells if not variants and not ends
     }
     return [
         planned
         for engine in _names(plan.get("engines"))
         for index in _names(plan.get("indexes"))
-        for planned in [f"{engine}/{index}/{name}" for name in variants] or [f"{engine}/{index}"]
-        if planned not in seen
+        for variant in [f"/{name}" for name in variants] or [""]
+        for end in ends or [""]
+        if (planned := f"{engine}/{index}{variant}{end}") not in seen
     ]
 
 
@@ -153,6 +159,13 @@ def _doing(sizes: Mapping[str, int | float | None], work: Mapping[str, Any]) -> 
 def _count(section: Mapping[str, Any], key: str) -> str:
     value = section.get(key)
     return f"{value:,}" if isinstance(value, int) and value else ""
+
+
+def _counts(section: Mapping[str, Any], key: str) -> list[str]:
+    value = section.get(key)
+    return (
+        [f"{each:,}" for each in value if isinstance(each, int)] if isinstance(value, list) else []
+    )
 
 
 def _section(run: Run, key: str) -> Mapping[str, Any]:

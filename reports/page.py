@@ -13,8 +13,9 @@ from markupsafe import Markup
 from reports import charts, export, facts, prose, tables
 from reports.figures import Chart, chart
 from reports.grids import Grid, grid
+from reports.growth_part import GrowthPart, growth_part
 from reports.model_part import ModelPart, model_part
-from reports.projection import CellView, Run, cell_order, failed_cells
+from reports.projection import CellView, Run, cell_order, failed_cells, largest
 from reports.stats import CaveatKind
 from reports.text import clean, listed
 
@@ -73,6 +74,7 @@ class Report:
         failed: cells that are not, as (label, reasons).
         beside: the headline of all runs side by side; None for a single run.
         charts: pictures with their tables.
+        growths: what becomes of tables that grow, of each run with several sizes.
         models: the lookup model, of each run that measured it.
         details: further tables.
         local: indexes among the cells that find a key within its partition only.
@@ -86,6 +88,7 @@ class Report:
     failed: list[tuple[str, tuple[str, ...]]]
     beside: Grid | None
     charts: list[Chart]
+    growths: list[GrowthPart]
     models: list[ModelPart]
     details: list[Grid]
     local: str
@@ -100,7 +103,7 @@ def build(runs: Sequence[Run]) -> Report:
     """
     every = sorted((cell for run in runs for cell in run.cells), key=cell_order)
     right = [cell for cell in every if cell.verified]
-    headline = tables.filled(tables.headline(right))
+    headline = tables.filled(tables.headline(largest(right)))
     several = len(runs) > 1
     return Report(
         title=_title(runs, every),
@@ -109,6 +112,7 @@ def build(runs: Sequence[Run]) -> Report:
         failed=_failed(runs),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         charts=_charts(headline, judged=not several),
+        growths=[grown for run in runs if (grown := growth_part(run)) is not None],
         models=[part for run in runs if (part := model_part(run)) is not None],
         details=_details(right),
         local=listed([name for name in PARTITION_LOCAL if any(c.index == name for c in right)]),
@@ -205,14 +209,17 @@ def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
 
 
 def _part(run: Run) -> RunPart:
-    headline = tables.filled(tables.headline([cell for cell in run.cells if cell.verified]))
+    right = largest(cell for cell in run.cells if cell.verified)
+    headline = tables.filled(tables.headline(right))
+    sizes = {cell.rows for cell in right if cell.rows}
+    among = "".join(f", tables of {rows:,} rows" for rows in sizes)
     run_id = clean(run.run_id)
     return RunPart(
         run_id=run_id,
         label=run.label,
         name=f"Run {run.label}: {run_id}" if run.label else run_id,
         compared=facts.compared(run),
-        answer=grid(headline, "The answer: medians, lower is better"),
+        answer=grid(headline, f"The answer: medians, lower is better{among}"),
         answers=prose.answers(headline),
         scenario=facts.scenario(run),
         environment=facts.environment(run),

@@ -56,6 +56,7 @@ class CellView:
         verified: every answer was checked and right.
         reasons: why not, one line each.
         series: everything measured, by (step, phase, metric).
+        rows: that its table was loaded with; None unless the run has tables of several sizes.
     """
 
     run_id: str
@@ -67,6 +68,7 @@ class CellView:
     verified: bool
     reasons: tuple[str, ...] = ()
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
+    rows: int | None = None
 
     def steps(self) -> list[str]:
         """Steps of this cell in the order in which a run takes them."""
@@ -137,10 +139,36 @@ def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
     return {cell: clean(reason) for cell, reason in failed.items()}
 
 
-def cell_order(cell: CellView) -> tuple[int, str, bool, str, str]:
-    """Sort key of a cell: by index, then engine, ours first; runs keep their order."""
+def cell_order(cell: CellView) -> tuple[int, str, bool, str, int, str]:
+    """Sort key of a cell: by index, then engine, ours first, then size; runs keep their order."""
     foreign = cell.engine != "native"
-    return _place(cell.index, INDEX_ORDER), cell.index, foreign, cell.engine, cell.cell
+    place = _place(cell.index, INDEX_ORDER)
+    return place, cell.index, foreign, cell.engine, cell.rows or 0, cell.cell
+
+
+def largest(cells: Iterable[CellView]) -> list[CellView]:
+    """Of a run with tables of several sizes those of the largest: like is compared with like."""
+    every = list(cells)
+    most = {run: max(c.rows or 0 for c in every if c.run_id == run) for run in _runs(every)}
+    return [cell for cell in every if (cell.rows or 0) == most[cell.run_id]]
+
+
+def _runs(cells: Iterable[CellView]) -> set[str]:
+    return {cell.run_id for cell in cells}
+
+
+def _sizes(info: Mapping[str, Any]) -> dict[str, int]:
+    """The rows of each cell's table, where run.json names more than one number of them."""
+    named = info.get("cells")
+    known = {
+        each["cell"]: each["rows"]
+        for each in (named if isinstance(named, list) else [])
+        if isinstance(each, Mapping)
+        and isinstance(each.get("cell"), str)
+        and type(each.get("rows")) is int
+        and each["rows"] > 0
+    }
+    return known if len(set(known.values())) > 1 else {}
 
 
 def step_order(step: str) -> tuple[int, int, str]:
@@ -163,14 +191,16 @@ def _load_one(path: Path) -> Run:
     strangers = {sample.run_id for sample in samples} - {run_id}
     if strangers:
         raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
-    cells = tuple(_cells(run_id, samples, notices, failed_cells(info)))
+    sizes = _sizes(info)
+    views = _cells(run_id, samples, notices, failed_cells(info))
+    cells = sorted((replace(view, rows=sizes.get(view.cell)) for view in views), key=cell_order)
     return Run(
         run_id=run_id,
         label="",
         folder=path,
         info=info,
         samples=samples,
-        cells=cells,
+        cells=tuple(cells),
         notices=tuple(notices),
     )
 
@@ -189,7 +219,7 @@ def _cells(
     for sample in samples:
         grouped.setdefault(sample.cell, []).append(sample)
     views = [_cell(run_id, cell, lines, notices) for cell, lines in grouped.items()]
-    return sorted((_unless_failed(view, failed) for view in views), key=cell_order)
+    return [_unless_failed(view, failed) for view in views]
 
 
 def _unless_failed(view: CellView, failed: Mapping[str, str]) -> CellView:
@@ -262,6 +292,8 @@ def _labelled(run: Run, label: str, engines: set[str]) -> Run:
         parts = [cell.label]
         parts += [clean(cell.engine, 40)] * (len(engines) > 1)
         variant = cell.cell.removeprefix(f"{cell.engine}/{cell.index}/")
+        if cell.rows:
+            variant = variant.replace(f"rows-{cell.rows}", f"{cell.rows:,} rows")
         parts += [clean(variant, 40)] * (twins[cell.engine, cell.index] > 1)
         parts += [label] * bool(label)
         cells.append(replace(cell, label=" · ".join(parts), run_label=label))

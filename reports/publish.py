@@ -10,6 +10,7 @@ from typing import Any
 
 from reports import export, page, projection
 from reports.errors import ReportError
+from reports.growth_part import PREFIX as GROWTH_PREFIX
 from reports.model_part import PREFIX
 from reports.page import Report
 from reports.summary_page import summary_markdown
@@ -47,7 +48,7 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
     """
     runs = projection.load(paths)
     report = page.build(runs)
-    summary = export.summary(runs, report.models)
+    summary = export.summary(runs, report.models, report.growths)
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     try:
         index = _write(target, report)
@@ -63,11 +64,13 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
 def _write(target: Path, report: Report) -> Path:
     charts = target / "report" / "charts"
     charts.mkdir(parents=True, exist_ok=True)
-    for key in (*page.CHART_TITLES, "phases", f"{PREFIX}*"):
+    for key in (*page.CHART_TITLES, "phases", f"{PREFIX}*", f"{GROWTH_PREFIX}*"):
         for ending in ("svg", "png"):
             for stale in charts.glob(f"{key}.{ending}"):
                 stale.unlink()
-    for chart in (*report.charts, *(chart for model in report.models for chart in model.charts)):
+    grown = [chart for part in report.growths for chart in part.charts]
+    modelled = [chart for part in report.models for chart in part.charts]
+    for chart in (*report.charts, *grown, *modelled):
         _text(charts / f"{chart.key}.svg", chart.drawing.svg)
         (charts / f"{chart.key}.png").write_bytes(chart.drawing.png)
     index = target / "report" / "index.html"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.grids import Entry, Grid
+from reports.growth_part import GrowthPart
 from reports.page import Report, RunPart
 from reports.prose import Answer
 from reports.text import markdown
@@ -23,6 +24,8 @@ def summary_markdown(report: Report) -> str:
     for chart in report.charts:
         if chart.key == "phases":
             lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
+    for growth in report.growths:
+        lines += _growth(growth)
     for model in report.models:
         heading = f"## Lookup model of {markdown(model.name)}" if model.name else "## Lookup model"
         table = _table(model.fits, "index and cache")
@@ -34,6 +37,14 @@ def summary_markdown(report: Report) -> str:
     for run in report.runs:
         lines += [f"    make install && {run.command}", ""]
     return "\n".join(lines)
+
+
+def _growth(growth: GrowthPart) -> list[str]:
+    of = f" of {markdown(growth.name)}" if growth.name else ""
+    lines = [f"## As the table grows{of}", "", *_sentences(growth.findings), ""]
+    for chart in growth.charts:
+        lines += [f"### {markdown(chart.title)}", "", *_table(chart.grid), ""]
+    return lines
 
 
 def _answer(run: RunPart) -> list[str]:

@@ -38,6 +38,20 @@ def test_variants_multiply_the_cells_and_their_options_win():
     }
 
 
+def test_sizes_multiply_the_cells():
+    loaded = scenario.load(
+        "ci", sets=["dataset.sizes=[300, 1000]"], overrides={"indexes": ["record", "bucket"]}
+    )
+    assert [(cell.cell_id, cell.rows) for cell in matrix.expand(loaded)] == [
+        ("native/record/rows-300", 300),
+        ("native/record/rows-1000", 1000),
+        ("native/bucket/rows-300", 300),
+        ("native/bucket/rows-1000", 1000),
+    ]
+    (alone,) = matrix.expand(scenario.load("ci", overrides={"indexes": ["record"]}))
+    assert (alone.cell_id, alone.rows) == ("native/record", 20_000)
+
+
 def test_every_slot_once_in_alternating_direction():
     cells = matrix.expand(scenario.load("ci", overrides={"indexes": ["record", "bucket"]}))
     slots = matrix.schedule(cells, warmups=1, repetitions=3)
