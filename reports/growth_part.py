@@ -70,7 +70,7 @@ def _finding(measure: Measure, contest: Contest) -> Answer:
 
 
 def _ratio(ratio: Summary | None, contest: Contest, rows: int, unit: str) -> str:
-    if ratio is not None:
+    if ratio is not None and ratio.median:
         return ratio_words(ratio)
     mine, other = (side.summaries()[rows].median for side in (contest.line, contest.other))
     return f"{amount(mine, unit)} and {amount(other, unit)}"
@@ -95,7 +95,7 @@ def verdict(contest: Contest) -> str:
 
 def _meeting(contest: Contest, mine: str, other: str) -> str:
     if contest.meeting is None:
-        return f"the lines of {mine} and {other} do not meet at larger or smaller tables"
+        return f"the lines of {mine} and {other} do not meet at any size"
     at = contest.meeting
     sizes = list(contest.ratios)
     inside = sizes[0] <= at.median <= sizes[-1]

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_runs import sample, write_run
+
+from reports import projection
+from reports.growth import contests, lines, meeting_point
+from reports.growth_part import growth_part, verdict
+from reports.publish import publish
+from reports.tables import HEADLINE
+
+SIZES = (1_000, 3_000, 9_000)
+UPSERT = HEADLINE[0]
+
+
+def samples(costs, *, sizes=SIZES, engine="native", noise=(1.0, 1.1, 0.9)):
+    """Upserts whose seconds are `costs[index](rows)`, in as many repetitions as there is noise."""
+    made = []
+    for index, cost in costs.items():
+        for rows in sizes:
+            cell = f"{engine}/{index}/rows-{rows}"
+            shared = {"cell": cell, "engine": engine, "index": index, "step": "upsert_1"}
+            for repetition, factor in enumerate(noise):
+                at = shared | {"repetition": repetition}
+                made.append(sample(**at, value=cost(rows) * factor))
+                shuffled = 0.0 if index == "record" else 40.0 * rows
+                made.append(sample(**at, metric="shuffle_write_bytes", value=shuffled))
+    return made
+
+
+def run_of(tmp_path, made, sizes=SIZES, indexes=("record", "global_simple")):
+    cells = {each.cell: int(each.cell.rpartition("-")[2]) for each in made}
+    info = {
+        "run_id": "r1",
+        "cells": [{"cell": cell, "rows": rows} for cell, rows in cells.items()],
+        "scenario": {
+            "engines": ["native"],
+            "indexes": list(indexes),
+            "dataset": {"name": "trips", "rows": 200_000, "sizes": list(sizes)},
+        },
+    }
+    return write_run(tmp_path / "run", made, info)
+
+
+def contest_of(tmp_path, costs, **shape):
+    (run,) = projection.load([run_of(tmp_path, samples(costs, **shape))])
+    (found,) = contests(lines(run.cells, UPSERT))
+    return found
+
+
+GROWS = {"record": lambda _: 2.0, "global_simple": lambda rows: 1.0 + rows / 5_000}
+
+
+def test_lines_meet_within_the_sizes(tmp_path):
+    found = contest_of(tmp_path, GROWS)
+    assert (found.line.index, found.other.index) == ("record", "global_simple")
+    assert found.meeting.median == pytest.approx(5_000)
+    assert (found.met, found.trials) == (3, 3)
+    assert found.ratios[1_000].median == pytest.approx(2 / 1.2)
+    assert found.ratios[9_000].median == pytest.approx(2 / 2.8)
+    assert verdict(found) == (
+        "record is not lower at every size; the lines meet at about 5,000 rows"
+    )
+
+
+def test_a_point_beyond_the_sizes_is_called_extrapolated(tmp_path):
+    found = contest_of(tmp_path, GROWS | {"record": lambda _: 4.0})
+    assert verdict(found) == (
+        "record is higher at every size; the lines meet at about 15,000 rows, extrapolated"
+    )
+
+
+def test_lines_that_run_apart_do_not_meet(tmp_path):
+    found = contest_of(tmp_path, GROWS | {"record": lambda rows: 0.5 + rows / 10_000})
+    assert found.meeting is None
+    assert found.met == 0
+    assert verdict(found).startswith("record is lower at every size; the lines of record and")
+
+
+def test_most_repetitions_decide(tmp_path):
+    costs = {"record": lambda _: 2.0, "global_simple": lambda _: 2.0}
+    made = samples(costs, noise=(1.0,))
+    for repetition, slope in ((1, 1 / 9_000), (2, -1 / 90_000)):
+        for index in costs:
+            start, grows = (1.0, 0.0) if index == "record" else (0.5, slope)
+            made += [
+                sample(cell=f"native/{index}/rows-{rows}", index=index, step="upsert_1",
+                       repetition=repetition, value=start + grows * rows)
+                for rows in SIZES
+            ]  # fmt: skip
+    (run,) = projection.load([run_of(tmp_path, made)])
+    (found,) = contests(lines(run.cells, UPSERT))
+    assert (found.met, found.trials, found.meeting) == (1, 3, None)
+
+
+rows_and_lines = st.tuples(
+    st.lists(st.integers(1, 10**9), min_size=2, max_size=6, unique=True).map(sorted),
+    st.floats(0.01, 100),
+    st.floats(1e-9, 1e-3),
+    st.floats(0.01, 100),
+    st.floats(1e-9, 1e-3),
+)
+
+
+@given(rows_and_lines)
+def test_straight_lines_meet_where_they_do(drawn):
+    rows, start, slope, other_start, other_slope = drawn
+    point = meeting_point(
+        rows,
+        [start + slope * each for each in rows],
+        [other_start + other_slope * each for each in rows],
+    )
+    if point is not None:
+        apart = (start + slope * point) - (other_start + other_slope * point)
+        scale = start + slope * max(point, rows[-1]) + other_start + other_slope * point
+        assert abs(apart) <= 1e-3 * scale
+
+
+def test_cells_of_one_size_have_no_growth(tmp_path):
+    (run,) = projection.load([write_run(tmp_path / "run", [sample()])])
+    assert growth_part(run) is None
+    assert run.cells[0].rows is None
+
+
+def test_the_page_answers_for_the_largest_tables_and_draws_all(tmp_path):
+    published = publish([run_of(tmp_path, samples(GROWS))])
+    report = published.report
+    assert [row.label for row in report.runs[0].answer.rows] == [
+        "record · 9,000 rows",
+        "global_simple · 9,000 rows",
+    ]
+    assert report.runs[0].answer.caption.endswith("tables of 9,000 rows")
+    assert "on tables of 1,000, 3,000 and 9,000 trips rows" in report.runs[0].compared
+    (growth,) = report.growths
+    assert [chart.key for chart in growth.charts] == ["growth_write_latency", "growth_shuffle"]
+    charts = published.index.parent / "charts"
+    assert (charts / "growth_write_latency.svg").exists()
+    assert "As the table grows" in published.index.read_text()
+    (latency, shuffle) = growth.findings
+    assert "1.67x at 1,000 rows" in latency.words
+    assert "0 B and 39.1 KiB at 1,000 rows" in shuffle.words
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["verified"]
+    assert summary["growth"]["r1"][0]["meet_at_rows"] == pytest.approx(5_000)
+    assert "5,000 rows" in (tmp_path / "run/summary.md").read_text()
+
+
+def test_a_size_that_was_not_measured_is_missed(tmp_path):
+    published = publish([run_of(tmp_path, samples(GROWS, sizes=SIZES[:2]))])
+    assert not published.summary["verified"]
+    assert published.summary["missing"] == [
+        "native/record/rows-9000",
+        "native/global_simple/rows-9000",
+    ]
