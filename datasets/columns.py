@@ -8,156 +8,71 @@ is the round of its last change. `Values` and `Expressions` give that hash in ei
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from datasets.hashing import derive, draw, mix
+from datasets.keys import Hashed, Letters, Numbered, OneShard, Sequence, Uuid, Uuid7
+from datasets.kind import (
+    DAY_MS,
+    EPOCH_MS,
+    BaseKind,
+    Expressions,
+    Shape,
+    Values,
+    element,
+    piece,
+    take,
+)
 from datasets.pools import PoolName, pool
-from datasets.text import hex_text, uuid_text
+from datasets.text import hex_text
 
-DAY_MS = 86_400_000
-_EPOCH_MS = 1_704_067_200_000  # 2024-01-01T00:00:00Z
-_FIRST_DAY = dt.date(2024, 1, 1)
 _UNROLLED_PIECES = 64
-_DATE_FORMATS = {"yyyy-MM-dd": "%Y-%m-%d", "yyyy/MM/dd": "%Y/%m/%d", "yyyyMMdd": "%Y%m%d"}
-DateFormat = Literal["yyyy-MM-dd", "yyyy/MM/dd", "yyyyMMdd"]
+# Sizes of partitions are shares of so many lots.
+_LOTS = 4_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What the columns of one dataset share."""
+class Partition(BaseKind):
+    """A day as text; it depends on the row only, so it can be a partition path.
 
-    seed: int
-    date_partitions: int
-    date_format: DateFormat
-    payload_bytes: int
-
-    @property
-    def date_labels(self) -> tuple[str, ...]:
-        """The partition paths, one day each."""
-        days = (_FIRST_DAY + dt.timedelta(days=day) for day in range(self.date_partitions))
-        return tuple(day.strftime(_DATE_FORMATS[self.date_format]) for day in days)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Values:
-    """The rows of one column as numbers, for the Arrow definition.
-
-    Attributes:
-        shape: what all columns share.
-        name: the column, which keys its hashes.
-        numbers: int64, row numbers.
-        versions: int64, the round of each row's last change.
+    `sizes` says how many rows a day has: `flat` all alike; `zipf` the n-th of them, in an order of
+    its own, a share of 1/n; `recent` each day half more rows than the one ten days before it.
     """
-
-    shape: Shape
-    name: str
-    numbers: np.ndarray
-    versions: np.ndarray
-
-    def hash(self, *, fixed: bool) -> np.ndarray:
-        """Hash of (column, row), and of the version unless fixed; uint64."""
-        columns = (self.numbers,) if fixed else (self.numbers, self.versions)
-        return draw(derive(self.shape.seed, self.name), *columns)
-
-    def pick(self, count: int, *, fixed: bool = False) -> np.ndarray:
-        """Hash reduced to 0..count-1; int64."""
-        return np.mod(self.hash(fixed=fixed).view(np.int64), count)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expressions:
-    """The rows of one column as SQL over the columns `number` and `version` (both bigint).
-
-    Attributes:
-        shape: what all columns share.
-        name: the column, which keys its hashes.
-        number: name of the column that holds the row number.
-        version: name of the column that holds the version.
-        helpers: filled by `let`: expressions to be computed in a projection before.
-    """
-
-    shape: Shape
-    name: str
-    number: str
-    version: str
-    helpers: dict[str, str] = field(default_factory=dict)
-
-    def hash(self, *more: int | str, fixed: bool) -> str:
-        """Hash of (column, row), and of the version unless fixed, and of what is given."""
-        terms = [f"{derive(self.shape.seed, self.name)}L", self.number]
-        terms += [] if fixed else [self.version]
-        terms += [f"{term}L" if isinstance(term, int) else term for term in more]
-        return f"xxhash64({', '.join(terms)})"
-
-    def pick(self, count: int, *, fixed: bool = False) -> str:
-        """Hash reduced to 0..count-1."""
-        return f"pmod({self.hash(fixed=fixed)}, {count}L)"
-
-    def let(self, expression: str) -> str:
-        """Name an expression that is used more than once, so that it is computed once."""
-        name = f"__{self.name}_{len(self.helpers)}"
-        self.helpers[name] = expression
-        return f"`{name}`"
-
-
-class _Kind(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    repeat: int = Field(default=1, ge=1, le=10_000)
-
-
-class Uuid(_Kind):
-    """A text shaped like a UUID of version 4; it never changes, so it can be a record key."""
-
-    kind: Literal["uuid"]
-
-    spark_type: ClassVar[str] = "string"
-
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
-        row = rows.hash(fixed=True)
-        return uuid_text(mix(np.array([0]), row), mix(np.array([1]), row))
-
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
-        high = rows.let(rows.hash(0, fixed=True))
-        low = rows.let(rows.hash(1, fixed=True))
-        groups = (
-            _padded_hex(f"shiftrightunsigned({high}, 32)", 8),
-            _padded_hex(f"(shiftrightunsigned({high}, 16) & 65535L)", 4),
-            f"hex(({high} & 4095L) | 16384L)",
-            f"hex((shiftrightunsigned({low}, 48) & 16383L) | 32768L)",
-            _padded_hex(f"({low} & 281474976710655L)", 12),
-        )
-        dashed = ", '-', ".join(groups)
-        return f"lower(concat({dashed}))"
-
-
-class Partition(_Kind):
-    """A day as text; it depends on the row only, so it can be a partition path."""
 
     kind: Literal["partition"]
+    sizes: Literal["flat", "zipf", "recent"] = "flat"
 
     spark_type: ClassVar[str] = "string"
 
     def arrow(self, rows: Values) -> pa.Array:
         """Return the values as an Arrow array."""
-        labels = rows.shape.date_labels
-        return _take(labels, rows.pick(len(labels), fixed=True))
+        labels = self._lots(rows.shape)
+        return take(labels, rows.pick(len(labels), fixed=True))
 
     def sql(self, rows: Expressions) -> str:
         """Return the values as a SQL expression."""
-        labels = rows.shape.date_labels
-        return _element(labels, rows.pick(len(labels), fixed=True))
+        labels = self._lots(rows.shape)
+        return element(labels, rows.pick(len(labels), fixed=True))
+
+    def _lots(self, shape: Shape) -> tuple[str, ...]:
+        """The days, each as often as it shall have rows; at least once."""
+        labels = shape.date_labels
+        if self.sizes == "flat":
+            return labels
+        places = np.arange(len(labels))
+        if self.sizes == "zipf":
+            ranks = np.argsort(draw(derive(shape.seed, "partition sizes"), places))
+            weights = 1 / (ranks + 1)
+        else:
+            weights = 1.5 ** ((places - len(labels)) / 10)
+        lots = np.maximum(1, np.round(_LOTS * weights / weights.sum())).astype(int)
+        return tuple(label for label, lot in zip(labels, lots, strict=True) for _ in range(lot))
 
 
-class Ordering(_Kind):
+class Ordering(BaseKind):
     """Milliseconds since 1970 within the day of the row's version: later rounds are greater."""
 
     kind: Literal["ordering"]
@@ -166,14 +81,14 @@ class Ordering(_Kind):
 
     def arrow(self, rows: Values) -> pa.Array:
         """Return the values as an Arrow array."""
-        return pa.array(_EPOCH_MS + rows.versions * DAY_MS + rows.pick(DAY_MS))
+        return pa.array(EPOCH_MS + rows.versions * DAY_MS + rows.pick(DAY_MS))
 
     def sql(self, rows: Expressions) -> str:
         """Return the values as a SQL expression."""
-        return f"{_EPOCH_MS}L + {rows.version} * {DAY_MS}L + {rows.pick(DAY_MS)}"
+        return f"{EPOCH_MS}L + {rows.version} * {DAY_MS}L + {rows.pick(DAY_MS)}"
 
 
-class Version(_Kind):
+class Version(BaseKind):
     """The round of the row's last change, 0 for the first load."""
 
     kind: Literal["version"]
@@ -189,7 +104,7 @@ class Version(_Kind):
         return f"cast({rows.version} as int)"
 
 
-class Choice(_Kind):
+class Choice(BaseKind):
     """One text of a list or of a pool of realistic texts."""
 
     kind: Literal["choice"]
@@ -215,15 +130,15 @@ class Choice(_Kind):
     def arrow(self, rows: Values) -> pa.Array:
         """Return the values as an Arrow array."""
         texts = self.texts(rows.shape)
-        return _take(texts, rows.pick(len(texts), fixed=self.fixed))
+        return take(texts, rows.pick(len(texts), fixed=self.fixed))
 
     def sql(self, rows: Expressions) -> str:
         """Return the values as a SQL expression."""
         texts = self.texts(rows.shape)
-        return _element(texts, rows.pick(len(texts), fixed=self.fixed))
+        return element(texts, rows.pick(len(texts), fixed=self.fixed))
 
 
-class _Range(_Kind):
+class _Range(BaseKind):
     low: int
     high: int
     fixed: bool = False
@@ -296,7 +211,7 @@ class Decimal(_Range):
         return f"cast(cast({self._whole_sql(rows, 100)} as double) / 100.0D as decimal(12, 2))"
 
 
-class Bool(_Kind):
+class Bool(BaseKind):
     """True or false, each for half of the rows."""
 
     kind: Literal["bool"]
@@ -313,7 +228,7 @@ class Bool(_Kind):
         return f"{rows.pick(2, fixed=self.fixed)} = 1L"
 
 
-class _DateRange(_Kind):
+class _DateRange(BaseKind):
     low: dt.date
     high: dt.date
     fixed: bool = False
@@ -370,7 +285,7 @@ class Timestamp(_DateRange):
         return f"timestamp_micros({first * DAY_MS * 1000}L + {picked})"
 
 
-class Payload(_Kind):
+class Payload(BaseKind):
     """Hex digits that compress to no less than about half; their number is a dataset setting."""
 
     kind: Literal["payload"]
@@ -387,17 +302,23 @@ class Payload(_Kind):
         """Return the values as a SQL expression."""
         whole, rest = divmod(rows.shape.payload_bytes, 16)
         if whole <= _UNROLLED_PIECES:
-            parts = [_piece(rows, index) for index in range(whole)]
+            parts = [piece(rows, index) for index in range(whole)]
         else:
-            each = f"transform(sequence(0L, {whole - 1}L), i -> {_piece(rows, 'i')})"
+            each = f"transform(sequence(0L, {whole - 1}L), i -> {piece(rows, 'i')})"
             parts = [f"array_join({each}, '')"]
         if rest:
-            parts.append(_piece(rows, whole, 64 - 4 * rest))
+            parts.append(piece(rows, whole, 64 - 4 * rest))
         return f"concat({', '.join(parts)})"
 
 
 Kind = Annotated[
     Uuid
+    | Uuid7
+    | Sequence
+    | Numbered
+    | Hashed
+    | Letters
+    | OneShard
     | Partition
     | Ordering
     | Version
@@ -411,24 +332,3 @@ Kind = Annotated[
     | Payload,
     Field(discriminator="kind"),
 ]
-
-
-def _padded_hex(value: str, digits: int) -> str:
-    """Hex text of fixed width; padding, which is slow, is tried only where digits are missing."""
-    smallest = 16 ** (digits - 1)
-    return f"if({value} < {smallest}L, lpad(hex({value}), {digits}, '0'), hex({value}))"
-
-
-def _piece(rows: Expressions, index: int | str, shift: int = 0) -> str:
-    word = f"{rows.hash(index, fixed=False)} | shiftleft(1L, 63)"
-    return f"hex(shiftrightunsigned({word}, {shift}))" if shift else f"hex({word})"
-
-
-def _take(texts: Sequence[str], indices: np.ndarray) -> pa.Array:
-    return pa.array(texts, pa.string()).take(pa.array(indices))
-
-
-def _element(texts: Sequence[str], index: str) -> str:
-    """Element of a literal list; written as bytes, so that no quoting rule of SQL can bite."""
-    data = "\n".join(texts).encode().hex()
-    return f"split(cast(X'{data}' as string), '\\n')[cast({index} as int)]"

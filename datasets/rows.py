@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from datasets.columns import Values
 from datasets.digest import Digest, check_columns
+from datasets.kind import Values
 from datasets.spec import DatasetSpec
 
 _CHUNK_ROWS = 65_536

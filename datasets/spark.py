@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from datasets.columns import Expressions
 from datasets.digest import SEEDS, Truth, check_columns
 from datasets.errors import DatasetError
+from datasets.kind import Expressions
 from datasets.permutation import Permutation
 from datasets.spec import DatasetSpec
 from datasets.stream import Stream

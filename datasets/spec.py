@@ -11,16 +11,9 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from datasets.columns import (
-    Choice,
-    DateFormat,
-    Kind,
-    Ordering,
-    Partition,
-    Shape,
-    Uuid,
-)
+from datasets.columns import Choice, Kind, Ordering, Partition
 from datasets.errors import DatasetError
+from datasets.kind import DateFormat, Shape
 
 _CATALOG = Path(__file__).parent / "catalog"
 _MAX_ROWS = 10**13
@@ -80,8 +73,8 @@ class DatasetSpec(BaseModel):
         yield from _unknown_columns(roles, names)
         yield from _repeated(names)
         key = [kinds[name] for name in self.record_key if name in kinds]
-        if len(key) == len(self.record_key) and not any(isinstance(kind, Uuid) for kind in key):
-            yield "record_key: needs a column of kind uuid, which makes keys unique"
+        if len(key) == len(self.record_key) and not any(kind.unique for kind in key):
+            yield f"record_key: needs a column that makes keys unique: of kind {_UNIQUE}"
         yield from (
             f"{name}: a key or partition column must not change with the round"
             for name in (*self.record_key, *self.partition_path)
@@ -253,6 +246,9 @@ def _describe(detail: ErrorDetails) -> str:
 
 
 _KINDS = get_args(get_args(Kind)[0])
+_UNIQUE = ", ".join(
+    get_args(model.model_fields["kind"].annotation)[0] for model in _KINDS if model.unique
+)
 
 
 def _fields_of(tag: str) -> tuple[str, ...]:
@@ -264,9 +260,9 @@ def _fields_of(tag: str) -> tuple[str, ...]:
 
 def _is_fixed(kind: Kind) -> bool:
     match kind:
-        case Uuid() | Partition():
+        case Partition():
             return True
         case Choice():
             return kind.fixed
         case _:
-            return bool(getattr(kind, "fixed", False))
+            return kind.unique or bool(getattr(kind, "fixed", False))

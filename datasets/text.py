@@ -39,11 +39,21 @@ def _hex_bytes(words: np.ndarray, stride: int, digits: int, out: np.ndarray, sta
             out[at + position] = _UPPER_DIGITS[(words[row] >> shift) & np.uint64(15)]
 
 
-def uuid_text(high: np.ndarray, low: np.ndarray) -> pa.Array:
-    """Return texts shaped like UUIDs of version 4 (RFC 9562) from 128 hashed bits per row."""
-    version = (high & ~np.uint64(0xF000)) | np.uint64(0x4000)
+def uuid_text(high: np.ndarray, low: np.ndarray, *, version: int = 4) -> pa.Array:
+    """Return texts shaped like UUIDs of a version (RFC 9562) from 128 bits per row."""
+    versioned = (high & ~np.uint64(0xF000)) | np.uint64(version << 12)
     variant = (low & np.uint64((1 << 62) - 1)) | _TOP_BIT
-    return fixed_text(_uuid_bytes(version, variant), _UUID_BYTES)
+    return fixed_text(_uuid_bytes(versioned, variant), _UUID_BYTES)
+
+
+def hash_alike(numbers: np.ndarray, bits: int) -> pa.Array:
+    """Return ``Aa`` for each bit that is 0 and ``BB`` for each that is 1, highest bit first."""
+    places = np.arange(bits - 1, -1, -1)
+    ones = ((numbers[:, None] >> places) & 1).astype(np.uint8)
+    out = np.empty((len(numbers), bits, 2), np.uint8)
+    out[:, :, 0] = ord("A") + ones
+    out[:, :, 1] = np.where(ones == 1, ord("B"), ord("a"))
+    return fixed_text(out.reshape(-1), 2 * bits)
 
 
 def hex_text(pieces: list[np.ndarray], size: int) -> pa.Array:
