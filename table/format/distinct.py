@@ -13,7 +13,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xC2B2AE3D27D4EB4F)
 _SLOTS_MIN = 1 << 12
 # Strings whose last bytes were seen before are looked at first, without a hash of the whole.
-_NEAR_BITS = 12
+_NEAR_BITS = 14
 
 
 class Distinct:

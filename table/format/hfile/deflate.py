@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from isal import isal_zlib
+from numba.cpython.unsafe.numbers import trailing_zeros
 
 from table.format.digest import load_word
 from table.format.hfile.huffman import PAIR, PAIR_BITS, code_lengths, codes_of, pairs_of
@@ -37,10 +38,10 @@ _LITERALS_MAX = 0.4
 _STEP_BYTES_MIN = 24
 _SYMBOLS, _DISTANCES = 286, 30
 _END = 256
-# Keys whose letters are counted before codes are made; as many literals are no key's.
-_SAMPLE_STEPS = 1 << 11
+# Of each so many steps the first are counted before codes are made; fewer literals are no key's.
+_EVERY, _COUNTED = 128, 16
 _SHORT = 16
-_ONE = np.uint64(1)
+_ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
 _SLOT_BITS = 12
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
 _CELL_BYTES_MIN = 22
@@ -66,7 +67,7 @@ _LENGTH_BASE[-1] = _MATCH_MAX
 _DISTANCE_BITS = np.array([0, 0] + [n for n in range(14) for _ in range(2)], np.int32)
 _DISTANCE_BASE = np.concatenate(([1], 1 + np.cumsum(1 << _DISTANCE_BITS[:-1]))).astype(np.int32)
 _LENGTH_SYMBOL = _table(_LENGTH_BASE.tolist(), _MATCH_MAX + 1)
-_DISTANCE_SYMBOL = _table(_DISTANCE_BASE.tolist(), _WINDOW + 1)
+_DISTANCE_SYMBOL = _table(_DISTANCE_BASE.tolist(), _WINDOW + 1).astype(np.uint8)
 
 
 class _Scratch(threading.local):
@@ -123,11 +124,10 @@ def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
     if not used:
         return None
     words = np.ndarray(len(out) - 7, "<u8", out.data, 0, (1,))
-    stride = max(1, used // _SAMPLE_STEPS)
     every = used > _STEPS_MANY * len(marks.values)
-    size = int(_write(data, steps[:used], (stride, every), words))
+    size = int(_write(data, steps[:used], words, (_COUNTED, every)))
     if size < 0:
-        size = int(_write(data, steps[:used], (1, False), words))
+        size = int(_write(data, steps[:used], words, (_EVERY, False)))
     check = isal_zlib.crc32(data)
     return b"".join((_GZIP_HEAD, out[:size].tobytes(), struct.pack("<II", check, len(data))))
 
@@ -138,15 +138,9 @@ def _common(data: Any, left: Any, right: Any, end: Any) -> Any:
     at = right
     back = right - left
     while at + 8 <= end:
-        # The lowest byte in which the words differ, found without branches.
         differ = load_word(data, at - back) ^ load_word(data, at)
         if differ:
-            shift = np.uint64((differ & np.uint64(0xFFFFFFFF)) == 0) << np.uint64(5)
-            differ >>= shift
-            more = np.uint64((differ & np.uint64(0xFFFF)) == 0) << np.uint64(4)
-            differ >>= more
-            last = np.uint64((differ & np.uint64(0xFF)) == 0) << np.uint64(3)
-            return at - right + np.int64((shift + more + last) >> np.uint64(3))
+            return at - right + np.int64(trailing_zeros(differ) >> np.uint64(3))
         at += 8
     while at < end and data[np.uint64(at - back)] == data[np.uint64(at)]:
         at += 1
@@ -246,12 +240,28 @@ def _reach(data: Any, at: int, back: int, limit: int) -> int:
     return _common(data, at - back, at, min(limit, at + _MATCH_MAX)) if back <= _WINDOW else 0
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def _goes_on(data: Any, at: int, back: int, end: int) -> bool:
+    """Whether eight bytes from `at` on are as they were so far back."""
+    if back > _WINDOW or at + 8 > end:
+        return False
+    return bool(load_word(data, at) == load_word(data, at - back))
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _step(steps: Any, used: Any, literals: int, match: Any) -> Any:
+    """Add a step; how many there are."""
+    steps[used, 0] = literals
+    steps[used, 1], steps[used, 2] = match
+    return used + 1
+
+
 @numba.njit(cache=True, nogil=True)
 def _plan(data: Any, marks: Any, steps: Any, literals_max: int) -> int:
     """Find the matches: steps of (literals, length of the match behind them, its distance).
 
     Returns:
-        Steps; 0 if there are too many literals.
+        Steps; 0 if there are too many, or too many literals.
     """
     end = len(data)
     tables = np.full((3, 1 << _SLOT_BITS), -1, np.int32)
@@ -259,33 +269,43 @@ def _plan(data: Any, marks: Any, steps: Any, literals_max: int) -> int:
     before, before_cell = -1, -_FAR
     for number in range(len(marks.values)):
         tail, after = _parts(data, cell, end)
-        mark = (marks.values[number], marks.kinds[number])
-        model = _model(tables, mark, tail, before)
+        model = _model(tables, (marks.values[number], marks.kinds[number]), tail, before)
+        if at < tail:
+            # Head and key are as the cell before has them.
+            length = _reach(data, at, cell - before_cell, tail)
+            if length >= _MATCH_MIN:
+                literals += at - done
+                used = _step(steps, used, at - done, (length, cell - before_cell))
+                done = at + length
+            at = tail
+        # The rest is as its model has it.
+        length = _reach(data, at, model, end)
         while at < after:
-            # Head and key as the cell before has them, the rest as its model has it.
-            key = at < tail
-            back = cell - before_cell if key else model
-            length = _reach(data, at, back, tail if key else end)
-            if length < _MATCH_MIN and not key:
+            if length < _MATCH_MIN:
+                # Behind a match, the model may differ in one byte only.
+                if at == done and _goes_on(data, at + 1, model, end):
+                    at += 1
+                    length = _reach(data, at, model, end)
+                    continue
                 back = _elsewhere(data, tables, at, tail - before if before >= 0 else _FAR)
                 length = _reach(data, at, back, end)
-            if length < _MATCH_MIN:
-                at = tail if key else at + 1
-                if literals + at - done > literals_max:
-                    return 0
-                continue
-            if not key:
+                if length < _MATCH_MIN:
+                    at += 1
+                    length = _reach(data, at, model, end)
+                    continue
                 model = back
-            if used + 1 >= len(steps):
+            if used + 2 > len(steps):
                 return 0
-            steps[used] = at - done, length, back
             literals += at - done
-            used += 1
+            used = _step(steps, used, at - done, (length, model))
             at += length
             done = at
+            length = 0
+        # Room is kept for two steps more, that of the next key and the last one.
+        if literals + at - done > literals_max or used + 3 > len(steps):
+            return 0
         before, before_cell, cell = tail, cell, after
-    steps[used] = end - done, 0, 0
-    return used + 1
+    return int(_step(steps, used, end - done, (0, 0)))
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -296,28 +316,31 @@ def _add(code: Any, bits: Any, filled: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _count(data: Any, steps: Any, sample: Any) -> Any:
-    """How often symbols occur, two of each kind at least.
+    """About how often symbols occur, two of each kind at least.
 
-    Literals between values are all counted. Of keys, which are long and alike, one in `stride` is
-    enough to know their letters; where it was not, the writer finds a letter without a code, unless
-    every letter was given one.
+    Literals between values are all counted. Of keys, which are long and alike, and of matches some
+    are enough; where they were not, the writer finds a symbol without a code, unless every one was
+    given a code.
     """
-    stride, every = sample
+    counted, every = sample
+    weight = _EVERY // counted
     symbols = np.zeros(_SYMBOLS, np.int64)
     if every:
         symbols[:_END] = 1
-    distances = np.zeros(_DISTANCES, np.int64)
-    symbols[_END] = distances[0] = distances[1] = 1
+    # Lengths and distances have few symbols: each has a code.
+    symbols[_END:] = 1
+    distances = np.ones(_DISTANCES, np.int64)
     at = 0
     for step in range(len(steps)):
         literals, length = steps[step, 0], steps[step, 1]
-        weight = 1 if literals < _SHORT else stride
-        if weight == 1 or step % stride == 0:
+        chosen = step & (_EVERY - 1) < counted
+        one = 1 if literals < _SHORT and not every else weight
+        if chosen or one == 1:
             for place in range(np.uint64(at), np.uint64(at + literals)):
-                symbols[data[place]] += weight
-        if length:
-            symbols[_END + 1 + _LENGTH_SYMBOL[length]] += 1
-            distances[_DISTANCE_SYMBOL[steps[step, 2]]] += 1
+                symbols[data[place]] += one
+        if chosen and length:
+            symbols[_END + 1 + _LENGTH_SYMBOL[length]] += weight
+            distances[_DISTANCE_SYMBOL[steps[step, 2]]] += weight
         at += literals + length
     return symbols, distances
 
@@ -352,8 +375,64 @@ def _head(words: Any, symbols: Any, distances: Any) -> Any:
     return at, bits, filled
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def _letter(data: Any, codes: Any, at: Any, stop: Any) -> Any:
+    """The code of a letter, 0 behind the end; whether it has none."""
+    inside = np.uint64(at < stop)
+    code = codes[data[at]]
+    return code & (np.uint64(0) - inside), np.uint64(code == 0) & inside
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _pair(data: Any, pairs: Any, at: Any) -> Any:
+    return np.uint64(pairs[np.uint64(data[at]) | (np.uint64(data[at + _ONE]) << np.uint64(8))])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _put_literals(data: Any, tables: Any, place: Any, state: Any) -> Any:
+    """Write literals; three bytes behind them are there, too.
+
+    Args:
+        data: the block.
+        tables: codes, pairs of them, and the words to write to.
+        place: the first literal and what is behind the last.
+        state: where to write, bits not yet written and how many, whether a code was missing.
+    """
+    codes, pairs, words = tables
+    at, stop = place
+    out, bits, filled, missing = state
+    while at + _FOUR <= stop:
+        first, second = _pair(data, pairs, at), _pair(data, pairs, at + _TWO)
+        missing |= np.uint64(first == 0) | np.uint64(second == 0)
+        width = first >> PAIR_BITS
+        bits |= ((first & PAIR) | ((second & PAIR) << width)) << filled
+        out, bits, filled = _flush(words, out, bits, filled + width + (second >> PAIR_BITS))
+        at += _FOUR
+    # Up to three are left: no branch depends on how many, which nobody could foresee.
+    for ahead in (np.uint64(0), _ONE, _TWO):
+        code, lost = _letter(data, codes, at + ahead, stop)
+        missing |= lost
+        bits, filled = _add(code, bits, filled)
+    out, bits, filled = _flush(words, out, bits, filled)
+    return out, bits, filled, missing
+
+
 @numba.njit(cache=True, nogil=True)
-def _write(data: Any, steps: Any, sample: Any, words: Any) -> Any:
+def _lengths(codes: Any) -> Any:
+    """The codes of all lengths of matches, their extra bits included."""
+    found = np.zeros(_MATCH_MAX + 1, np.uint64)
+    for length in range(_MATCH_MIN, _MATCH_MAX + 1):
+        symbol = _LENGTH_SYMBOL[length]
+        code = codes[_END + 1 + symbol]
+        width = code >> PAIR_BITS
+        extra = np.uint64(length - _LENGTH_BASE[symbol]) << width
+        wide = (width + np.uint64(_LENGTH_BITS[symbol])) << PAIR_BITS
+        found[length] = (code & PAIR) | extra | wide
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _write(data: Any, steps: Any, words: Any, sample: Any) -> Any:
     """Write the stream: its size in bytes, -1 if a literal has no code.
 
     `words` is the eight bytes from each place on.
@@ -364,40 +443,32 @@ def _write(data: Any, steps: Any, sample: Any, words: Any) -> Any:
     code_lengths(symbols, symbol_lengths)
     code_lengths(distances, distance_lengths)
     codes, far = codes_of(symbol_lengths), codes_of(distance_lengths)
-    pairs = pairs_of(codes)
+    tables = codes, pairs_of(codes), words
+    lengths = _lengths(codes)
     out, bits, filled = _head(words, symbol_lengths, distance_lengths)
     at: Any = np.uint64(0)
-    for step in range(len(steps)):
+    missing: Any = np.uint64(0)
+    last = len(steps) - 1
+    for step in range(last):
         stop = at + np.uint64(steps[step, 0])
-        while at + np.uint64(4) <= stop:
-            for ahead in (np.uint64(0), np.uint64(2)):
-                first, second = np.uint64(data[at + ahead]), np.uint64(data[at + ahead + _ONE])
-                code = np.uint64(pairs[first | (second << np.uint64(8))])
-                if not code:
-                    return -1
-                bits |= (code & PAIR) << filled
-                filled += code >> PAIR_BITS
-            out, bits, filled = _flush(words, out, bits, filled)
-            at += np.uint64(4)
-        while at < stop:
-            code = codes[data[at]]
-            if not code:
-                return -1
-            bits, filled = _add(code, bits, filled)
-            at += _ONE
-        out, bits, filled = _flush(words, out, bits, filled)
+        state = out, bits, filled, missing
+        out, bits, filled, missing = _put_literals(data, tables, (at, stop), state)
         length, distance = steps[step, 1], steps[step, 2]
-        if length:
-            at += np.uint64(length)
-            symbol = _LENGTH_SYMBOL[length]
-            bits, filled = _add(codes[_END + 1 + symbol], bits, filled)
-            bits |= np.uint64(length - _LENGTH_BASE[symbol]) << filled
-            filled += np.uint64(_LENGTH_BITS[symbol])
-            symbol = _DISTANCE_SYMBOL[distance]
-            bits, filled = _add(far[symbol], bits, filled)
-            bits |= np.uint64(distance - _DISTANCE_BASE[symbol]) << filled
-            filled += np.uint64(_DISTANCE_BITS[symbol])
-            out, bits, filled = _flush(words, out, bits, filled)
+        at = stop + np.uint64(length)
+        bits, filled = _add(lengths[length], bits, filled)
+        symbol = _DISTANCE_SYMBOL[distance]
+        bits, filled = _add(far[symbol], bits, filled)
+        bits |= np.uint64(distance - _DISTANCE_BASE[symbol]) << filled
+        filled += np.uint64(_DISTANCE_BITS[symbol])
+        out, bits, filled = _flush(words, out, bits, filled)
+    for _ in range(steps[last, 0]):
+        code = codes[data[at]]
+        missing |= np.uint64(code == 0)
+        bits, filled = _add(code, bits, filled)
+        out, bits, filled = _flush(words, out, bits, filled)
+        at += _ONE
+    if missing:
+        return -1
     bits, filled = _add(codes[_END], bits, filled)
     words[out] = bits
     return np.int64(out + ((filled + np.uint64(7)) >> np.uint64(3)))

@@ -97,13 +97,15 @@ def codes_of(lengths: Any) -> Any:
 @numba.njit(cache=True, nogil=True)
 def pairs_of(codes: Any) -> Any:
     """The codes of each two literals as one: codes and, 26 bits up, their length; 0 for none."""
-    pairs = np.empty(1 << 16, np.uint32)
+    pairs = np.empty((256, 256), np.uint32)
+    # Plain numbers of 32 bits in rows: the loop over a row takes many at a time.
+    low = (codes[:256] & PAIR).astype(np.uint32)
+    lengths = (codes[:256] >> PAIR_BITS).astype(np.uint32)
     for second in range(256):
-        after = codes[second]
+        after, more = low[second], lengths[second]
+        row = pairs[second]
         for first in range(256):
-            before = codes[first]
-            length = before >> PAIR_BITS
-            both = (before & PAIR) | ((after & PAIR) << length)
-            both |= (length + (after >> PAIR_BITS)) << PAIR_BITS
-            pairs[second << 8 | first] = both if before and after else np.uint64(0)
-    return pairs
+            length = lengths[first]
+            both = low[first] | (after << length) | ((length + more) << np.uint32(PAIR_BITS))
+            row[first] = both if length and more else np.uint32(0)
+    return pairs.reshape(1 << 16)
