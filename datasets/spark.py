@@ -7,6 +7,7 @@ get a projection of their own, because Spark would otherwise copy their expressi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,19 +39,51 @@ def inserted(spark: SparkSession, stream: Stream, round_: int, partitions: int) 
 
 def updated(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
     """Numbers and versions of the rows that a round updates."""
-    state = stream.before(round_)
-    drawn = _range(spark, 0, stream.updates if round_ else 0, partitions)
-    position = _permuted(drawn, stream.chosen(round_), "id", ())
-    old = position.selectExpr(
-        "id as __position",
-        f"greatest(id - {state.inserted}L, 0L) + {state.deleted}L as __old",
-    ).selectExpr("__position", f"least(__old, {state.rows - 1}L) as __old")
-    initial = _permuted(old, stream.order, "__old", ("__position",))
-    added = f"__position < {state.inserted}L"
-    return initial.selectExpr(
-        f"if({added}, __position + {state.rows}L, __old) as {_NUMBER}",
+    state, layout = stream.before(round_), stream.layout(stream.before(round_))
+    ranked = _ranked(_range(spark, 0, stream.updates if round_ else 0, partitions), stream, round_)
+    added = f"(__rank - {layout.first_added}L)"
+    index = f"{state.inserted - 1}L - {added}" if layout.newest_first else added
+    old = f"(__rank - {layout.first_old}L)"
+    place = f"{state.rows - 1}L - {old}" if layout.next_last else f"{old} + {state.deleted}L"
+    named = ranked.selectExpr(
+        f"if({added} >= 0L and {added} < {state.inserted}L, {index}, -1L) as __added",
+        f"greatest(least({place}, {state.rows - 1}L), 0L) as __old",
+    )
+    return _permuted(named, stream.order, "__old", ("__added",)).selectExpr(
+        f"if(__added >= 0L, __added + {state.rows}L, __old) as {_NUMBER}",
         f"{round_}L as {_VERSION}",
     )
+
+
+def _ranked(places: DataFrame, stream: Stream, round_: int) -> DataFrame:
+    """The ranks that a round updates, for the places 0..updates-1 in the column `id`."""
+    chosen = stream.chosen(round_)
+    if len(chosen) < 2:
+        first = chosen[0].piece.first if chosen else 0
+        order = chosen[0].order if chosen else Permutation(1, 0)
+        return _permuted(places, order, "id", ()).selectExpr(f"id + {first}L as __rank")
+    ends = list(itertools.accumulate(each.piece.quota for each in chosen))
+    cases = " ".join(f"when id < {end}L then {number}" for number, end in enumerate(ends))
+    starts = _picked([0, *ends[:-1]])
+    columns = _picked([each.order.grid[1] for each in chosen])
+    df = places.selectExpr("id", f"case {cases} end as __piece").selectExpr(
+        "__piece",
+        f"(id - {starts}) div {columns} as {_ROW}",
+        f"(id - {starts}) % {columns} as {_COLUMN}",
+    )
+    for index in range(len(chosen[0].order.round_keys)):
+        moved, other = ((_ROW, _COLUMN), (_COLUMN, _ROW))[index % 2]
+        modulus = _picked([each.order.grid[index % 2] for each in chosen])
+        key = _picked([each.order.round_keys[index] for each in chosen])
+        by = f"pmod(xxhash64({key}, {other}), {modulus})"
+        df = df.selectExpr("__piece", f"({moved} + {by}) % {modulus} as {moved}", other)
+    firsts = _picked([each.piece.first for each in chosen])
+    return df.selectExpr(f"{firsts} + {_ROW} * {columns} + {_COLUMN} as __rank")
+
+
+def _picked(values: Sequence[int]) -> str:
+    """The value that belongs to a piece."""
+    return f"array({', '.join(f'{value}L' for value in values)})[__piece]"
 
 
 def deleted(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:

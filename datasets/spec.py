@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from datasets.choice import UpdateChoice
 from datasets.columns import Choice, Kind, Ordering, Partition
 from datasets.errors import DatasetError
 from datasets.kind import DateFormat, Shape
@@ -38,6 +39,7 @@ class DatasetSpec(BaseModel):
         deletes: rows removed by a delete step, likewise.
         delete_every: 0: a delete step may follow any round and ends the stream; k: every k-th
             round is followed by a delete step, and later rounds go on without its rows.
+        update_choice: which rows the rounds update.
         columns: the columns in order, by name.
     """
 
@@ -56,6 +58,7 @@ class DatasetSpec(BaseModel):
     inserts: int | float = Field(default=0.01, ge=0)
     deletes: int | float = Field(default=0.005, ge=0)
     delete_every: int = Field(default=0, ge=0)
+    update_choice: UpdateChoice = UpdateChoice()
     columns: dict[ColumnName, Kind] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -213,7 +216,7 @@ def _override(settings: dict[str, Any], path: Sequence[str], value: Any) -> str 
     """Put a value at a dotted key; return what is wrong with the key, if anything."""
     *parents, last = path
     for parent in parents:
-        inner = settings.get(parent)
+        inner = settings.setdefault(parent, {}) if parent in _SECTIONS else settings.get(parent)
         if not isinstance(inner, dict):
             return f"{'.'.join(path)}: no key {parent!r}{nearest(parent, settings)}"
         settings = inner
@@ -221,6 +224,7 @@ def _override(settings: dict[str, Any], path: Sequence[str], value: Any) -> str 
     return None
 
 
+_SECTIONS = ("update_choice",)
 _LISTS = ("record_key", "partition_path")
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -82,6 +83,8 @@ def install(version: str, told: Told) -> Path:
         raise HarnessError(
             f"{url}: {error.reason}; another repository is named by {MAVEN_URL}"
         ) from error
+    except (OSError, HTTPException) as error:
+        raise HarnessError(f"{url}: the download broke off: {error!r}") from error
 
 
 def _download(url: str, target: Path, told: Told) -> Path:

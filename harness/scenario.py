@@ -63,6 +63,8 @@ class DatasetSection(_Section):
         batch_rows: rows of each change batch.
         update_share: share of a batch that changes existing keys; the rest are new keys.
         delete_rows: keys that the delete step removes.
+        settings: further keys of the dataset's specification, dotted: `columns.uuid.kind`,
+            `update_choice.kind`.
     """
 
     name: str = "trips"
@@ -74,6 +76,7 @@ class DatasetSection(_Section):
     batch_rows: Positive = 10_000
     update_share: Share = 0.5
     delete_rows: Natural = 2_000
+    settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
     @field_validator("sizes", mode="before")
     @classmethod
@@ -114,6 +117,7 @@ class DatasetSection(_Section):
                 "updates": self.updates,
                 "inserts": self.inserts,
                 "deletes": self.delete_rows,
+                **self.settings,
             },
         )
 
@@ -361,7 +365,7 @@ def _toml_value(text: str) -> object:
         return text
 
 
-_OPEN_SECTIONS = ("table.options.", "spark.conf.")
+_OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.")
 _ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
 
 

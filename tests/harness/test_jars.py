@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+from typing import ClassVar
 from urllib.error import HTTPError
 
 import pytest
@@ -53,6 +55,38 @@ def test_another_content_than_announced_leaves_nothing(repository):
     with pytest.raises(HarnessError, match="not any"):
         jars.install("1.1.2", ignore)
     assert list(jars.folder().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "told", "match"),
+    [
+        (TimeoutError("timed out"), HarnessError, "broke off: TimeoutError"),
+        (ConnectionResetError("reset"), HarnessError, "broke off: ConnectionResetError"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+)
+def test_a_download_that_breaks_off_leaves_nothing(repository, monkeypatch, end, told, match):
+    publish(repository, "0.15.0", b"jar")
+
+    class Broken(io.BytesIO):
+        headers: ClassVar = {"Content-Length": "1000"}
+
+        def read(self, size=-1):
+            if chunk := super().read(size):
+                return chunk
+            raise end
+
+    real = jars.urlopen
+
+    def opened(url, timeout):
+        assert timeout
+        return real(url, timeout=timeout) if url.endswith(".sha1") else Broken(b"half")
+
+    monkeypatch.setattr(jars, "urlopen", opened)
+    with pytest.raises(told, match=match):
+        jars.install("0.15.0", ignore)
+    assert list(jars.folder().iterdir()) == []
+    assert jars.installed() == ()
 
 
 def test_versions_are_in_order_and_other_files_are_none(repository):  # noqa: ARG001

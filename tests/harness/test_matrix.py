@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from harness import matrix, scenario
+from harness.errors import ScenarioError
 
 
 def test_cells_have_stable_ids_and_their_own_options_over_the_common_ones():
@@ -50,6 +53,21 @@ def test_sizes_multiply_the_cells():
     ]
     (alone,) = matrix.expand(scenario.load("ci", overrides={"indexes": ["record"]}))
     assert (alone.cell_id, alone.rows) == ("native/record", 20_000)
+
+
+def test_settings_of_the_dataset_reach_its_specification():
+    loaded = scenario.load(
+        "ci",
+        sets=[
+            "dataset.settings.columns.uuid.kind=uuid7",
+            "dataset.settings.update_choice.kind=recent",
+        ],
+    )
+    spec = loaded.dataset.spec(50)
+    assert spec.columns["uuid"].kind == "uuid7"
+    assert (spec.update_choice.kind, spec.rows) == ("recent", 50)
+    with pytest.raises(ScenarioError, match=r"columns\.uuid: unknown kind 'uuid8'"):
+        scenario.load("ci", sets=["dataset.settings.columns.uuid.kind=uuid8"])
 
 
 def test_every_slot_once_in_alternating_direction():
