@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.bootstrap.spill import Keys, read_shard
+from table.bootstrap.spill import read_shard
 from table.bootstrap.target import put_base, put_once
 from table.errors import CorruptFileError, InputError
 from table.format.digest import Digest, digest_entries, location_words, total
@@ -22,6 +22,7 @@ from table.format.hfile.reader import HFileReader
 from table.format.hfile.strings import Ordered
 from table.format.hfile.writer import HFileWriter
 from table.format.order import key_order
+from table.format.pieces import Keys
 from table.metadata.records import SCHEMA, decode_location, location_tails
 from table.model import BaseFile
 from table.naming import METADATA
@@ -130,13 +131,14 @@ def _known(task: ShardTask) -> ShardDone | None:
 
 def _put(task: ShardTask, keys: Keys) -> int:
     """Put the base file, unless keys repeat: how many are there once more than they should."""
-    array = keys.array()
-    order = key_order(array)
     writer = HFileWriter(SCHEMA, task.block_size, read_back=True, threads=task.threads)
+    none = np.empty(0, np.int64)
+    cells = Ordered.of(pa.array([], pa.binary()), none, none, _values(task))
     try:
-        writer.add_ordered(Ordered.of(array, order, keys.codes, _values(task)))
+        for array, codes in keys.pieces():
+            writer.add_ordered(cells.of_same(array, key_order(array), codes))
     except InputError:
-        repeated = _repeats(array, order)
+        repeated = sum(_repeats(array, key_order(array)) for array, _ in keys.pieces())
         if not repeated:
             raise
         return repeated

@@ -1,11 +1,10 @@
 """Keys on their way from the base files to the shards, in files of the build's folder.
 
-    int64 per shard and one more: first row, first byte; uint64 low, high of the shard's digest
-    uint16 per key: its bytes
+int64 per shard and one more: first row, first byte; uint64 low, high of the shard's digest
+per shard:
     int32 per key: its base file's number
+    uint16 per key: its bytes
     the keys
-
-Keys lie in the order of their shards, so that a shard's part is three stretches of the file.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from table.errors import CorruptFileError
 from table.format.digest import Digest, total
+from table.format.pieces import Dealing, Keys, Spilled, Tally, shared_start
 from table.format.scatter import Dealt
 from table.storage import RangeReader, Storage
 
@@ -30,6 +29,8 @@ _HEAD = struct.Struct("<qqQQ")
 _ENTRY_BYTES = _HEAD.size
 _LENGTH_BYTES = 2
 _CODE_BYTES = 4
+# So many files show what most keys start with.
+_SAMPLES = 8
 
 
 def encode_spill(dealt: Dealt) -> bytes:
@@ -40,56 +41,39 @@ def encode_spill(dealt: Dealt) -> bytes:
     head[:, 1] = dealt.byte_bounds
     head[:-1, 2] = dealt.sums.low.view(np.int64)
     head[:-1, 3] = dealt.sums.high.view(np.int64)
-    parts: list[Any] = [head, dealt.lengths, dealt.codes, dealt.text]
+    parts: list[Any] = [head]
+    for number in range(shards):
+        rows = slice(*dealt.row_bounds[number : number + 2])
+        text = slice(*dealt.byte_bounds[number : number + 2])
+        parts += (dealt.codes[rows], dealt.lengths[rows], dealt.text[text])
     return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What one spill file holds of a shard: bounds of its rows and bytes, digest."""
+    """What one spill file holds of a shard: where, how many keys and bytes of them, digest."""
 
     source: RangeReader
-    rows: tuple[int, int]
-    text: tuple[int, int]
+    offset: int
+    rows: int
+    size: int
     digest: Digest
-    head_bytes: int
-    all_rows: int
 
-    def read(self, into: Keys, row: int, at: int) -> None:
-        """Read lengths, codes and keys to their places."""
-        first, last = self.rows
-        start, end = self.text
-        lengths = self.head_bytes + _LENGTH_BYTES * first
-        codes = self.head_bytes + _LENGTH_BYTES * self.all_rows + _CODE_BYTES * first
-        keys = self.head_bytes + (_LENGTH_BYTES + _CODE_BYTES) * self.all_rows + start
-        count = last - first
-        sizes = self._array(lengths, count, np.uint16)
-        if int(sizes.sum()) != end - start:
-            raise CorruptFileError(self.source.name, lengths, "the lengths of keys do not add up")
-        into.offsets[row + 1 : row + count + 1] = at + np.cumsum(sizes, dtype=np.int64)
-        into.codes[row : row + count] = self._array(codes, count, np.int32)
-        into.text[at : at + end - start] = self._array(keys, end - start, np.uint8)
+    def read(self) -> Spilled:
+        """Its keys."""
+        keys = (_CODE_BYTES + _LENGTH_BYTES) * self.rows
+        data = self.source.read(self.offset, keys + self.size)
+        if len(data) != keys + self.size:
+            self.fail(f"{len(data)} of {keys + self.size} bytes")
+        return Spilled(
+            np.frombuffer(data, np.int32, self.rows),
+            np.frombuffer(data, np.uint16, self.rows, _CODE_BYTES * self.rows),
+            np.frombuffer(data, np.uint8, self.size, keys),
+        )
 
-    def _array(self, offset: int, count: int, kind: Any) -> Any:
-        size = count * np.dtype(kind).itemsize
-        data = self.source.read(offset, size)
-        if len(data) != size:
-            raise CorruptFileError(self.source.name, offset, f"{len(data)} of {size} bytes")
-        return np.frombuffer(data, kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Keys of one shard, unsorted: `text[offsets[i]:offsets[i + 1]]`, location `codes[i]`."""
-
-    offsets: Any
-    text: Any
-    codes: Any
-
-    def array(self) -> Any:
-        """The keys as pa.Array of large_binary, over the same memory."""
-        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.text)]
-        return pa.Array.from_buffers(pa.large_binary(), len(self.codes), buffers)
+    def fail(self, detail: str) -> NoReturn:
+        """Say what is wrong with it."""
+        raise CorruptFileError(self.source.name, self.offset, detail)
 
 
 def read_shard(
@@ -101,17 +85,29 @@ def read_shard(
         CorruptFileError: a spill file is damaged.
     """
     stretches = [_stretch(storage.open(path), number, shards) for path in paths]
-    rows = sum(s.rows[1] - s.rows[0] for s in stretches)
-    size = sum(s.text[1] - s.text[0] for s in stretches)
-    keys = Keys(np.zeros(rows + 1, np.int64), np.empty(size, np.uint8), np.empty(rows, np.int32))
-    rows_before = itertools.accumulate((s.rows[1] - s.rows[0] for s in stretches), initial=0)
-    bytes_before = itertools.accumulate((s.text[1] - s.text[0] for s in stretches), initial=0)
+    digest = total([stretch.digest for stretch in stretches])
+    stretches = [stretch for stretch in stretches if stretch.rows]
+    samples = stretches[:: max(1, len(stretches) // _SAMPLES)]
+    start = shared_start([stretch.read() for stretch in samples])
+    lots = [stretches[lot::threads] for lot in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
-        reading = pool.map(
-            Stretch.read, stretches, itertools.repeat(keys), rows_before, bytes_before
-        )
-        list(reading)
-    return keys, total([stretch.digest for stretch in stretches])
+        dealing = Dealing(list(pool.map(_tally, lots, itertools.repeat(start))))
+        list(pool.map(_deal, itertools.repeat(dealing), range(threads), lots))
+    return dealing.keys, digest
+
+
+def _tally(lot: Sequence[Stretch], start: bytes) -> Tally:
+    tally = Tally(start)
+    for stretch in lot:
+        if not tally.add(stretch.read()):
+            stretch.fail("the lengths of keys do not add up")
+    return tally
+
+
+def _deal(dealing: Dealing, number: int, lot: Sequence[Stretch]) -> None:
+    for stretch in lot:
+        if not dealing.put(number, stretch.read()):
+            stretch.fail("other keys than a moment ago")
 
 
 def _stretch(source: RangeReader, number: int, shards: int) -> Stretch:
@@ -126,5 +122,5 @@ def _stretch(source: RangeReader, number: int, shards: int) -> Stretch:
     ordered = 0 <= first <= last <= all_rows and 0 <= start <= stop <= all_bytes
     if source.size != size or not ordered:
         raise CorruptFileError(source.name, 0, "head and size of the file contradict each other")
-    digest = Digest(last - first, low, high)
-    return Stretch(source, (first, last), (start, stop), digest, head_bytes, all_rows)
+    offset = head_bytes + (_LENGTH_BYTES + _CODE_BYTES) * first + start
+    return Stretch(source, offset, last - first, stop - start, Digest(last - first, low, high))

@@ -66,7 +66,7 @@ class BuildTarget:
     def fingerprint(self) -> str:
         """What the build's outcome depends on, as 64 hex digits."""
         state = hashlib.sha256(
-            f"1\n{self.partition}\n{self.instant}\n{self.groups}\n{self.block_size}\n".encode()
+            f"2\n{self.partition}\n{self.instant}\n{self.groups}\n{self.block_size}\n".encode()
         )
         for file in self.files:
             state.update(f"{file.path}\0{file.size}\n".encode())

@@ -13,13 +13,15 @@ SECTIONS = "dataset, description, engines, indexes, name, schedule, spark, table
 
 
 def test_built_in_scenarios_resolve():
-    assert scenario.builtin_names() == ("ci", "hudi_vs_native", "lookup_model", "quickstart")
+    names = ("ci", "growth", "hudi_vs_native", "lookup_model", "quickstart")
+    assert scenario.builtin_names() == names
     for name in scenario.builtin_names():
         loaded = scenario.load(name)
         assert loaded.name == name
         model = name == "lookup_model"
         compared = ("record", "global_simple", "global_bloom", "bucket")
-        indexes = {"lookup_model": compared[:1], "hudi_vs_native": compared[:2]}
+        both = compared[:2]
+        indexes = {"lookup_model": compared[:1], "hudi_vs_native": both, "growth": both}
         assert loaded.indexes == indexes.get(name, compared)
         assert bool(loaded.workload.model_keys) == bool(loaded.table.variants) == model
 
@@ -35,6 +37,17 @@ def test_variants_and_model_keys_are_checked():
     assert "workload.model_keys: the lookup model is about the index record only" in told
     with pytest.raises(ScenarioError, match=r"workload\.model_keys\.1: .*greater than or equal"):
         scenario.load("lookup_model", sets=["workload.model_keys=[1, 0]"])
+
+
+@pytest.mark.parametrize("sizes", ["[300]", "[300, 200]", "[300, 300]", "[0, 5]", "7"])
+def test_sizes_ascend(sizes):
+    with pytest.raises(ScenarioError, match=r"dataset\.sizes"):
+        scenario.load("ci", sets=[f"dataset.sizes={sizes}"])
+
+
+def test_sizes_are_not_for_the_lookup_model():
+    with pytest.raises(ScenarioError, match=r"dataset\.sizes: neither with table\.source"):
+        scenario.load("lookup_model", sets=["dataset.sizes=[20, 30]"])
 
 
 def test_all_mistakes_are_told_at_once_with_key_and_nearest_name(tmp_path):

@@ -33,7 +33,9 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": (
+        "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    ),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -79,7 +81,8 @@ class Hudi:
         """
         frame = self.spark.read.format("hudi").options(**options).load(table)
         for column, value in where.items():
-            frame = frame.where(col(column) == lit(value))
+            same = col(column).isNull() if value is None else col(column) == lit(value)
+            frame = frame.where(same)
         batches = frame._collect_as_arrow()
         if batches:
             pq.write_table(pa.Table.from_batches(batches), out)

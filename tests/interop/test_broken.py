@@ -99,16 +99,17 @@ def commit_json(root: Path) -> None:
     rewrite(last, lambda data: data[: len(data) // 2])
 
 
-BREAKS = (
-    hfile_magic,
-    hfile_trailer,
-    gzip_payload,
-    log_magic,
-    log_block_size,
-    log_total_length,
-    properties_checksum,
-    commit_json,
-)
+# What Hudi tells, 0.15.0 and 1.1.1; a log block that does not end where it says is passed over.
+BREAKS = {
+    hfile_magic: "Failed to initialize HFile scanner|Invalid HFile block magic",
+    hfile_trailer: "Failed to initialize HFile reader|Cannot read HFile",
+    gzip_payload: "Failed to initialize HFile scanner|ZipException",
+    log_magic: "CorruptedLogFileException",
+    log_block_size: "record index: 20 missing, 0 extra, 0 wrong of 60",
+    log_total_length: "record index: 20 missing, 0 extra, 0 wrong of 60",
+    properties_checksum: "hoodie.properties file seems invalid",
+    commit_json: "Failed to fetch HoodieCommitMetadata .* JsonParseException",
+}
 # The share breaks each thing for one Hudi.
 SHARES = {broken: VERSIONS[number % 2] for number, broken in enumerate(BREAKS)}
 
@@ -129,7 +130,7 @@ def test_hudi_says_no(hudi, good, broken, tmp_path):
     copy = tmp_path / "t"
     shutil.copytree(root, copy)
     broken(copy)
-    assert findings(hudi, copy, wanted)
+    assert re.search(BREAKS[broken], "\n".join(findings(hudi, copy, wanted)))
 
 
 @pytest.mark.spark

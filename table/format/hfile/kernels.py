@@ -160,13 +160,14 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def put_ordered(cells: Any, first: int, out: Any, marks: Any, full: int) -> Any:
-    """Write cells in their order from the start of `out`; stops where `put_cells` does.
+def put_ordered(cells: Any, first: int, out: Any, at: int, marks: Any, full: int) -> Any:  # noqa: PLR0913 - a tuple would hide what comes out
+    """Write cells in their order; stops where `put_cells` does.
 
     Args:
         cells: keys, their order and values; see `strings.Ordered`.
         first: the cell to start with, counted in that order.
         out: uint8 out.
+        at: where in `out` to start.
         marks: two int32 out: of each cell written, the numbers of its value and of its kind.
         full: bytes of `out` at which to stop.
 
@@ -177,7 +178,7 @@ def put_ordered(cells: Any, first: int, out: Any, marks: Any, full: int) -> Any:
     (key_data, key_offsets), order, codes, (value_data, value_offsets), kinds = cells
     ahead = np.empty((3, _AHEAD), np.int64)
     words = np.empty((2, _AHEAD), np.uint64)
-    at = row = row_length = 0
+    row = row_length = 0
     word = np.uint64(0)
     if first:
         row = key_offsets[order[first - 1]]

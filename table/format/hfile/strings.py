@@ -80,19 +80,24 @@ class Ordered(NamedTuple):
             codes: integers, rows of `values`.
             values: pa.binary(), without nulls.
         """
+        starts = pc.binary_slice(values, 0, _KIND_BYTES).dictionary_encode().indices
+        nothing = Strings(np.empty(0, np.uint8), np.zeros(1, np.int64))
+        none = np.empty(0, np.int64)
+        kinds = _read_only(starts.to_numpy(), np.int32)
+        return cls(nothing, none, none, from_arrow(values, "value"), kinds).of_same(
+            keys, order, codes
+        )
+
+    def of_same(self, keys: Any, order: Any, codes: Any) -> Ordered:
+        """Other cells with the same distinct values; arguments as those of `of`."""
         if len(keys) != len(codes) or len(keys) != len(order):
             raise ValueError(f"{len(keys)} keys with {len(codes)} codes, {len(order)} places")
         codes = _read_only(codes, np.int32)
-        if len(codes) and (codes.min() < 0 or codes.max() >= len(values)):
-            raise ValueError(f"a code outside of {len(values)} distinct values")
-        starts = pc.binary_slice(values, 0, _KIND_BYTES).dictionary_encode().indices
-        return cls(
-            from_arrow(keys, "key"),
-            _read_only(order, np.int64),
-            codes,
-            from_arrow(values, "value"),
-            _read_only(starts.to_numpy(), np.int32),
-        )
+        values = len(self.kinds)
+        if len(codes) and (codes.min() < 0 or codes.max() >= values):
+            raise ValueError(f"a code outside of {values} distinct values")
+        order = _read_only(order, np.int64)
+        return self._replace(keys=from_arrow(keys, "key"), order=order, codes=codes)
 
     def key(self, number: int) -> bytes:
         """The key of a cell."""

@@ -102,13 +102,15 @@ class HFileWriter:
         self._parts = _Parts(read_back=read_back, threads=threads)
         self._key_bytes = 0
         self._value_bytes = 0
-        # The open block: room for it, bytes of it that are filled, its first row.
-        self._block = self._room()
-        self._filled = 0
+        # The open block: room for it, bytes of it that are filled, its first row; marks of its
+        # cells, and of how many, where they are known.
+        self._block, self._marks = self._room()
+        self._filled = self._marked = 0
         self._first_row = b""
 
-    def _room(self) -> Any:
-        return np.empty(min(self._block_size + _CELL_ROOM, BLOCK_BYTES_MAX), np.uint8)
+    def _room(self) -> tuple[Any, Any]:
+        size = min(self._block_size + _CELL_ROOM, BLOCK_BYTES_MAX)
+        return np.empty(size, np.uint8), _room_for_marks(size)
 
     def add(self, keys: pa.Array, values: pa.Array) -> None:
         """Append cells.
@@ -130,6 +132,8 @@ class HFileWriter:
     def _put(self, cells: Cells) -> None:
         """Append a few cells; blocks that become full are written."""
         self._check(cells.keys)
+        if self._marked:
+            self._close_block()
         at, count = 0, len(cells.keys.offsets) - 1
         while at < count:
             if not self._filled:
@@ -155,26 +159,24 @@ class HFileWriter:
         at, count, written = 0, len(cells.order), 0
         if count and self.last_key is not None and cells.key(0) <= self.last_key:
             self._refuse_order()
-        if self._filled:
+        if self._filled and not self._marked:
             self._close_block()
         while at < count:
-            marks = np.empty((2, len(self._block) // kernels.CELL_OVERHEAD + 1), np.int32)
-            self._first_row = cells.key(at)
-            started = at
+            if not self._filled:
+                self._first_row = cells.key(at)
+            started, filled = at, self._filled
             at, self._filled, fault = kernels.put_ordered(
-                cells, at, self._block, marks, self._block_size
+                cells, at, self._block, filled, self._marks[:, self._marked :], self._block_size
             )
+            self._marked += at - started
             self.entry_count += at - started
+            written += self._filled - filled
             if fault:
                 self._refuse_order()
-            if self._filled < self._block_size and at < count:
+            if self._filled >= self._block_size:
+                self._close_block()
+            elif at < count:
                 self._make_room(cells.size(at))
-                # The block is written anew, with its next cell.
-                self.entry_count -= at - started
-                at = started
-                continue
-            written += self._filled
-            self._close_block(Marks(*marks[:, : at - started]))
         if count:
             self.first_key = self.first_key or cells.key(0)
             self.last_key = cells.key(count - 1)
@@ -210,13 +212,16 @@ class HFileWriter:
             )
         grown = np.empty(needed, np.uint8)
         grown[: self._filled] = self._block[: self._filled]
-        self._block = grown
+        marks = _room_for_marks(needed)
+        marks[:, : self._marked] = self._marks[:, : self._marked]
+        self._block, self._marks = grown, marks
 
-    def _close_block(self, marks: Marks | None = None) -> None:
+    def _close_block(self) -> None:
+        marks = Marks(*self._marks[:, : self._marked]) if self._marked else None
         self._parts.add_data(self._block[: self._filled], marks, _full_key(self._first_row))
         if self._parts.threads > 1:
-            self._block = self._room()
-        self._filled = 0
+            self._block, self._marks = self._room()
+        self._filled = self._marked = 0
 
     def finish(
         self, bloom: bytes | None = None, file_info: Mapping[str, bytes] | None = None
@@ -338,6 +343,11 @@ class _Parts:
         self._written.write(trailer.encode())
         # Unlike a join of pieces, this hands out the buffer itself.
         return self._written.getvalue()
+
+
+def _room_for_marks(size: int) -> Any:
+    """Marks of as many cells as a block of so many bytes can have."""
+    return np.empty((2, size // kernels.CELL_OVERHEAD + 1), np.int32)
 
 
 def check_lengths(keys: Strings, before: int = 0) -> None:
