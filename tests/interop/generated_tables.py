@@ -182,7 +182,8 @@ class Drawn:
         row = {
             "k": f"{name.choice(['a', 'é', '😀', 'x/y', f'b{colon}c', 'd,e'])}{number}",
             "n": number * name.choice([1, 1_000_003]),
-            "w": name.choice([None, "", "w"]),
+            # Without partitions Hudi's bulk insert takes no part of a key that is null or empty.
+            "w": name.choice([None, "", "w"] if self.partitions else ["v", "w", "x"]),
             "p": place.choice(["p1", "p 2", "ü😀", None, "a=b/c" if encoded else "a-b"]),
             "q": place.choice([0, 7, None]),
             "ts": ts,
@@ -191,6 +192,17 @@ class Drawn:
             drawn = KINDS[kind][1](rng)
             row[f"c{at}_{kind}"] = None if rng.random() < 0.15 else drawn
         return row
+
+    def operations(self, writer: str) -> list[str]:
+        """What a writer does to the table; those it does most are there twice."""
+        operations = ["upsert", "upsert", "insert", "delete", "bulk_insert"]
+        # A bulk insert of Hudi's makes second file groups of buckets; ours is refused.
+        refused = self.index == "bucket"
+        # Hudi 0.15 loses lists that it bulk inserted beside short decimals: see test_limits.py.
+        lossy = writer == "hudi" and {"list", "money"} <= set(self.columns)
+        if refused or lossy:
+            operations.remove("bulk_insert")
+        return operations
 
     def key(self, row: Row) -> str:
         """The encoded record key of a row."""
@@ -337,16 +349,13 @@ def run_table(hudi: Hudi, seed: str, folder: Path) -> tuple[Figures, list[str]]:
     pair = Pair(hudi=hudi, root=folder / "t", drawn=drawn, rng=rng)
     writers = ["keymark", "hudi"]
     rng.shuffle(writers)
-    pair.step(writers[0], rng.choice(["bulk_insert", "insert", "upsert"]))
+    first = [name for name in drawn.operations(writers[0]) if name != "delete"]
+    pair.step(writers[0], rng.choice(first))
     found: list[str] = []
     count = rng.choice([3, 4, 5])
     for number in range(1, count + 1):
         writer = writers[number % 2]
-        operations = ["upsert", "upsert", "insert", "delete", "bulk_insert"]
-        if drawn.index == "bucket":
-            # A bulk insert of Hudi's makes second file groups of buckets; ours is refused.
-            operations.remove("bulk_insert")
-        pair.step(writer, rng.choice(operations))
+        pair.step(writer, rng.choice(drawn.operations(writer)))
         if rng.random() < 0.4:
             pair.serve()
         if number in (count // 2, count):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from table_cases import by_hudi_rs, files_stored
 
@@ -186,8 +187,12 @@ def _point_queries(hudi: Hudi, root: Path, rows: pa.Table | None) -> list[str]:
     found = []
     fields = properties(root)["hoodie.table.recordkey.fields"].split(",")
     ordered = rows.sort_by("_hoodie_record_key")
+    if hudi.version.startswith("1."):
+        # It misses a key with an empty part: see test_limits.py.
+        empty = pc.match_substring(ordered["_hoodie_record_key"], ":__empty__")
+        ordered = ordered.filter(pc.invert(empty))
     pruned = "record_index" in metadata_partitions(root) and len(fields) == 1
-    for at in (0, len(ordered) - 1):
+    for at in {0, len(ordered) - 1} if len(ordered) else ():
         row = ordered.slice(at, 1)
         read, files = hudi.read(root, {name: row[name][0].as_py() for name in fields})
         found += _differences("point query", by_key(read), by_key(row))
