@@ -114,6 +114,10 @@ def run(state: State, path: Path, *, wanted: list[int], until: float) -> None:
                 begun = time.monotonic()
                 given = one(hudi, state.seed, number)
                 take(number, version, time.monotonic() - begun, given)
+                if given[1]:
+                    # It may have died of it.
+                    hudi.close()
+                    hudi = Hudi(version, bundle(version), Path(folder))
             hudi.close()
 
     with ThreadPoolExecutor(len(VERSIONS)) as threads:
