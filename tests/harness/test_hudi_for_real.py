@@ -24,7 +24,7 @@ SETS = [
     "spark.conf.spark.driver.memory=1g",
 ]
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("hudi")]
 
 
 @pytest.mark.parametrize("version", ["0.15.0", "1.1.1"])

@@ -48,7 +48,13 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without --interop-full a test with a share runs with the Hudi of its share alone."""
+    """Without --interop-full a test with a share runs with the Hudi of its share alone.
+
+    One worker of pytest-xdist takes them all: a JVM for each release is enough.
+    """
+    for item in items:
+        if "started" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("hudi"))
     if config.getoption("--interop-full", default=False):
         return
     left_out = {item for item in items if _is_left_out(item)}
