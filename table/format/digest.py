@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import xxhash
+
+from table.format.compiled import inlined, kernel
 
 _WORD = 8
 # Odd factors without structure, as in xxHash and MurmurHash3.
@@ -85,7 +86,7 @@ def digest_entries(text: Any, starts: Any, lengths: Any, *, codes: Any, words: A
     return Digest(len(codes), int(low), int(high))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _sum(text: Any, starts: Any, lengths: Any, codes: Any, words: Any) -> Any:
     low, high = np.uint64(0), np.uint64(0)
     for i in range(len(codes)):
@@ -97,7 +98,7 @@ def _sum(text: Any, starts: Any, lengths: Any, codes: Any, words: Any) -> Any:
     return low, high
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def load_word(text: Any, at: Any) -> Any:
     """Eight bytes as a little-endian number."""
     first = np.uint64(at)
@@ -113,7 +114,7 @@ def load_word(text: Any, at: Any) -> Any:
     )
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _mix(state: Any) -> Any:
     """MurmurHash3's finalizer: every bit of the input changes half of the output."""
     state = (state ^ (state >> np.uint64(33))) * _MIX_1
@@ -121,7 +122,7 @@ def _mix(state: Any) -> Any:
     return state ^ (state >> np.uint64(33))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def entry_hash(text: Any, start: Any, length: Any, low: Any, high: Any) -> Any:
     """The two halves of an entry's hash; `low` and `high` are the words of its location."""
     size = np.uint64(length)

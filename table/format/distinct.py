@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from table.format.compiled import inlined, kernel
 from table.format.digest import load_word
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -71,7 +71,7 @@ class Distinct:
             self._text = text
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _hash(data: Any, start: int, length: int) -> Any:
     first, second = np.uint64(length), np.uint64(0)
     at = start
@@ -95,7 +95,7 @@ def _hash(data: Any, start: int, length: int) -> Any:
     return both ^ (both >> np.uint64(32))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _ending(data: Any, start: int, length: int) -> Any:
     """A number of `_NEAR_BITS` for the last sixteen bytes; 0 for shorter strings."""
     if length < 16:
@@ -105,7 +105,7 @@ def _ending(data: Any, start: int, length: int) -> Any:
     return np.int64((last * _FACTOR) >> np.uint64(64 - _NEAR_BITS))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _same(data: Any, start: int, text: Any, place: Any) -> bool:
     other, length = place
     at = 0
@@ -122,7 +122,7 @@ def _same(data: Any, start: int, text: Any, place: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rehash(slots: Any, hashes: Any) -> None:
     mask = np.uint64(len(slots) - 1)
     for entry in range(len(hashes)):
@@ -132,7 +132,7 @@ def _rehash(slots: Any, hashes: Any) -> None:
         slots[slot] = entry
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _number(strings: Any, table: Any, state: Any, codes: Any) -> Any:
     """Number strings from the place in `state` on, until one finds no room.
 
@@ -166,7 +166,8 @@ def _number(strings: Any, table: Any, state: Any, codes: Any) -> Any:
             entry = count
             hashes[entry] = state_hash
             places[entry, 0], places[entry, 1] = used, length
-            text[used : used + length] = data[start : start + length]
+            for byte in range(length):
+                text[used + byte] = data[start + byte]
             slots[slot] = entry
             count += 1
             used += length

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from table.format.compiled import kernel, maker
 from table.format.hashing import string_buffers
 
 _WORD_BITS = 64
@@ -65,7 +65,7 @@ def _runs(ties: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1]) + 2) for run in np.split(ties, cuts)]
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def _ties(words: npt.NDArray[np.uint64], row_bits: int) -> npt.NDArray[np.int64]:
     """Places whose word is, but for the row, that of the next place."""
     found = 0
@@ -80,7 +80,7 @@ def _ties(words: npt.NDArray[np.uint64], row_bits: int) -> npt.NDArray[np.int64]
     return places
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _common_start(offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -> int:
     """How many bytes all keys start with."""
     if len(offsets) < 2:
@@ -99,7 +99,7 @@ def _common_start(offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -
     return int(common)
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def _letters(
     offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], skipped: int
 ) -> npt.NDArray[np.bool_]:
@@ -112,7 +112,7 @@ def _letters(
     return occurring
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def _packed(strings: Any, skipped: int, ranks: Any, widths: Any) -> npt.NDArray[np.uint64]:
     """Ranks of `count` letters of each key, `bits` each, and its row in `row_bits`."""
     offsets, text = strings

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 
+from table.format.compiled import kernel
 from table.format.pages import chunk_pages
 from table.storage import RangeReader
 
@@ -101,7 +101,7 @@ def _values(page: bytes, count: Any) -> Any | None:
     return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _split(page: Any, start: int, offsets: Any, text: Any) -> bool:
     """Copy the strings behind their lengths; False if they do not fill the page exactly."""
     at, out = start, 0

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from table.format.compiled import inlined, kernel
 from table.format.digest import entry_hash, load_word
 from table.format.hashing import _hash_range, string_buffers
 
@@ -69,7 +69,9 @@ def deal(pieces: Sequence[tuple[Any, int]], words: Any, count: int, *, first: in
     found = []
     for keys, code in pieces:
         offsets, text = string_buffers(keys)
-        found.append((offsets, text, _assign(offsets, text, words[code], sums), code))
+        owner = np.empty(len(keys), np.int32)
+        _assign((offsets, text), words[code], sums, owner)
+        found.append((offsets, text, owner, code))
     row_bounds = np.concatenate(([0], np.cumsum(sums.rows)))
     byte_bounds = np.concatenate(([0], np.cumsum(sums.bytes)))
     lengths = np.empty(int(row_bounds[-1]), np.uint16)
@@ -81,7 +83,7 @@ def deal(pieces: Sequence[tuple[Any, int]], words: Any, count: int, *, first: in
     return Dealt(row_bounds, byte_bounds, lengths, codes, out, sums)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _java_hash(text: Any, start: Any, end: Any) -> Any:
     """String.hashCode of a UTF-8 range, eight ASCII characters at a time."""
     state = np.uint32(0)
@@ -105,12 +107,12 @@ def _java_hash(text: Any, start: Any, end: Any) -> Any:
     return np.uint32(state)
 
 
-@numba.njit(cache=True, nogil=True)
-def _assign(offsets: Any, text: Any, words: Any, sums: Any) -> Any:
+@kernel
+def _assign(keys: Any, words: Any, sums: Any, owner: Any) -> None:
     """The shard of each key, abs(abs(hash) % n) in Java; adds to the sums."""
+    offsets, text = keys
     # Unsigned division of 32 bits takes half the time of the signed one of 64.
     count = np.uint32(len(sums.rows))
-    owner = np.empty(len(offsets) - 1, np.int32)
     for i in range(len(owner)):
         start, end = offsets[i], offsets[i + 1]
         code = np.int64(np.int32(_java_hash(text, start, end)))
@@ -121,10 +123,9 @@ def _assign(offsets: Any, text: Any, words: Any, sums: Any) -> Any:
         sums.bytes[shard] += end - start
         sums.low[shard] += low
         sums.high[shard] += high
-    return owner
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scatter(offsets: Any, text: Any, owner: Any, places: Any, out: Any) -> None:
     """Copy each key to its shard's next place; `places` moves on."""
     lengths, codes, data, code = out

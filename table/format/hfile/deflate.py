@@ -15,11 +15,11 @@ import struct
 import threading
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from isal import isal_zlib
 from numba.cpython.unsafe.numbers import trailing_zeros
 
+from table.format.compiled import inlined, kernel, maker
 from table.format.digest import load_word
 from table.format.hfile.huffman import PAIR, PAIR_BITS, code_lengths, codes_of, pairs_of
 
@@ -76,6 +76,7 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self._size = -1
         self._steps = self._out = np.empty(0)
+        self.tables = np.empty((3, 1 << _SLOT_BITS), np.int32)
 
     def room(self, size: int) -> tuple[Any, Any]:
         """Steps and output for a block of so many bytes."""
@@ -120,19 +121,28 @@ def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
         if marks is None:
             return None
     steps, out = _SCRATCH.room(len(data))
-    used = int(_plan(data, marks, steps, int(_LITERALS_MAX * len(data))))
+    _SCRATCH.tables.fill(-1)
+    used = int(_plan(data, marks, steps, _SCRATCH.tables))
     if not used:
         return None
     words = np.ndarray(len(out) - 7, "<u8", out.data, 0, (1,))
     every = used > _STEPS_MANY * len(marks.values)
-    size = int(_write(data, steps[:used], words, (_COUNTED, every)))
+    size = _coded(data, steps[:used], words, (_COUNTED, every))
     if size < 0:
-        size = int(_write(data, steps[:used], words, (_EVERY, False)))
+        size = _coded(data, steps[:used], words, (_EVERY, False))
     check = isal_zlib.crc32(data)
     return b"".join((_GZIP_HEAD, out[:size].tobytes(), struct.pack("<II", check, len(data))))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+def _coded(data: Any, steps: Any, words: Any, sample: Any) -> int:
+    """Write the stream in codes of its own: its size in bytes, -1 if a literal has no code."""
+    # A few lengths and distances are worth more than a look at what does not occur.
+    symbols, distances = np.ones(_SYMBOLS, np.int64), np.ones(_DISTANCES, np.int64)
+    _count(data, steps, sample, symbols, distances)
+    return int(_write(data, steps, words, _codes(symbols, distances)))
+
+
+@inlined
 def _common(data: Any, left: Any, right: Any, end: Any) -> Any:
     """How many bytes from `left` on are those from `right` on; `right` is the later place."""
     at = right
@@ -147,7 +157,7 @@ def _common(data: Any, left: Any, right: Any, end: Any) -> Any:
     return at - right
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _slots(data: Any, start: int, end: int) -> Any:
     """Hashes of at least eight bytes and of the first of them, as rows of tables."""
     part = np.uint64(0)
@@ -166,7 +176,7 @@ def _slots(data: Any, start: int, end: int) -> Any:
     return np.int64((state + part) * _FACTOR >> shift), np.int64(part * _FACTOR >> shift)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _big(data: Any, at: int, width: int) -> Any:
     value: Any = 0
     for byte in range(width):
@@ -174,7 +184,7 @@ def _big(data: Any, at: int, width: int) -> Any:
     return value
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _parts(data: Any, cell: int, end: int) -> Any:
     """Where the rest of a cell behind its row starts and ends; the end is 0 if it is no cell."""
     if cell + _CELL_HEAD + _KEY_REST > end:
@@ -193,7 +203,7 @@ def _marks(data: Any) -> Marks | None:
     return Marks(marks[0, :count], marks[1, :count]) if count else None
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mark(data: Any, marks: Any) -> int:
     """Number values by their hashes: how many cells there are, 0 if the bytes are no cells."""
     end = len(data)
@@ -208,7 +218,7 @@ def _mark(data: Any, marks: Any) -> int:
     return count
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _model(tables: Any, mark: Any, tail: int, before: int) -> int:
     """How far back lies a tail that this one is likely to repeat; remembers it."""
     seen, alike = tables[0], tables[1]
@@ -222,7 +232,7 @@ def _model(tables: Any, mark: Any, tail: int, before: int) -> int:
     return tail - found if found >= 0 else _FAR
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _elsewhere(data: Any, tables: Any, at: int, back: int) -> int:
     """How far back another tail had to go on like this, else `back`; remembers the place."""
     if at + 8 > len(data):
@@ -234,13 +244,13 @@ def _elsewhere(data: Any, tables: Any, at: int, back: int) -> int:
     return at - found if found >= 0 else back
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _reach(data: Any, at: int, back: int, limit: int) -> int:
     """How many bytes are as they were so far back; 0 if that is out of reach."""
     return _common(data, at - back, at, min(limit, at + _MATCH_MAX)) if back <= _WINDOW else 0
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _goes_on(data: Any, at: int, back: int, end: int) -> bool:
     """Whether eight bytes from `at` on are as they were so far back."""
     if back > _WINDOW or at + 8 > end:
@@ -248,7 +258,7 @@ def _goes_on(data: Any, at: int, back: int, end: int) -> bool:
     return bool(load_word(data, at) == load_word(data, at - back))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _step(steps: Any, used: Any, literals: int, match: Any) -> Any:
     """Add a step; how many there are."""
     steps[used, 0] = literals
@@ -256,15 +266,15 @@ def _step(steps: Any, used: Any, literals: int, match: Any) -> Any:
     return used + 1
 
 
-@numba.njit(cache=True, nogil=True)
-def _plan(data: Any, marks: Any, steps: Any, literals_max: int) -> int:
+@kernel
+def _plan(data: Any, marks: Any, steps: Any, tables: Any) -> int:
     """Find the matches: steps of (literals, length of the match behind them, its distance).
 
     Returns:
         Steps; 0 if there are too many, or too many literals.
     """
     end = len(data)
-    tables = np.full((3, 1 << _SLOT_BITS), -1, np.int32)
+    literals_max = int(_LITERALS_MAX * end)
     at = used = literals = done = cell = 0
     before, before_cell = -1, -_FAR
     for number in range(len(marks.values)):
@@ -308,15 +318,15 @@ def _plan(data: Any, marks: Any, steps: Any, literals_max: int) -> int:
     return int(_step(steps, used, end - done, (0, 0)))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _add(code: Any, bits: Any, filled: Any) -> Any:
     """Append a code."""
     return bits | ((code & PAIR) << filled), filled + (code >> PAIR_BITS)
 
 
-@numba.njit(cache=True, nogil=True)
-def _count(data: Any, steps: Any, sample: Any) -> Any:
-    """About how often symbols occur, two of each kind at least.
+@kernel
+def _count(data: Any, steps: Any, sample: Any, symbols: Any, distances: Any) -> None:
+    """About how often symbols occur; lengths and distances once at least.
 
     Literals between values are all counted. Of keys, which are long and alike, and of matches some
     are enough; where they were not, the writer finds a symbol without a code, unless every one was
@@ -324,12 +334,8 @@ def _count(data: Any, steps: Any, sample: Any) -> Any:
     """
     counted, every = sample
     weight = _EVERY // counted
-    symbols = np.zeros(_SYMBOLS, np.int64)
-    if every:
-        symbols[:_END] = 1
-    # Lengths and distances have few symbols: each has a code.
-    symbols[_END:] = 1
-    distances = np.ones(_DISTANCES, np.int64)
+    for letter in range(_END):
+        symbols[letter] = every
     at = 0
     for step in range(len(steps)):
         literals, length = steps[step, 0], steps[step, 1]
@@ -342,10 +348,9 @@ def _count(data: Any, steps: Any, sample: Any) -> Any:
             symbols[_END + 1 + _LENGTH_SYMBOL[length]] += weight
             distances[_DISTANCE_SYMBOL[steps[step, 2]]] += weight
         at += literals + length
-    return symbols, distances
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _flush(words: Any, at: Any, bits: Any, filled: Any) -> Any:
     """Write the whole bytes among the bits; what is left."""
     words[at] = bits
@@ -353,7 +358,7 @@ def _flush(words: Any, at: Any, bits: Any, filled: Any) -> Any:
     return at + (filled >> np.uint64(3)), bits >> whole, filled & np.uint64(7)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _head(words: Any, symbols: Any, distances: Any) -> Any:
     """Write the head of the one block, which holds the lengths of all codes."""
     at, bits, filled = np.uint64(0), np.uint64(0), np.uint64(0)
@@ -375,7 +380,7 @@ def _head(words: Any, symbols: Any, distances: Any) -> Any:
     return at, bits, filled
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _letter(data: Any, codes: Any, at: Any, stop: Any) -> Any:
     """The code of a letter, 0 behind the end; whether it has none."""
     inside = np.uint64(at < stop)
@@ -383,12 +388,12 @@ def _letter(data: Any, codes: Any, at: Any, stop: Any) -> Any:
     return code & (np.uint64(0) - inside), np.uint64(code == 0) & inside
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _pair(data: Any, pairs: Any, at: Any) -> Any:
     return np.uint64(pairs[np.uint64(data[at]) | (np.uint64(data[at + _ONE]) << np.uint64(8))])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _put_literals(data: Any, tables: Any, place: Any, state: Any) -> Any:
     """Write literals; three bytes behind them are there, too.
 
@@ -417,7 +422,7 @@ def _put_literals(data: Any, tables: Any, place: Any, state: Any) -> Any:
     return out, bits, filled, missing
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def _lengths(codes: Any) -> Any:
     """The codes of all lengths of matches, their extra bits included."""
     found = np.zeros(_MATCH_MAX + 1, np.uint64)
@@ -431,21 +436,25 @@ def _lengths(codes: Any) -> Any:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
-def _write(data: Any, steps: Any, words: Any, sample: Any) -> Any:
+@maker
+def _codes(symbols: Any, distances: Any) -> Any:
+    """Codes: their lengths, those of symbols, of two literals, of lengths, of distances."""
+    widths = np.empty(_SYMBOLS, np.int32), np.empty(_DISTANCES, np.int32)
+    code_lengths(symbols, widths[0])
+    code_lengths(distances, widths[1])
+    codes = codes_of(widths[0])
+    return widths, codes, pairs_of(codes), _lengths(codes), codes_of(widths[1])
+
+
+@kernel
+def _write(data: Any, steps: Any, words: Any, coded: Any) -> Any:
     """Write the stream: its size in bytes, -1 if a literal has no code.
 
-    `words` is the eight bytes from each place on.
+    `words` is the eight bytes from each place on, `coded` comes from `_codes`.
     """
-    symbols, distances = _count(data, steps, sample)
-    symbol_lengths = np.empty(_SYMBOLS, np.int32)
-    distance_lengths = np.empty(_DISTANCES, np.int32)
-    code_lengths(symbols, symbol_lengths)
-    code_lengths(distances, distance_lengths)
-    codes, far = codes_of(symbol_lengths), codes_of(distance_lengths)
-    tables = codes, pairs_of(codes), words
-    lengths = _lengths(codes)
-    out, bits, filled = _head(words, symbol_lengths, distance_lengths)
+    widths, codes, pairs, lengths, far = coded
+    tables = codes, pairs, words
+    out, bits, filled = _head(words, widths[0], widths[1])
     at: Any = np.uint64(0)
     missing: Any = np.uint64(0)
     last = len(steps) - 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from table.format.compiled import maker
 
 # Deflate allows 15. With 13, the codes of four literals fit the 57 bits that are free at a time.
 CODE_MAX = 13
@@ -14,7 +15,7 @@ PAIR_BITS = np.uint64(26)
 PAIR = np.uint64((1 << 26) - 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def _depths(weights: Any, depths: Any) -> None:
     """How deep leaves lie in a Huffman tree; weights ascend, and have room for the inner nodes."""
     count = len(depths)
@@ -38,7 +39,7 @@ def _depths(weights: Any, depths: Any) -> None:
     depths[:] = below[:count]
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def code_lengths(counts: Any, lengths: Any) -> None:
     """Lengths of Huffman codes of limited length; 0 where a symbol does not occur.
 
@@ -72,7 +73,7 @@ def code_lengths(counts: Any, lengths: Any) -> None:
             place += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def codes_of(lengths: Any) -> Any:
     """Canonical codes, bits reversed as the stream wants them: code and, 26 bits up, its length."""
     count = np.zeros(CODE_MAX + 1, np.int64)
@@ -94,7 +95,7 @@ def codes_of(lengths: Any) -> Any:
     return codes
 
 
-@numba.njit(cache=True, nogil=True)
+@maker
 def pairs_of(codes: Any) -> Any:
     """The codes of each two literals as one: codes and, 26 bits up, their length; 0 for none."""
     pairs = np.empty((256, 256), np.uint32)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from table.format.compiled import inlined, kernel
 
 CELL_OVERHEAD = 21
 """Bytes of a cell beside row and value: lengths 4+4+2, the rest of the key 1+8+1, MVCC 1."""
@@ -24,7 +25,7 @@ _PUT = 4
 _AHEAD = 32
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _int16(data: Any, at: int) -> Any:
     """An unsigned big-endian 16-bit integer, widened."""
     # Unsigned indices spare the check for negative ones, and the loads become one.
@@ -34,7 +35,7 @@ def _int16(data: Any, at: int) -> Any:
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _word(data: Any, at: int) -> Any:
     """Eight bytes as an unsigned big-endian integer: compares as the bytes do."""
     first = np.uint64(at)
@@ -50,13 +51,13 @@ def _word(data: Any, at: int) -> Any:
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _int32(data: Any, at: int) -> Any:
     """An unsigned big-endian 32-bit integer, widened."""
     return (_int16(data, at) << 16) | _int16(data, at + 2)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def compare(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
     left: Any, left_at: int, left_length: int, right: Any, right_at: int, right_length: int
 ) -> Any:
@@ -77,7 +78,7 @@ def compare(  # noqa: PLR0913 - an array slice per cell would cost more than the
     return left_length - right_length
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def check_order(keys: Any) -> int:
     """Index of the first key that is not above its predecessor; -1 if there is none."""
     data, offsets = keys
@@ -90,7 +91,7 @@ def check_order(keys: Any) -> int:
     return NO_FAULT
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def check_lengths(offsets: Any) -> int:
     """Index of the first key that is empty or longer than a row may be; -1 if there is none."""
     for index in range(offsets.size - 1):
@@ -100,7 +101,7 @@ def check_lengths(offsets: Any) -> int:
     return NO_FAULT
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _copy(data: Any, start: int, length: int, out: Any, at: int) -> Any:
     """Copy a piece of `data` into `out`; the place behind it."""
     source, target = np.uint64(start), np.uint64(at)
@@ -109,7 +110,7 @@ def _copy(data: Any, start: int, length: int, out: Any, at: int) -> Any:
     return at + length
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _put_key(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
     data: Any, row: int, row_length: int, value_length: int, out: Any, at: int
 ) -> Any:
@@ -130,7 +131,7 @@ def _put_key(  # noqa: PLR0913 - an array slice per cell would cost more than th
     return at + 10
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
     """Write cells one behind the other, up to the one that makes `full` bytes or does not fit.
 
@@ -159,16 +160,21 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
     return key_offsets.size - 1, at
 
 
-@njit(cache=True, nogil=True)
-def put_ordered(cells: Any, first: int, out: Any, at: int, marks: Any, full: int) -> Any:  # noqa: PLR0913 - a tuple would hide what comes out
+def room_ahead() -> tuple[Any, Any]:
+    """Where `put_ordered` keeps what it reads ahead."""
+    return np.empty((3, _AHEAD), np.int64), np.empty((2, _AHEAD), np.uint64)
+
+
+@kernel
+def put_ordered(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
     """Write cells in their order; stops where `put_cells` does.
 
     Args:
         cells: keys, their order and values; see `strings.Ordered`.
         first: the cell to start with, counted in that order.
-        out: uint8 out.
+        out: uint8 out; two int32 out: of each cell written, the numbers of its value and of its
+            kind; from `room_ahead`.
         at: where in `out` to start.
-        marks: two int32 out: of each cell written, the numbers of its value and of its kind.
         full: bytes of `out` at which to stop.
 
     Returns:
@@ -176,8 +182,7 @@ def put_ordered(cells: Any, first: int, out: Any, at: int, marks: Any, full: int
         key is not above the one before it.
     """
     (key_data, key_offsets), order, codes, (value_data, value_offsets), kinds = cells
-    ahead = np.empty((3, _AHEAD), np.int64)
-    words = np.empty((2, _AHEAD), np.uint64)
+    block, marks, (ahead, words) = out
     row = row_length = 0
     word = np.uint64(0)
     if first:
@@ -201,21 +206,21 @@ def put_ordered(cells: Any, first: int, out: Any, at: int, marks: Any, full: int
         word = words[0, place]
         value = value_offsets[code]
         value_length = value_offsets[code + 1] - value
-        if at >= full or at + row_length + value_length + CELL_OVERHEAD > out.size:
+        if at >= full or at + row_length + value_length + CELL_OVERHEAD > block.size:
             return index, at, False
         # The first eight bytes decide, if both keys are so long and differ in them.
         above = index == 0 or (before_word and before_word < word)
         if not above and (compare(key_data, before, before_length, key_data, row, row_length) >= 0):
             return index, at, True
         marks[0, index - first], marks[1, index - first] = code, kinds[code]
-        at = _put_key(key_data, row, row_length, value_length, out, at)
-        at = _copy(value_data, value, value_length, out, at)
-        out[at] = 0
+        at = _put_key(key_data, row, row_length, value_length, block, at)
+        at = _copy(value_data, value, value_length, block, at)
+        block[at] = 0
         at += 1
     return order.size, at, False
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _cell(block: Any, at: int, mvcc: int) -> Any:
     """Row length, value length and end of the cell at `at`; the end is -1 if it is no cell."""
     if at + 8 + _KEY_OVERHEAD > block.size:
@@ -233,7 +238,7 @@ def _cell(block: Any, at: int, mvcc: int) -> Any:
     return row_length, value_length, end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_cells(block: Any, mvcc: int, cells: Any) -> Any:
     """Where row and value of each cell lie; also checks that rows ascend.
 
@@ -266,7 +271,7 @@ def split_cells(block: Any, mvcc: int, cells: Any) -> Any:
     return NO_FAULT, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_cells(block: Any, mvcc: int, keys: Any, hits: Any, whole: bool) -> Any:  # noqa: FBT001
     """Merge-join the cells of a block with sorted keys; also checks that rows ascend.
 
@@ -311,7 +316,7 @@ def join_cells(block: Any, mvcc: int, keys: Any, hits: Any, whole: bool) -> Any:
     return NO_FAULT, found, row, row_length
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather(data: Any, starts: Any, lengths: Any, out: Any, offsets: Any) -> None:
     """Copy pieces of `data` one behind the other; `offsets` (int32) gets 0 and each piece's end."""
     at = 0
@@ -321,7 +326,7 @@ def gather(data: Any, starts: Any, lengths: Any, out: Any, offsets: Any) -> None
         offsets[index + 1] = at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_root_index(payload: Any, entries: Any) -> Any:
     """Parse the entries of a root index block, as many as `entries` has room for.
 
@@ -357,7 +362,7 @@ def split_root_index(payload: Any, entries: Any) -> Any:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_leaf_index(payload: Any, entries: Any) -> Any:
     """As `split_root_index`, for leaf and intermediate blocks.
 
@@ -381,7 +386,7 @@ def split_leaf_index(payload: Any, entries: Any) -> Any:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def narrow_to_rows(payload: Any, entries: Any) -> int:
     """Turn index keys into rows: skip the row length, drop what follows the row.
 
@@ -408,7 +413,7 @@ def narrow_to_rows(payload: Any, entries: Any) -> int:
     return NO_FAULT
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_keys(keys: Any, payload: Any, entries: Any, bounds: Any) -> None:
     """Floor search of sorted keys in an index: which keys belong to which entry.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from table.format.compiled import kernel, maker
 from table.format.hfile.kernels import compare
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _before(keys: Any, left: int, right: int) -> Any:
     """Whether one key is below another; of equal keys, the one that comes first in `keys`."""
     data, offsets = keys
@@ -19,7 +19,7 @@ def _before(keys: Any, left: int, right: int) -> Any:
     return order < 0 or (order == 0 and left < right)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sift(keys: Any, heap: Any, root: int) -> None:
     """Let a row sink in a heap of rows until none below it comes before it."""
     row = heap[root, 0]
@@ -36,7 +36,7 @@ def _sift(keys: Any, heap: Any, root: int) -> None:
     heap[root, 1] = run
 
 
-@njit(cache=True, nogil=True)
+@maker
 def merge_runs(keys: Any, bounds: Any, live: Any, chosen: Any) -> int:
     """Merge ascending runs of keys; of equal keys the first run's one decides.
 

@@ -161,13 +161,13 @@ class HFileWriter:
             self._refuse_order()
         if self._filled and not self._marked:
             self._close_block()
+        ahead = kernels.room_ahead()
         while at < count:
             if not self._filled:
                 self._first_row = cells.key(at)
             started, filled = at, self._filled
-            at, self._filled, fault = kernels.put_ordered(
-                cells, at, self._block, filled, self._marks[:, self._marked :], self._block_size
-            )
+            out = self._block, self._marks[:, self._marked :], ahead
+            at, self._filled, fault = kernels.put_ordered(cells, at, out, filled, self._block_size)
             self._marked += at - started
             self.entry_count += at - started
             written += self._filled - filled

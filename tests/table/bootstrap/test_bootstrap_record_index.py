@@ -19,6 +19,7 @@ from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
 from table.errors import CorruptFileError, DuplicateKeyError
 from table.format.hashing import shards
 from table.format.log.writer import empty_delete_block
+from table.format.pieces import Keys, Spilled
 from table.metadata.records import encode_locations
 from table.storage import LocalStorage
 from table.write.runner import LocalRunner, SparkRunner
@@ -136,12 +137,14 @@ def test_the_digest_finds_what_a_build_did_wrong(tmp_path, monkeypatch, harm):
 
     def wrong(*args, **kwargs):
         keys, digest = real(*args, **kwargs)
+        codes, lengths, text = keys.spilled
         if harm == "swap":
-            keys.text[0] = ord("z")
+            text[0] = ord("z")
         elif harm == "place":
-            keys.codes[0] = 1 - keys.codes[0]
+            codes[0] = 1 - codes[0]
         else:
-            keys = shard.Keys(keys.offsets[:-1], keys.text, keys.codes[:-1])
+            fewer = Spilled(codes[:-1], lengths[:-1], text)
+            keys = Keys(fewer, keys.rows - [0, 1], keys.bytes - [0, int(lengths[-1])])
         return keys, digest
 
     monkeypatch.setattr(shard, "read_shard", wrong)
