@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,6 +26,7 @@ from table.metadata.records import SCHEMA, decode_location, location_tails
 from table.model import BaseFile
 from table.naming import METADATA
 from table.storage import Storage
+from table.write.runner import LocalRunner
 
 _COMPARED_AT_ONCE = 1 << 13
 
@@ -167,8 +167,8 @@ def _verify(task: ShardTask, expected: Digest) -> ShardDone:
     def read(part: int) -> Digest:
         return entries_digest(HFileReader(source).cells(part, task.threads), task.path)
 
-    with ThreadPoolExecutor(task.threads) as pool:
-        found = total(list(pool.map(read, range(task.threads))))
+    parts = range(task.threads)
+    found = total(LocalRunner(task.threads).run(read, parts, weights=[1] * len(parts)))
     if found != expected:
         task.storage.delete(task.path)
         raise CorruptFileError(

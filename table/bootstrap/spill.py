@@ -9,11 +9,10 @@ per shard:
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +22,7 @@ from table.format.digest import Digest, total
 from table.format.pieces import Dealing, Keys, Spilled, Tally, shared_start
 from table.format.scatter import Dealt
 from table.storage import RangeReader, Storage
+from table.write.runner import LocalRunner
 
 _FIELDS = 4
 _HEAD = struct.Struct("<qqQQ")
@@ -90,13 +90,14 @@ def read_shard(
     samples = stretches[:: max(1, len(stretches) // _SAMPLES)]
     start = shared_start([stretch.read() for stretch in samples])
     lots = [stretches[lot::threads] for lot in range(threads)]
-    with ThreadPoolExecutor(threads) as pool:
-        dealing = Dealing(list(pool.map(_tally, lots, itertools.repeat(start))))
-        list(pool.map(_deal, itertools.repeat(dealing), range(threads), lots))
+    # One thread is this one: memory that others freed would be of no use to it.
+    runner, weights = LocalRunner(threads), [1] * threads
+    dealing = Dealing(runner.run(partial(_tally, start), lots, weights=weights))
+    runner.run(partial(_deal, dealing), list(enumerate(lots)), weights=weights)
     return dealing.keys, digest
 
 
-def _tally(lot: Sequence[Stretch], start: bytes) -> Tally:
+def _tally(start: bytes, lot: Sequence[Stretch]) -> Tally:
     tally = Tally(start)
     for stretch in lot:
         if not tally.add(stretch.read()):
@@ -104,7 +105,8 @@ def _tally(lot: Sequence[Stretch], start: bytes) -> Tally:
     return tally
 
 
-def _deal(dealing: Dealing, number: int, lot: Sequence[Stretch]) -> None:
+def _deal(dealing: Dealing, numbered: tuple[int, Sequence[Stretch]]) -> None:
+    number, lot = numbered
     for stretch in lot:
         if not dealing.put(number, stretch.read()):
             stretch.fail("other keys than a moment ago")

@@ -73,7 +73,7 @@ class BuildTarget:
         return state.hexdigest()
 
     def base_file(self, number: int, size: int = 0) -> BaseFile:
-        """The base file of a group. Its name is the same in every attempt, as its bytes are."""
+        """The base file of a group. Its name is the same in every attempt, as its entries are."""
         return BaseFile(
             partition_path=self.partition,
             file_id=file_id(self.partition, number),
@@ -131,14 +131,18 @@ def put_once(storage: Storage, path: str, data: bytes) -> bool:
 def put_base(storage: Storage, base: BaseFile, writer: HFileWriter) -> BaseFile:
     """Put what a writer holds as a group's base file; a writer without entries puts none.
 
+    Where an earlier attempt put the file, that one stays, and its size is told.
+
     Hudi's base files have a bloom filter besides; no reader of the metadata table asks for it.
     """
     if not writer.entry_count:
         return base
     ends = {"minRecordKey": writer.first_key or b"", "maxRecordKey": writer.last_key or b""}
     data = writer.finish(None, ends)
-    put_once(storage, f"{METADATA}/{base.path}", data)
-    return replace(base, size=len(data))
+    path = f"{METADATA}/{base.path}"
+    # Small blocks may come out compressed in another way: the file that is there counts.
+    there = not put_once(storage, path, data)
+    return replace(base, size=storage.open(path).size if there else len(data))
 
 
 def open_groups(target: BuildTarget) -> None:

@@ -286,8 +286,10 @@ def python_processes() -> list[int]:
     found, todo = [], [os.getpid()]
     while todo:
         todo += below.get(number := todo.pop(), [])
-        if "python" in (Path("/proc") / str(number) / "exe").readlink().name:
-            found.append(number)
+        # A process may end while it is looked at.
+        with contextlib.suppress(OSError):
+            if "python" in (Path("/proc") / str(number) / "exe").readlink().name:
+                found.append(number)
     return found
 
 

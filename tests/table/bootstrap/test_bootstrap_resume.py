@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from bootstrap_cases import built_entries, contents_of, make_table, put_file
 from faults import DEAD, FROZEN, FULL, FaultStorage, Killed, every_fault
 
 from table.bootstrap import record_index, shard
+from table.bootstrap.target import put_base
 from table.errors import CorruptFileError, DuplicateKeyError, StorageError
+from table.format.hfile.writer import HFileWriter
 from table.storage import LocalStorage
 from table.write.runner import LocalRunner
 
@@ -144,3 +147,13 @@ def test_duplicates_are_found_again_after_a_restart(table):
     for _ in range(2):
         with pytest.raises(DuplicateKeyError, match=r"^1 rows"):
             table.build(3)
+
+
+def test_a_base_file_of_an_earlier_attempt_keeps_its_size(table):
+    """The same entries may have been compressed in another way."""
+    target = table.target(1)
+    writer = HFileWriter("{}")
+    writer.add(pa.array(["a"]), pa.array([b"v"]))
+    base = target.base_file(0)
+    table.storage.put(f"{UNDER}/{base.path}", b"the earlier attempt's file")
+    assert put_base(table.storage, base, writer).size == len(b"the earlier attempt's file")
