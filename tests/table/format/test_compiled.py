@@ -19,5 +19,5 @@ def refused(count):
 
 def test_a_kernel_has_no_memory_of_its_own_and_nothing_to_count():
     assert maker(made)(3).tolist() == [0, 0, 0]
-    with pytest.raises(NumbaError, match="NRT required"):
+    with pytest.raises(NumbaError):
         kernel(refused)(3)
