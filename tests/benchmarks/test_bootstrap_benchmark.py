@@ -263,12 +263,15 @@ def peak(folder: Path, what: str, given: argparse.Namespace) -> int:
 
 
 def show_peak(folder: Path, given: argparse.Namespace) -> None:
-    """Load all kernels with a tiny table, do the work, print the peak."""
+    """Load all kernels with a tiny table, do the work, print the peak.
+
+    The table has a shard for every worker, and blocks that are compressed as large ones are.
+    """
     tiny = folder.with_name(f"{folder.name}.tiny")
     shutil.rmtree(tiny, ignore_errors=True)
-    make_table(tiny, 2000)
+    make_table(tiny, 8000)
     with runner_of(spark=given.spark) as runner:
-        build(target_of(tiny, 1), 2000, runner)
+        build(target_of(tiny, 8), 8000, runner)
         shutil.rmtree(tiny)
         target = target_of(folder, given.groups)
         (build if given.peak == "build" else read)(target, given.rows, runner)

@@ -131,7 +131,7 @@ def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
     if size < 0:
         size = _coded(data, steps[:used], words, (_EVERY, False))
     check = isal_zlib.crc32(data)
-    return b"".join((_GZIP_HEAD, out[:size].tobytes(), struct.pack("<II", check, len(data))))
+    return b"".join((_GZIP_HEAD, out[:size].data, struct.pack("<II", check, len(data))))
 
 
 def _coded(data: Any, steps: Any, words: Any, sample: Any) -> int:
