@@ -30,7 +30,8 @@ def _sift(keys: Any, heap: Any, root: int) -> None:
             child += 1
         if not _before(keys, heap[child, 0], row):
             break
-        heap[root] = heap[child]
+        heap[root, 0] = heap[child, 0]
+        heap[root, 1] = heap[child, 1]
         root = child
     heap[root, 0] = row
     heap[root, 1] = run
