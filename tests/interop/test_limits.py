@@ -63,7 +63,7 @@ def test_a_bulk_insert_without_partitions_refuses_a_part_of_a_key_that_is_null_o
 @pytest.mark.slow
 @pytest.mark.share("1.1.1")
 def test_a_point_query_misses_a_part_of_a_key_that_is_empty(hudi, tmp_path):
-    """Hudi 1.x looks for `w:` in the record index, where `w:__empty__` is."""
+    """Hudi 1.1.1 does not find `k:k0,w:__empty__` by the record index; without it, it does."""
     root = tmp_path / "t"
     hudi.write(root, rows(["", "w"], 1), "insert", options(hudi.version, "k,w", "p"))
     where = {"k": "k0", "w": ""}
