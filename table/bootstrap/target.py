@@ -26,9 +26,9 @@ Progress = Callable[[int, int, str], None]
 
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
 # A Spark job costs some tenths of a second, and its cores wait for the last of them: progress comes
-# in at most so many steps, of some seconds each.
+# in at most so many steps, of some ten seconds on a core or two.
 _STEPS = 20
-_STEP_BYTES_MIN = 1 << 30
+_STEP_BYTES_MIN = 1 << 32
 
 
 def no_progress(done: int, total: int, unit: str) -> None:
