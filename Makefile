@@ -34,7 +34,7 @@ format: install ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix $(SOURCES)
 
 test: install ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0
 
 test-long: install ## thousands of random histories of a table; goes on where it stopped
 	$(BIN)/python tests/table/histories/run_long.py --histories 3000
