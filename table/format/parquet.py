@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -195,16 +196,24 @@ def _dictionary_columns(table: Any) -> list[str] | bool:
     """Paths of the leaf columns that a dictionary makes smaller.
 
     A dictionary of unique values costs space instead, and Arrow's writer, unlike Java's, keeps
-    one until it is a megabyte large.
+    one until it is a megabyte large. Columns with a negative zero get none: Parquet's filter on
+    dictionaries (DictionaryFilter) takes it for another number than zero, so that by such a
+    dictionary Spark would skip rows that it looks for.
     """
     step = max(1, table.num_rows // _SAMPLE)
     # Rows from all over the file: neighbours in a sorted column look more alike than they are.
     sample = table.take(pa.array(range(0, table.num_rows, step))) if step > 1 else table
+    alike = {
+        path
+        for item, column in zip(table.schema, table.columns, strict=True)
+        for path, values in _leaves(item.name, column)
+        if _holds_negative_zero(values)
+    }
     chosen = [
         path
         for item, column in zip(table.schema, sample.columns, strict=True)
         for path, values in _leaves(item.name, column.combine_chunks())
-        if _repeats(values, step)
+        if path not in alike and _repeats(values, step)
     ]
     # An empty list would mean all columns.
     return chosen or False
@@ -228,6 +237,13 @@ def _ordered_columns(table: Any) -> list[str] | bool:
 
 def _holds_nan(values: Any) -> bool:
     return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def _holds_negative_zero(values: Any) -> bool:
+    if not pa.types.is_floating(values.type):
+        return False
+    numbers = np.asarray(values)
+    return bool(np.any((numbers == 0) & np.signbit(numbers)))
 
 
 def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:

@@ -99,6 +99,16 @@ def test_nan_is_found_by_its_rank(spark, tmp_path, where):
     assert keys_of(table.read(where=where)) == keys_of(table.read().where(where)) == ["b"]
 
 
+@pytest.mark.parametrize("where", ["d = 0", "d IN (0.0D, 7.0D)", "d >= 0", "f IN (0.0BD, 7.0D)"])
+def test_negative_zero_is_found_as_zero(spark, tmp_path, where):
+    """To Spark both zeros are equal; no dictionary may tell them apart."""
+    table = create_with_statistics(tmp_path / "t")
+    columns = {"k": ["a", "b"], "p": ["x", "x"], "o": [1, 1], "d": [-0.0, -0.0]}
+    table.insert(pa.table(columns | {"f": pa.array([-0.0, -0.0], pa.float32())}))
+    table = Table.open(str(tmp_path / "t"), spark=spark)
+    assert keys_of(table.read(where=where)) == ["a", "b"]
+
+
 @pytest.fixture(scope="module")
 def disjoint(spark, tmp_path_factory):
     """Ten files: file n holds i, d, dec and big from 10 n + 1 to 10 n + 9 and texts `k<n>...`."""

@@ -257,6 +257,23 @@ def test_columns_with_nan_have_no_range():
     assert without == {"a", "s.x", "l.list.element", "m.key_value.value"}
 
 
+def test_columns_with_negative_zero_have_no_dictionary():
+    """Parquet's filter on dictionaries tells it from zero, Spark's comparison does not."""
+    table = rows(40)
+    for name, value, kind in (
+        ("a", -0.0, pa.float32()),
+        ("b", 0.0, pa.float64()),
+        ("c", -0.0, pa.float64()),
+    ):
+        table = table.append_column(name, pa.array([value, None] * 20, kind))
+    table = table.append_column("s", pa.array([{"x": -0.0, "y": 1.0}] * 40))
+    # One among many, where a sample would miss it.
+    table = table.append_column("d", pa.array([1.0] * 39 + [-0.0]))
+    found = dictionary_columns(table)
+    assert not {"a", "c", "d", "s.x"} & set(found)
+    assert {"b", "s.y"} <= set(found)
+
+
 def test_many_values_that_repeat():
     # 1000 different values in 40,000 rows: far more than the sample shows at a glance.
     rng = random.Random(5)
