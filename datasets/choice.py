@@ -44,11 +44,6 @@ class UpdateChoice(BaseModel):
     hot_rows: float = Field(default=0.01, gt=0, lt=1)
     hot_updates: float = Field(default=0.9, gt=0, le=1)
 
-    @property
-    def by_age(self) -> bool:
-        """Whether ranks count from the newest row on; otherwise a row keeps its rank."""
-        return self.kind == "recent"
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:

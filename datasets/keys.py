@@ -40,16 +40,8 @@ class Uuid(BaseKind):
     def sql(self, rows: Expressions) -> str:
         """Return the values as a SQL expression."""
         high = rows.let(rows.hash(0, fixed=True))
-        low = rows.let(rows.hash(1, fixed=True))
-        groups = (
-            padded_hex(f"shiftrightunsigned({high}, 32)", 8),
-            padded_hex(f"(shiftrightunsigned({high}, 16) & 65535L)", 4),
-            f"hex(({high} & 4095L) | 16384L)",
-            f"hex((shiftrightunsigned({low}, 48) & 16383L) | 32768L)",
-            padded_hex(f"({low} & 281474976710655L)", 12),
-        )
-        dashed = ", '-', ".join(groups)
-        return f"lower(concat({dashed}))"
+        upper = (f"shiftrightunsigned({high}, 32)", f"shiftrightunsigned({high}, 16)", high)
+        return _uuid_sql(rows, upper, version=4)
 
 
 class Uuid7(BaseKind):
@@ -75,16 +67,8 @@ class Uuid7(BaseKind):
     def sql(self, rows: Expressions) -> str:
         """Return the values as a SQL expression."""
         at = rows.let(f"({EPOCH_MS}L + {rows.number} div {self.per_ms}L) & {_MILLISECONDS}L")
-        low = rows.let(rows.hash(1, fixed=True))
-        groups = (
-            padded_hex(f"shiftrightunsigned({at}, 16)", 8),
-            padded_hex(f"({at} & 65535L)", 4),
-            f"hex(({rows.hash(0, fixed=True)} & 4095L) | 28672L)",
-            f"hex((shiftrightunsigned({low}, 48) & 16383L) | 32768L)",
-            padded_hex(f"({low} & 281474976710655L)", 12),
-        )
-        dashed = ", '-', ".join(groups)
-        return f"lower(concat({dashed}))"
+        upper = (f"shiftrightunsigned({at}, 16)", at, rows.hash(0, fixed=True))
+        return _uuid_sql(rows, upper, version=7)
 
 
 class Sequence(BaseKind):
@@ -212,3 +196,18 @@ class OneShard(BaseKind):
         """Return the values as a SQL expression."""
         bits = f"lpad(bin({rows.number}), {_BITS}, '0')"
         return f"replace(replace({bits}, '0', 'Aa'), '1', 'BB')"
+
+
+def _uuid_sql(rows: Expressions, upper: tuple[str, str, str], *, version: int) -> str:
+    """A UUID of the lowest 32, 16 and 12 bits of three values and 62 of the row's second hash."""
+    first, second, third = upper
+    low = rows.let(rows.hash(1, fixed=True))
+    groups = (
+        padded_hex(first, 8),
+        padded_hex(f"({second} & 65535L)", 4),
+        f"hex(({third} & 4095L) | {version << 12}L)",
+        f"hex((shiftrightunsigned({low}, 48) & 16383L) | 32768L)",
+        padded_hex(f"({low} & 281474976710655L)", 12),
+    )
+    dashed = ", '-', ".join(groups)
+    return f"lower(concat({dashed}))"

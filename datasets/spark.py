@@ -65,20 +65,16 @@ def _ranked(places: DataFrame, stream: Stream, round_: int) -> DataFrame:
     ends = list(itertools.accumulate(each.piece.quota for each in chosen))
     cases = " ".join(f"when id < {end}L then {number}" for number, end in enumerate(ends))
     starts = _picked([0, *ends[:-1]])
-    columns = _picked([each.order.grid[1] for each in chosen])
+    sizes = [_picked([each.order.grid[axis] for each in chosen]) for axis in (0, 1)]
     df = places.selectExpr("id", f"case {cases} end as __piece").selectExpr(
         "__piece",
-        f"(id - {starts}) div {columns} as {_ROW}",
-        f"(id - {starts}) % {columns} as {_COLUMN}",
+        f"(id - {starts}) div {sizes[1]} as {_ROW}",
+        f"(id - {starts}) % {sizes[1]} as {_COLUMN}",
     )
-    for index in range(len(chosen[0].order.round_keys)):
-        moved, other = ((_ROW, _COLUMN), (_COLUMN, _ROW))[index % 2]
-        modulus = _picked([each.order.grid[index % 2] for each in chosen])
-        key = _picked([each.order.round_keys[index] for each in chosen])
-        by = f"pmod(xxhash64({key}, {other}), {modulus})"
-        df = df.selectExpr("__piece", f"({moved} + {by}) % {modulus} as {moved}", other)
+    keys = zip(*(each.order.round_keys for each in chosen), strict=True)
+    df = _mixed(df, ("__piece",), sizes, [_picked(of_round) for of_round in keys])
     firsts = _picked([each.piece.first for each in chosen])
-    return df.selectExpr(f"{firsts} + {_ROW} * {columns} + {_COLUMN} as __rank")
+    return df.selectExpr(f"{firsts} + {_ROW} * {sizes[1]} + {_COLUMN} as __rank")
 
 
 def _picked(values: Sequence[int]) -> str:
@@ -147,23 +143,32 @@ def _range(spark: SparkSession, start: int, stop: int, partitions: int) -> DataF
 def _permuted(
     df: DataFrame, permutation: Permutation, column: str, keep: Sequence[str]
 ) -> DataFrame:
-    """Replace a column by its images; one projection per round of the network."""
+    """Replace a column by its images."""
     size = permutation.size
     sizes = permutation.grid
     df = df.selectExpr(
         *keep, f"{column} div {sizes[1]}L as {_ROW}", f"{column} % {sizes[1]}L as {_COLUMN}"
     )
-    for index, key in enumerate(permutation.round_keys):
-        moved, other = ((_ROW, _COLUMN), (_COLUMN, _ROW))[index % 2]
-        modulus = sizes[index % 2]
-        by = f"pmod(xxhash64({key}L, {other}), {modulus}L)"
-        df = df.selectExpr(*keep, f"({moved} + {by}) % {modulus}L as {moved}", other)
+    keys = [f"{key}L" for key in permutation.round_keys]
+    df = _mixed(df, keep, [f"{side}L" for side in sizes], keys)
     df = df.selectExpr(*keep, f"{_ROW} * {sizes[1]}L + {_COLUMN} as {column}")
     if not permutation.landings:
         return df
     places = ", ".join(f"{landing}L" for landing in permutation.landings)
     landing = f"array({places})[cast({column} - {size}L as int)]"
     return df.selectExpr(*keep, f"if({column} < {size}L, {column}, {landing}) as {column}")
+
+
+def _mixed(
+    df: DataFrame, keep: Sequence[str], sizes: Sequence[str], keys: Sequence[str]
+) -> DataFrame:
+    """The rounds of the network over the grid's row and column, of these sizes."""
+    for index, key in enumerate(keys):
+        moved, other = ((_ROW, _COLUMN), (_COLUMN, _ROW))[index % 2]
+        modulus = sizes[index % 2]
+        by = f"pmod(xxhash64({key}, {other}), {modulus})"
+        df = df.selectExpr(*keep, f"({moved} + {by}) % {modulus} as {moved}", other)
+    return df
 
 
 def _terms(value: str, kind: Any, name: str, depth: int) -> Iterator[str]:

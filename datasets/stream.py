@@ -220,8 +220,7 @@ class Stream:
 
         The rows must exist by then; rows deleted before count with their last change.
         """
-        added = (numbers - self.spec.rows) // max(self.inserts, 1) + 1
-        versions = np.where(numbers < self.spec.rows, 0, added)
+        versions = self._born(numbers)
         if self.updates == 0:
             return versions
         open_ = np.arange(len(numbers))
@@ -236,14 +235,17 @@ class Stream:
 
         A row that a delete step removed has none afterwards.
         """
-        added = (numbers - self.spec.rows) // max(self.inserts, 1) + 1
-        born = np.where(numbers < self.spec.rows, 0, added)
-        found = [[first] for first in born.tolist()]
+        found = [[first] for first in self._born(numbers).tolist()]
         for past in range(1, round_ + 1):
             hit = self._hit(self.ranks(numbers, self.before(past)), past)
             for row in np.flatnonzero(hit).tolist():
                 found[row].append(past)
         return found
+
+    def _born(self, numbers: np.ndarray) -> np.ndarray:
+        """The rounds that inserted rows (int64); the load is round 0."""
+        added = (numbers - self.spec.rows) // max(self.inserts, 1) + 1
+        return np.where(numbers < self.spec.rows, 0, added)
 
     def _hit(self, ranks: np.ndarray, round_: int) -> np.ndarray:
         """Whether a round updates the rows of these ranks (bool); -1 is none."""
