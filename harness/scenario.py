@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from datasets.errors import DatasetError
 from datasets.spec import DatasetSpec, load_spec
@@ -39,9 +39,17 @@ SUPPORTED_INDEXES = tuple(dict.fromkeys((*NATIVE_INDEXES, *HUDI_INDEXES)))
 _VARIANT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _BUILT_IN = Path(__file__).parent / "scenarios"
 
+
+def _tuple(value: object) -> object:
+    """A TOML array where a strict model wants a tuple."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+Numbers = Annotated[tuple[Positive, ...], BeforeValidator(_tuple)]
 
 
 class _Section(BaseModel):
@@ -69,7 +77,7 @@ class DatasetSection(_Section):
 
     name: str = "trips"
     rows: Positive = 200_000
-    sizes: tuple[Positive, ...] = ()
+    sizes: Numbers = ()
     seed: Natural = 1
     partitions: Positive = 20
     payload_bytes: Positive = 100
@@ -77,11 +85,6 @@ class DatasetSection(_Section):
     update_share: Share = 0.5
     delete_rows: Natural = 2_000
     settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
-
-    @field_validator("sizes", mode="before")
-    @classmethod
-    def _tuple(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("sizes")
     @classmethod
@@ -182,12 +185,7 @@ class WorkloadSection(_Section):
     lookup_present: Natural = 8_000
     lookup_absent: Natural = 2_000
     point_query: bool = True
-    model_keys: tuple[Positive, ...] = ()
-
-    @field_validator("model_keys", mode="before")
-    @classmethod
-    def _tuple(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    model_keys: Numbers = ()
 
 
 class ScheduleSection(_Section):
@@ -233,18 +231,13 @@ class Scenario(_Section):
 
     name: str
     description: str = ""
-    engines: tuple[str, ...] = (NATIVE,)
-    indexes: tuple[str, ...] = NATIVE_INDEXES
+    engines: Names = (NATIVE,)
+    indexes: Names = NATIVE_INDEXES
     dataset: DatasetSection = Field(default_factory=DatasetSection)
     table: TableSection = Field(default_factory=TableSection)
     workload: WorkloadSection = Field(default_factory=WorkloadSection)
     schedule: ScheduleSection = Field(default_factory=ScheduleSection)
     spark: SparkSection = Field(default_factory=SparkSection)
-
-    @field_validator("engines", "indexes", mode="before")
-    @classmethod
-    def _tuple(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("engines")
     @classmethod
