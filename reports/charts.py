@@ -83,6 +83,11 @@ class Drawing:
     bare_svg: str
 
 
+def index_color(index: str) -> str:
+    """The colour of an index on every chart."""
+    return INDEX_COLORS.get(index, UNKNOWN_COLOR)
+
+
 def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
     """Draw one measure as horizontal bars with intervals; cells without a value get no bar."""
     shown = [
@@ -97,7 +102,7 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
         kinds = list(dict.fromkeys((cell.run_label, cell.engine) for cell in cells))
         for row, (cell, summary) in enumerate(shown):
             _bar(axes, row, summary, scale)
-            axes.patches[-1].set_facecolor(INDEX_COLORS.get(cell.index, UNKNOWN_COLOR))
+            axes.patches[-1].set_facecolor(index_color(cell.index))
             axes.patches[-1].set_hatch(_hatch(kinds.index((cell.run_label, cell.engine))))
             _value_label(axes, row, summary.high / scale, amount(summary.median, column.unit))
         top = max(summary.high for _, summary in shown) / scale
@@ -148,6 +153,18 @@ def stack(whole: Table, title: str) -> Drawing:
                       columnspacing=1.1, fontsize=9)  # fmt: skip
 
     return render(draw, rows=len(totals) + 1, title=title)
+
+
+def style_panel(axes: Any, name: str) -> None:
+    """The look of a panel of points and lines over the rows or keys, `name` above it."""
+    axes.set_title(name, fontsize=9, loc="left")
+    axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
+    axes.xaxis.label.set_fontsize(9)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, which="both", labelsize=8.5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
 
 
 def stacked_medians(whole: Table) -> tuple[dict[str, list[float]], list[float]]:

@@ -39,9 +39,8 @@ def compared(run: Run) -> str:
         rows = f" of {_count(sizes, 'rows')} rows" if _section(run, "measured") else ""
         parts.append(f"on a copy of the table {clean(source)}{rows}")
     elif _count(data, "rows"):
-        sizes_of_tables = _counts(data, "sizes")
-        on = f"tables of {listed(sizes_of_tables)}" if sizes_of_tables else "a table of "
-        on += "" if sizes_of_tables else _count(data, "rows")
+        several = _counts(data, "sizes")
+        on = f"tables of {listed(several)}" if several else f"a table of {_count(data, 'rows')}"
         parts.append(
             f"on {on} {clean(data.get('name', ''), 40)} rows"
             + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.projection import INDEX_ORDER, CellView, Trial
+from reports.projection import INDEX_ORDER, CellView, Trial, place_in
 from reports.stats import Summary, paired_ratio, summarize
 from reports.tables import Measure
 
@@ -78,13 +78,12 @@ def contests(found: Sequence[Line]) -> list[Contest]:
     """The first index of each engine, in the order of reports, against each other one."""
     made = []
     for engine in dict.fromkeys(line.engine for line in found):
-        mine = sorted((line for line in found if line.engine == engine), key=_place)
+        mine = sorted(
+            (line for line in found if line.engine == engine),
+            key=lambda line: place_in(line.index, INDEX_ORDER),
+        )
         made += [_contest(mine[0], other) for other in mine[1:]]
     return made
-
-
-def _place(line: Line) -> int:
-    return INDEX_ORDER.index(line.index) if line.index in INDEX_ORDER else len(INDEX_ORDER)
 
 
 def _contest(line: Line, other: Line) -> Contest:

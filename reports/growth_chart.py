@@ -7,10 +7,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from reports.amounts import axis_scale
-from reports.charts import GRID, INDEX_COLORS, UNKNOWN_COLOR, Drawing, interval_words, render
+from reports.charts import Drawing, index_color, interval_words, render, style_panel
 from reports.growth import Line
 from reports.tables import Measure
 from reports.text import clean
@@ -34,10 +34,9 @@ def growth_chart(measure: Measure, found: Sequence[Line], title: str) -> Drawing
                     _draw_line(axes, line, _MARKERS[indexes.index(line.index) % 7], scale)
             _finish(axes, clean(engine, 40), unit)
         panels[-1].set_xlabel(f"rows of the table\n{interval_words(summaries)}")
-        panels[-1].xaxis.label.set_fontsize(9)
         figure.legend(
             handles=[
-                Line2D([], [], color=_color(index), marker=_MARKERS[place % 7], markersize=5,
+                Line2D([], [], color=index_color(index), marker=_MARKERS[place % 7], markersize=5,
                        label=clean(index, 40))
                 for place, index in enumerate(indexes)
             ],
@@ -45,10 +44,6 @@ def growth_chart(measure: Measure, found: Sequence[Line], title: str) -> Drawing
         )  # fmt: skip
 
     return render(draw, rows=_PANEL_ROWS * len(engines) + 1, title=title)
-
-
-def _color(index: str) -> str:
-    return INDEX_COLORS.get(index, UNKNOWN_COLOR)
 
 
 def _draw_line(axes: Any, line: Line, marker: str, scale: float) -> None:
@@ -59,20 +54,14 @@ def _draw_line(axes: Any, line: Line, marker: str, scale: float) -> None:
         [(each.high - each.median) / scale for each in known.values()],
     ]
     axes.errorbar(
-        list(known), middle, yerr=around, color=_color(line.index), marker=marker, markersize=5,
-        linewidth=1.4, capsize=3, elinewidth=1.0,
+        list(known), middle, yerr=around, color=index_color(line.index), marker=marker,
+        markersize=5, linewidth=1.4, capsize=3, elinewidth=1.0,
     )  # fmt: skip
 
 
 def _finish(axes: Any, name: str, unit: str) -> None:
-    axes.set_title(f"{name}, {unit}", fontsize=9, loc="left")
+    style_panel(axes, f"{name}, {unit}")
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelsize=8.5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

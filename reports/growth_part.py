@@ -48,13 +48,12 @@ def growth_part(run: Run) -> GrowthPart | None:
     found = {measure: each for measure in MEASURES if (each := lines(right, measure))}
     if not found:
         return None
-    suffix = f"_{run.label.lower()}" if run.label else ""
     held = {measure: contests(each) for measure, each in found.items()}
     return GrowthPart(
         run_id=clean(run.run_id),
-        name=f"Run {run.label}: {clean(run.run_id)}" if run.label else "",
+        name=run.name if run.label else "",
         findings=[_finding(m, contest) for m, each in held.items() for contest in each],
-        charts=[_chart(measure, each, suffix) for measure, each in found.items()],
+        charts=[_chart(measure, each, run.file_suffix) for measure, each in found.items()],
         values=[_values(m, contest) for m, each in held.items() for contest in each],
     )
 
@@ -111,7 +110,10 @@ def _chart(measure: Measure, found: Sequence[Line], suffix: str) -> Chart:
     numbers = _numbers(measure, found, title)
     words = "; ".join(
         f"{row.label}: "
-        + ", ".join(f"{e.value} at {head}" for head, e in zip(numbers.heads, row.entries))  # noqa: B905
+        + ", ".join(
+            f"{entry.value} at {head}"
+            for head, entry in zip(numbers.heads, row.entries, strict=True)
+        )
         for row in numbers.rows
     )
     label = f"Line chart of {measure.what} over the rows of the table, medians. {words}."

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from harness.units import Unit
 from reports.amounts import amount
-from reports.charts import GRID, INDEX_COLORS, INK, Drawing, render
+from reports.charts import INK, Drawing, index_color, render, style_panel
 from reports.lookup_model import CACHES, LookupModel
 
 MARKERS = "osD^vP"
@@ -22,7 +22,7 @@ _PANEL_NAMES = {"cold": "cold cache", "warm": "warm cache"}
 
 def model_chart(model: LookupModel, state: str, title: str) -> Drawing:
     """Draw the points of one state of the index, cold above warm, with the model of each."""
-    color = INDEX_COLORS["record"]
+    color = index_color("record")
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(len(CACHES), 1, sharex=True, sharey=True)
@@ -66,18 +66,11 @@ def _line(axes: Any, model: LookupModel, state: str, cache: str) -> None:
 
 
 def _finish(axes: Any, name: str) -> None:
-    axes.set_title(name, fontsize=9, loc="left")
+    style_panel(axes, name)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: amount(y, Unit.SECONDS.value)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_formatter(NullFormatter())
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, which="both", labelsize=8.5)
-    axes.xaxis.label.set_fontsize(9)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
 
 
 def _legend(model: LookupModel, color: str) -> list[Line2D]:

@@ -63,10 +63,9 @@ def model_part(run: Run) -> ModelPart | None:
     model = lookup_model(cell for cell in run.cells if cell.verified)
     if model is None:
         return None
-    suffix = f"_{run.label.lower()}" if run.label else ""
     return ModelPart(
         run_id=clean(run.run_id),
-        name=f"Run {run.label}: {clean(run.run_id)}" if run.label else "",
+        name=run.name if run.label else "",
         fits=_fits(
             [fit for fit in model.fits if fit.shards is None],
             "K and c of the lookup model, with 95% intervals",
@@ -77,7 +76,7 @@ def model_part(run: Run) -> ModelPart | None:
         ),
         findings=_findings(model),
         charts=[
-            _chart(model, state, suffix)
+            _chart(model, state, run.file_suffix)
             for state in STATES
             if any(spot.state == state for spot in model.spots)
         ],

@@ -128,7 +128,7 @@ def html(report: Report) -> str:
         report=report,
         css=Markup(css),  # noqa: S704 - our own file
         picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
-        color=lambda index: charts.INDEX_COLORS.get(index, charts.UNKNOWN_COLOR),
+        color=charts.index_color,
     )
 
 
@@ -213,11 +213,10 @@ def _part(run: Run) -> RunPart:
     headline = tables.filled(tables.headline(right))
     sizes = {cell.rows for cell in right if cell.rows}
     among = "".join(f", tables of {rows:,} rows" for rows in sizes)
-    run_id = clean(run.run_id)
     return RunPart(
-        run_id=run_id,
+        run_id=clean(run.run_id),
         label=run.label,
-        name=f"Run {run.label}: {run_id}" if run.label else run_id,
+        name=run.name,
         compared=facts.compared(run),
         answer=grid(headline, f"The answer: medians, lower is better{among}"),
         answers=prose.answers(headline),

@@ -114,6 +114,17 @@ class Run:
     cells: tuple[CellView, ...]
     notices: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """What the run is called on a page."""
+        run_id = clean(self.run_id)
+        return f"Run {self.label}: {run_id}" if self.label else run_id
+
+    @property
+    def file_suffix(self) -> str:
+        """Tells its files from those of the other runs of a report."""
+        return f"_{self.label.lower()}" if self.label else ""
+
 
 def load(paths: Sequence[Path]) -> tuple[Run, ...]:
     """Read run folders for one report.
@@ -142,19 +153,17 @@ def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
 def cell_order(cell: CellView) -> tuple[int, str, bool, str, int, str]:
     """Sort key of a cell: by index, then engine, ours first, then size; runs keep their order."""
     foreign = cell.engine != "native"
-    place = _place(cell.index, INDEX_ORDER)
+    place = place_in(cell.index, INDEX_ORDER)
     return place, cell.index, foreign, cell.engine, cell.rows or 0, cell.cell
 
 
 def largest(cells: Iterable[CellView]) -> list[CellView]:
     """Of a run with tables of several sizes those of the largest: like is compared with like."""
     every = list(cells)
-    most = {run: max(c.rows or 0 for c in every if c.run_id == run) for run in _runs(every)}
+    most: dict[str, int] = {}
+    for cell in every:
+        most[cell.run_id] = max(cell.rows or 0, most.get(cell.run_id, 0))
     return [cell for cell in every if (cell.rows or 0) == most[cell.run_id]]
-
-
-def _runs(cells: Iterable[CellView]) -> set[str]:
-    return {cell.run_id for cell in cells}
 
 
 def _sizes(info: Mapping[str, Any]) -> dict[str, int]:
@@ -171,12 +180,17 @@ def _sizes(info: Mapping[str, Any]) -> dict[str, int]:
     return known if len(set(known.values())) > 1 else {}
 
 
+def place_in(word: str, order: Sequence[str]) -> int:
+    """Where a word stands in an order; unknown ones stand behind it."""
+    return order.index(word) if word in order else len(order)
+
+
 def step_order(step: str) -> tuple[int, int, str]:
     """Sort key of a step: as a run takes them, unknown ones last, by name."""
     stem, _, number = step.rpartition("_")
     if stem and number.isdecimal():
-        return _place(stem, STEP_ORDER), int(number), step
-    return _place(step, STEP_ORDER), 0, step
+        return place_in(stem, STEP_ORDER), int(number), step
+    return place_in(step, STEP_ORDER), 0, step
 
 
 def _load_one(path: Path) -> Run:
@@ -302,7 +316,3 @@ def _labelled(run: Run, label: str, engines: set[str]) -> Run:
 
 def _by_repetition(values: Mapping[Trial, float]) -> dict[int, float]:
     return {repetition: value for (repetition, _), value in values.items()}
-
-
-def _place(word: str, order: Sequence[str]) -> int:
-    return order.index(word) if word in order else len(order)
