@@ -74,7 +74,7 @@ def rebuild_shard(
         [instant_millis(file.instant_time, target.zone) for file in files],
     )
     writer = HFileWriter(SCHEMA, target.block_size)
-    writer.add_ordered(Ordered.of(keys, key_order(keys), codes, values))
+    writer.add_ordered(Ordered.with_values(values).with_keys(keys, key_order(keys), codes))
     open_group(target, number)
     base = put_base(target.storage, target.base_file(number), writer)
     stats = (base_stat(base, len(keys)),) if base.size else ()

@@ -132,11 +132,10 @@ def _known(task: ShardTask) -> ShardDone | None:
 def _put(task: ShardTask, keys: Keys) -> int:
     """Put the base file, unless keys repeat: how many are there once more than they should."""
     writer = HFileWriter(SCHEMA, task.block_size, read_back=True, threads=task.threads)
-    none = np.empty(0, np.int64)
-    cells = Ordered.of(pa.array([], pa.binary()), none, none, _values(task))
+    cells = Ordered.with_values(_values(task))
     try:
         for array, codes in keys.pieces():
-            writer.add_ordered(cells.of_same(array, key_order(array), codes))
+            writer.add_ordered(cells.with_keys(array, key_order(array), codes))
     except InputError:
         repeated = sum(_repeats(array, key_order(array)) for array, _ in keys.pieces())
         if not repeated:

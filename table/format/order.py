@@ -47,7 +47,7 @@ def _words(
     offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], row_bits: int
 ) -> npt.NDArray[np.uint64]:
     """The first letters of each key, by their ranks, and its row in the lowest bits."""
-    start = _common_start(offsets, text)
+    start = common_start(offsets, text)
     occurring = _letters(offsets, text, start)
     # Rank 0 is the end of a key.
     ranks = np.cumsum(occurring).astype(np.uint64)
@@ -81,7 +81,7 @@ def _ties(words: npt.NDArray[np.uint64], row_bits: int) -> npt.NDArray[np.int64]
 
 
 @kernel
-def _common_start(offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -> int:
+def common_start(offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -> int:
     """How many bytes all keys start with."""
     if len(offsets) < 2:
         return 0

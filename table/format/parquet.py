@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,14 +126,15 @@ def write_base_file(
 
 def _write(table: Any, options: BaseFileOptions, codec: str, entries: dict[bytes, bytes]) -> Any:
     name, level = _CODECS[codec]
+    leaves = _leaves_of(table)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
         compression=name,
         compression_level=level,
-        use_dictionary=_dictionary_columns(table),
-        write_statistics=_ordered_columns(table),
+        use_dictionary=_dictionary_columns(table, leaves),
+        write_statistics=_ordered_columns(leaves),
         store_schema=False,
         coerce_timestamps="us",
         version="2.6",
@@ -192,8 +193,8 @@ def _bloom_text(
     return bloom.type_code, bloom.serialize()
 
 
-def _dictionary_columns(table: Any) -> list[str] | bool:
-    """Paths of the leaf columns that a dictionary makes smaller.
+def _dictionary_columns(table: Any, leaves: Mapping[str, Any]) -> list[str] | bool:
+    """Paths of those of its leaf columns that a dictionary makes smaller.
 
     A dictionary of unique values costs space instead, and Arrow's writer, unlike Java's, keeps
     one until it is a megabyte large. Columns with a negative zero get none: Parquet's filter on
@@ -202,35 +203,24 @@ def _dictionary_columns(table: Any) -> list[str] | bool:
     """
     step = max(1, table.num_rows // _SAMPLE)
     # Rows from all over the file: neighbours in a sorted column look more alike than they are.
-    sample = table.take(pa.array(range(0, table.num_rows, step))) if step > 1 else table
-    alike = {
-        path
-        for item, column in zip(table.schema, table.columns, strict=True)
-        for path, values in _leaves(item.name, column)
-        if _holds_negative_zero(values)
-    }
+    rows = pa.array(range(0, table.num_rows, step))
+    sample = _leaves_of(table.take(rows)) if step > 1 else leaves
     chosen = [
         path
-        for item, column in zip(table.schema, sample.columns, strict=True)
-        for path, values in _leaves(item.name, column.combine_chunks())
-        if path not in alike and _repeats(values, step)
+        for path, values in sample.items()
+        if _repeats(values, step) and not _holds_negative_zero(leaves[path])
     ]
     # An empty list would mean all columns.
     return chosen or False
 
 
-def _ordered_columns(table: Any) -> list[str] | bool:
+def _ordered_columns(leaves: Mapping[str, Any]) -> list[str] | bool:
     """Paths of the leaf columns that get a range in the footer: all that hold no NaN.
 
     Arrow leaves NaN out of the range. To Spark NaN is above all numbers, so that by such a range
     it would skip rows that it looks for.
     """
-    leaves = [
-        leaf
-        for item, column in zip(table.schema, table.columns, strict=True)
-        for leaf in _leaves(item.name, column)
-    ]
-    ordered = [path for path, values in leaves if not _holds_nan(values)]
+    ordered = [path for path, values in leaves.items() if not _holds_nan(values)]
     # An empty list would mean all columns.
     return True if len(ordered) == len(leaves) else ordered or False
 
@@ -244,6 +234,15 @@ def _holds_negative_zero(values: Any) -> bool:
         return False
     numbers = np.asarray(values)
     return bool(np.any((numbers == 0) & np.signbit(numbers)))
+
+
+def _leaves_of(table: Any) -> dict[str, Any]:
+    """The values of a table's leaf columns, by path."""
+    return {
+        path: values
+        for item, column in zip(table.schema, table.columns, strict=True)
+        for path, values in _leaves(item.name, column)
+    }
 
 
 def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from table.format.compiled import inlined, kernel
-from table.format.order import _common_start
+from table.format.order import common_start
 
 # So many keys of an index, their order and an open block take about 2 MB.
 _PIECE_KEYS = 1 << 14
@@ -39,7 +39,7 @@ class Spilled(NamedTuple):
 
     def start(self) -> bytes:
         """What all of them start with; there is one at least."""
-        common = _common_start(_offsets(self.lengths), self.text)
+        common = common_start(_offsets(self.lengths), self.text)
         return bytes(self.text[:common].tobytes())
 
 

@@ -71,25 +71,26 @@ class Ordered(NamedTuple):
     kinds: Any
 
     @classmethod
-    def of(cls, keys: Any, order: Any, codes: Any, values: Any) -> Ordered:
-        """Cells from Arrow and numpy.
+    def with_values(cls, values: Any) -> Ordered:
+        """No cells yet; those that `with_keys` makes have these values.
 
         Args:
-            keys: pa.string() or pa.binary() or their large variants, without nulls.
-            order: integers, as `order.key_order` gives them.
-            codes: integers, rows of `values`.
             values: pa.binary(), without nulls.
         """
         starts = pc.binary_slice(values, 0, _KIND_BYTES).dictionary_encode().indices
         nothing = Strings(np.empty(0, np.uint8), np.zeros(1, np.int64))
         none = np.empty(0, np.int64)
         kinds = _read_only(starts.to_numpy(), np.int32)
-        return cls(nothing, none, none, from_arrow(values, "value"), kinds).of_same(
-            keys, order, codes
-        )
+        return cls(nothing, none, none, from_arrow(values, "value"), kinds)
 
-    def of_same(self, keys: Any, order: Any, codes: Any) -> Ordered:
-        """Other cells with the same distinct values; arguments as those of `of`."""
+    def with_keys(self, keys: Any, order: Any, codes: Any) -> Ordered:
+        """Other cells with the same distinct values, from Arrow and numpy.
+
+        Args:
+            keys: pa.string() or pa.binary() or their large variants, without nulls.
+            order: integers, as `order.key_order` gives them.
+            codes: integers per key, rows of the values.
+        """
         if len(keys) != len(codes) or len(keys) != len(order):
             raise ValueError(f"{len(keys)} keys with {len(codes)} codes, {len(order)} places")
         codes = _read_only(codes, np.int32)

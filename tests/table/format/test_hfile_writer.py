@@ -23,6 +23,10 @@ block_sizes = st.sampled_from([0, 1, 64, 300, 1 << 20])
 INFO = {"minRecordKey": b"a"}
 
 
+def ordered(keys, order, codes, values):
+    return Ordered.with_values(values).with_keys(keys, order, codes)
+
+
 def cut(count: int, places: list[int]) -> list[slice]:
     bounds = sorted({0, count, *(place % (count + 1) for place in places)})
     return [slice(start, end) for start, end in itertools.pairwise(bounds)]
@@ -75,7 +79,7 @@ def test_keys_in_any_order(rows, place, distinct, kind, block_size, chosen, thre
         chosen.shuffle(lying)
         order = np.argsort(np.array(lying, np.int64))
         at = [rows[row] for row in lying]
-        file.add_ordered(Ordered.of(binary(at), order, codes[lying], binary(distinct)))
+        file.add_ordered(ordered(binary(at), order, codes[lying], binary(distinct)))
     plain = write_hfile(binary(rows), values, schema=SCHEMA, block_size=block_size)
     assert unpacked(file.finish()) == unpacked(plain)
 
@@ -90,7 +94,7 @@ def test_large_blocks_of_keys_in_any_order():
     files = []
     for threads in (1, 3):
         file = HFileWriter(SCHEMA, 1 << 17, threads=threads)
-        file.add_ordered(Ordered.of(pa.array(keys), order, codes, binary(distinct)))
+        file.add_ordered(ordered(pa.array(keys), order, codes, binary(distinct)))
         files.append(file.finish())
     assert unpacked(files[0]) == unpacked(files[1])
     found = scanned(open_bytes(files[0]))
@@ -102,12 +106,12 @@ def test_large_blocks_of_keys_in_any_order():
 @pytest.mark.parametrize("codes", [[0, 2], [-1, 0]])
 def test_codes_outside_of_the_dictionary_are_refused(codes):
     with pytest.raises(ValueError, match="2 distinct values"):
-        Ordered.of(binary([b"a", b"b"]), [0, 1], np.array(codes), binary([b"x", b"y"]))
+        ordered(binary([b"a", b"b"]), [0, 1], np.array(codes), binary([b"x", b"y"]))
 
 
 def test_codes_must_match_keys():
     with pytest.raises(ValueError, match="1 keys with 2 codes"):
-        Ordered.of(binary([b"a"]), [0], np.array([0, 0]), binary([b"x"]))
+        ordered(binary([b"a"]), [0], np.array([0, 0]), binary([b"x"]))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_an_order_that_is_none_is_refused(rows, order, fault):
     file = HFileWriter(SCHEMA)
     file.add(binary([b"Z"]), binary([b""]))
     with pytest.raises(InputError, match=fault):
-        file.add_ordered(Ordered.of(binary(rows), order, [0] * len(rows), binary([b"v"])))
+        file.add_ordered(ordered(binary(rows), order, [0] * len(rows), binary([b"v"])))
 
 
 @pytest.mark.parametrize("following", [b"b", b"a", b"ab"])
@@ -162,13 +166,11 @@ def test_one_block_is_held():
     rows = pa.array([f"{number:07d}" for number in range(200_000)], pa.large_string())
     codes, distinct = np.arange(200_000, dtype=np.int32) % 5, binary([b"v" * 100] * 5)
     order = np.arange(200_000)
-    HFileWriter(SCHEMA, 100_000).add_ordered(
-        Ordered.of(rows[:10], order[:10], codes[:10], distinct)
-    )
+    HFileWriter(SCHEMA, 100_000).add_ordered(ordered(rows[:10], order[:10], codes[:10], distinct))
     tracemalloc.start()
     try:
         file = HFileWriter(SCHEMA, 100_000)
-        file.add_ordered(Ordered.of(rows, order, codes, distinct))
+        file.add_ordered(ordered(rows, order, codes, distinct))
         size = len(file.finish())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
