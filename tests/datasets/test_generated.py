@@ -6,8 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from stream_model import TableModel
 
 from datasets.digest import digest_arrow
@@ -69,27 +67,6 @@ def check_sample(dataset, round_, model):
     assert present == sample["expect_present"].to_pylist()
     assert sum(present) == min(15, len(model.rows))
     assert len(keys) == sum(present) + 10 == len({tuple(row.values()) for row in keys.to_pylist()})
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    rows=st.integers(20, 120),
-    updates=st.integers(0, 20),
-    inserts=st.integers(0, 15),
-    deletes=st.integers(0, 6),
-    delete_every=st.integers(0, 2),
-    seed=st.integers(0, 2**62),
-)
-def test_truth_equals_brute_force(rows, updates, inserts, deletes, delete_every, seed):
-    dataset = small(
-        rows=rows,
-        updates=min(updates, rows - 3 * deletes),
-        inserts=inserts,
-        deletes=deletes,
-        delete_every=delete_every,
-        seed=seed,
-    )
-    check_stream(dataset, 3)
 
 
 def test_truth_does_not_depend_on_what_was_asked_before():

@@ -48,7 +48,7 @@ def test_shares_add_up(parts, data):
     assert all(0 <= share <= size for share, size in zip(shares, sizes, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     choice=choices,
     rows=st.integers(20, 120),
@@ -56,14 +56,16 @@ def test_shares_add_up(parts, data):
     inserts=st.integers(0, 15),
     deletes=st.integers(0, 6),
     delete_every=st.integers(0, 2),
+    seed=st.integers(0, 2**62),
 )
-def test_truth_equals_brute_force(choice, rows, updates, inserts, deletes, delete_every):
+def test_truth_equals_brute_force(choice, rows, updates, inserts, deletes, delete_every, seed):
     dataset = small(
         rows=rows,
         updates=min(updates, rows - 3 * deletes),
         inserts=inserts,
         deletes=deletes,
         delete_every=delete_every,
+        seed=seed,
         update_choice=choice.model_dump(),
     )
     check_stream(dataset, 3)

@@ -36,6 +36,12 @@ def indexed(path):
     Table.open(str(path)).build_index("bloom_filters")
 
 
+def copies_of(origin):
+    """A function that copies a table beside it, and tells where."""
+    numbers = itertools.count()
+    return lambda: str(shutil.copytree(origin, origin.parent / str(next(numbers))))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "act"),
@@ -48,14 +54,7 @@ def indexed(path):
 )
 def test_nothing_is_left_about(tmp_path, start, act):
     start(tmp_path / "origin")
-    numbers = itertools.count()
-
-    def fresh():
-        copy = tmp_path / str(next(numbers))
-        shutil.copytree(tmp_path / "origin", copy)
-        return str(copy)
-
-    for number, storage in every_fault(DEAD, fresh):
+    for number, storage in every_fault(DEAD, copies_of(tmp_path / "origin")):
         with contextlib.suppress(Killed):
             act(Table(storage, {}))
         table = Table(LocalStorage.at(storage.root), {})
@@ -64,21 +63,14 @@ def test_nothing_is_left_about(tmp_path, start, act):
         if start is bare:
             table.build_index("record_index")
             assert table.check().ok
-    assert next(numbers) > 3
+    assert number > 3
 
 
 @pytest.mark.slow
 def test_built_at_once_again(tmp_path):
     """The next build follows the dead one, with no write between."""
     with_files(tmp_path / "origin")
-    numbers = itertools.count()
-
-    def fresh():
-        copy = tmp_path / str(next(numbers))
-        shutil.copytree(tmp_path / "origin", copy)
-        return str(copy)
-
-    for number, storage in every_fault(DEAD, fresh):
+    for number, storage in every_fault(DEAD, copies_of(tmp_path / "origin")):
         with contextlib.suppress(Killed):
             Table(storage, {}).build_index("bloom_filters")
         table = Table(LocalStorage.at(storage.root), {})
@@ -100,14 +92,7 @@ def test_dead_right_after_its_commit_and_again(tmp_path):
     dying = FaultStorage(LocalStorage.at(str(tmp_path / "origin")), DEAD, named)
     with pytest.raises(Killed):
         Table(dying, {}).run_index("column_stats")
-    numbers = itertools.count()
-
-    def fresh():
-        copy = tmp_path / str(next(numbers))
-        shutil.copytree(tmp_path / "origin", copy)
-        return str(copy)
-
-    for number, storage in every_fault(DEAD, fresh):
+    for number, storage in every_fault(DEAD, copies_of(tmp_path / "origin")):
         with contextlib.suppress(Killed):
             Table(storage, {}).run_index("column_stats")
         table = Table(LocalStorage.at(storage.root), {})
