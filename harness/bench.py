@@ -73,7 +73,8 @@ def run(request: Request, progress: Progress) -> Finished:
     folder, info = _folder(request)
     info |= {"status": "running", "skipped": skipped}
     folder.write_info(info)
-    work = folder.path / "work"
+    # Absolute: Hudi refuses a table at a relative path.
+    work = folder.path.absolute() / "work"
     try:
         outcome = _measure(request, folder, work, info=info, progress=progress)
     finally:

@@ -33,10 +33,10 @@ def test_a_release_is_measured_and_verified_beside_native(tmp_path, version):
     if missing:
         pytest.skip(missing)
     engine = f"hudi@{version}"
-    command = [sys.executable, "run_bench.py", "run", "hudi_vs_native", "--json"]
-    command += ["--engine", "native", "--engine", engine, "--out", str(tmp_path / "run")]
+    command = [sys.executable, str(ROOT / "run_bench.py"), "run", "hudi_vs_native", "--json"]
+    command += ["--engine", "native", "--engine", engine, "--out", "run"]
     command += [word for each in SETS for word in ("--set", each)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["verified"] is True
