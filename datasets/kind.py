@@ -1,4 +1,4 @@
-"""What kinds of column are made of: the rows as numbers, their hashes, and texts in SQL.
+"""What kinds of column are made of: the rows as numbers, their hashes, nulls, and texts in SQL.
 
 A value is a function of a hash of (key of the column, row number) or of (key of the column, row
 number, version), where the version of a row is the round of its last change. `Values` and
@@ -8,8 +8,9 @@ number, version), where the version of a row is the round of its last change. `V
 from __future__ import annotations
 
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -23,6 +24,8 @@ EPOCH_MS = 1_704_067_200_000  # 2024-01-01T00:00:00Z
 _FIRST_DAY = dt.date(2024, 1, 1)
 _DATE_FORMATS = {"yyyy-MM-dd": "%Y-%m-%d", "yyyy/MM/dd": "%Y/%m/%d", "yyyyMMdd": "%Y%m%d"}
 DateFormat = Literal["yyyy-MM-dd", "yyyy/MM/dd", "yyyyMMdd"]
+# Shares of nulls are counted in so many parts.
+_NULL_PARTS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +106,7 @@ class Expressions:
         return f"`{name}`"
 
 
-class BaseKind(BaseModel):
+class BaseKind(BaseModel, ABC):
     """A column; `unique` kinds have another value in each row and may be record keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -111,6 +114,47 @@ class BaseKind(BaseModel):
     unique: ClassVar[bool] = False
 
     repeat: int = Field(default=1, ge=1, le=10_000)
+
+    @abstractmethod
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+
+    @abstractmethod
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+
+
+class ValueKind(BaseKind):
+    """A column that may be null, in a share of the rows that a hash of its own chooses."""
+
+    null_share: float = Field(default=0.0, ge=0, le=1)
+
+    @property
+    def nulls(self) -> int:
+        """The share, in parts of 2^20."""
+        return round(self.null_share * _NULL_PARTS)
+
+
+def made(kind: BaseKind, rows: Values) -> pa.Array:
+    """Return the values of a column, nulls included, as an Arrow array."""
+    values = kind.arrow(rows)
+    if not isinstance(kind, ValueKind) or not kind.nulls:
+        return values
+    drawn = replace(rows, name=f"{rows.name}?").pick(_NULL_PARTS, fixed=_is_fixed(kind))
+    return values.take(pa.array(np.arange(len(values)), mask=drawn < kind.nulls))
+
+
+def expressed(kind: BaseKind, rows: Expressions) -> str:
+    """Return the values of a column, nulls included, as a SQL expression."""
+    value = kind.sql(rows)
+    if not isinstance(kind, ValueKind) or not kind.nulls:
+        return value
+    drawn = replace(rows, name=f"{rows.name}?").pick(_NULL_PARTS, fixed=_is_fixed(kind))
+    return f"if({drawn} < {kind.nulls}L, null, {value})"
+
+
+def _is_fixed(kind: BaseKind) -> bool:
+    return bool(getattr(kind, "fixed", False))
 
 
 def padded_hex(value: str, digits: int) -> str:
@@ -134,3 +178,8 @@ def element(texts: Sequence[str], index: str) -> str:
     """Element of a literal list; written as bytes, so that no quoting rule of SQL can bite."""
     data = "\n".join(texts).encode().hex()
     return f"split(cast(X'{data}' as string), '\\n')[cast({index} as int)]"
+
+
+def literal(text: str) -> str:
+    """A text in SQL, written as bytes likewise."""
+    return f"cast(X'{text.encode().hex()}' as string)"

@@ -8,7 +8,26 @@ from typing import Literal, get_args
 
 from datasets.hashing import derive
 
-PoolName = Literal["city", "name", "company", "country", "email", "job", "street", "device"]
+PoolName = Literal[
+    "name",
+    "first_name",
+    "last_name",
+    "email",
+    "phone",
+    "job",
+    "company",
+    "city",
+    "country",
+    "country_code",
+    "street",
+    "postcode",
+    "device",
+    "address",
+    "browser",
+    "word",
+    "sentence",
+    "paragraph",
+]
 POOL_NAMES: tuple[str, ...] = get_args(PoolName)
 
 
@@ -26,14 +45,24 @@ def pool(name: PoolName, size: int, seed: int) -> tuple[str, ...]:
     fake = Faker("en_US")
     fake.seed_instance(derive(seed, "pool", name))
     makers: dict[str, Callable[[], str]] = {
-        "city": fake.city,
         "name": fake.name,
-        "company": fake.company,
-        "country": fake.country,
+        "first_name": fake.first_name,
+        "last_name": fake.last_name,
         "email": fake.ascii_safe_email,
+        "phone": fake.phone_number,
         "job": fake.job,
+        "company": fake.company,
+        "city": fake.city,
+        "country": fake.country,
+        "country_code": fake.country_code,
         "street": fake.street_address,
+        "postcode": fake.postcode,
         "device": fake.mac_address,
+        "address": fake.ipv4,
+        "browser": fake.user_agent,
+        "word": fake.word,
+        "sentence": fake.sentence,
+        "paragraph": fake.paragraph,
     }
     make = makers[name]
     return tuple(make().replace("\n", " ") for _ in range(size))

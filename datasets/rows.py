@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from datasets.digest import Digest, check_columns
-from datasets.kind import Values
+from datasets.kind import Values, made
 from datasets.spec import DatasetSpec
 
 _CHUNK_ROWS = 65_536
@@ -38,8 +38,9 @@ def make_rows(
     shape = spec.shape
     return pa.table(
         {
-            name: kinds[name].arrow(
-                Values(shape=shape, name=name, numbers=numbers, versions=versions)
+            name: made(
+                kinds[name],
+                Values(shape=shape, name=name, numbers=numbers, versions=versions),
             )
             for name in names
         }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from datasets.digest import SEEDS, Truth, check_columns
 from datasets.errors import DatasetError
-from datasets.kind import Expressions
+from datasets.kind import Expressions, expressed
 from datasets.permutation import Permutation
 from datasets.spec import DatasetSpec
 from datasets.stream import Stream
@@ -103,7 +103,7 @@ def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> Data
     values = []
     for name in columns:
         source = Expressions(shape=shape, name=name, number=_NUMBER, version=_VERSION)
-        values.append(f"{kinds[name].sql(source)} as {_quoted(name)}")
+        values.append(f"{expressed(kinds[name], source)} as {_quoted(name)}")
         helpers |= source.helpers
     if helpers:
         named = (f"{expression} as {_quoted(name)}" for name, expression in helpers.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import ErrorDetails
 
 from datasets.choice import UpdateChoice
-from datasets.columns import Choice, Kind, Ordering, Partition
+from datasets.columns import Kind, Ordering, Partition
 from datasets.errors import DatasetError
-from datasets.kind import DateFormat, Shape
+from datasets.kind import DateFormat, Shape, ValueKind
 
 _CATALOG = Path(__file__).parent / "catalog"
 _MAX_ROWS = 10**13
@@ -82,6 +82,11 @@ class DatasetSpec(BaseModel):
             f"{name}: a key or partition column must not change with the round"
             for name in (*self.record_key, *self.partition_path)
             if name in kinds and not _is_fixed(kinds[name])
+        )
+        yield from (
+            f"{name}: a key or partition column must not be null"
+            for name in (*self.record_key, *self.partition_path)
+            if isinstance(kind := kinds.get(name), ValueKind) and kind.null_share
         )
         if self.ordering in kinds and not isinstance(kinds[str(self.ordering)], Ordering):
             yield f"ordering: column {self.ordering!r} must be of kind ordering"
@@ -234,9 +239,8 @@ def _describe(detail: ErrorDetails) -> str:
     tags = {tag for annotation in kinds for tag in get_args(annotation)}
     location = [str(part) for part in detail["loc"]]
     if location[:1] == ["columns"]:
-        tag = location[2] if len(location) > 2 and location[2] in tags else None
+        location, tag = _without_tags(location, tags)
         known = _fields_of(tag) if tag else ()
-        location = [*location[:2], *location[3:]] if tag else location
     else:
         known = tuple(DatasetSpec.model_fields)
     key = ".".join(location)
@@ -247,6 +251,18 @@ def _describe(detail: ErrorDetails) -> str:
         return f"{key}: unknown kind {given!r}{nearest(given, sorted(tags))}"
     text = detail["msg"].removeprefix("Value error, ")
     return f"{key}: {text[0].lower()}{text[1:]}" if key else text
+
+
+def _without_tags(location: list[str], tags: Container[str]) -> tuple[list[str], str | None]:
+    """A column's place without the kinds that pydantic names behind it and its parts; the last."""
+    kept, tag, is_next = location[:2], None, True
+    for part in location[2:]:
+        if is_next and part in tags:
+            tag, is_next = part, False
+        else:
+            is_next = kept[-1] == "fields" or part in ("items", "values")
+            kept.append(part)
+    return kept, tag
 
 
 _KINDS = get_args(get_args(Kind)[0])
@@ -263,10 +279,4 @@ def _fields_of(tag: str) -> tuple[str, ...]:
 
 
 def _is_fixed(kind: Kind) -> bool:
-    match kind:
-        case Partition():
-            return True
-        case Choice():
-            return kind.fixed
-        case _:
-            return kind.unique or bool(getattr(kind, "fixed", False))
+    return kind.unique or isinstance(kind, Partition) or bool(getattr(kind, "fixed", False))

@@ -6,27 +6,27 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+# The two digits of each byte.
+_HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8)
 _UPPER_DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _UUID_BYTES = 36
-_DASHES = (8, 13, 18, 23)
+# Where the digits of each byte of a UUID stand; dashes at 8, 13, 18 and 23.
+_BYTE_PLACES = np.array([0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34])
 _TOP_BIT = np.uint64(1 << 63)
 
 
 @njit(cache=True, nogil=True)
 def _uuid_bytes(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     out = np.empty(len(high) * 36, np.uint8)
-    at = 0
     for row in range(len(high)):
-        shift = 60
-        for position in range(36):
-            if position in _DASHES:
-                out[at] = 45
-            else:
-                word = high[row] if position < 18 else low[row]
-                out[at] = _DIGITS[(word >> np.uint64(shift)) & np.uint64(15)]
-                shift = 60 if shift == 0 else shift - 4
-            at += 1
+        start = 36 * row
+        for place in range(16):
+            word = high[row] if place < 8 else low[row]
+            byte = (word >> np.uint64(56 - 8 * (place & 7))) & np.uint64(255)
+            at = np.uint64(start + _BYTE_PLACES[place])
+            out[at] = _HEX[np.uint64(2) * byte]
+            out[at + np.uint64(1)] = _HEX[np.uint64(2) * byte + np.uint64(1)]
+        out[start + 8] = out[start + 13] = out[start + 18] = out[start + 23] = 45
     return out
 
 
@@ -67,6 +67,21 @@ def hex_text(pieces: list[np.ndarray], size: int) -> pa.Array:
         start = 16 * index
         _hex_bytes(piece | _TOP_BIT, size, min(16, size - start), out, start)
     return fixed_text(out, size)
+
+
+def word_bytes(words: list[np.ndarray], rows: int, size: int) -> pa.Array:
+    """Return ``size`` bytes a row, eight from each word (the highest first), the last word cut.
+
+    Top bits are set as in ``hex_text``.
+    """
+    joined = np.empty((rows, len(words)), ">u8")
+    for index, word in enumerate(words):
+        joined[:, index] = word | _TOP_BIT
+    data = np.ascontiguousarray(joined.view(np.uint8)[:, :size])
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(size)
+    return pa.Array.from_buffers(
+        pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
 
 
 def fixed_text(data: np.ndarray, width: int) -> pa.Array:
