@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from table.bootstrap.rows import RowSource
 from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock, SystemClock
 from table.config import TableConfig, load_config
@@ -275,6 +276,16 @@ class Table:
         """Build a metadata partition while nobody writes; False if the table has it."""
         return self._held(
             lambda services, lease: services.indexer().build(partition, lease), progress
+        )
+
+    def build_mappings(self, source: RowSource, progress: Progress = no_progress) -> bool:
+        """Build the record index of given keys on a table without rows; False if it has one.
+
+        For measurements of lookups at sizes whose rows no disk would hold. A build that was cut
+        off goes on where it stopped.
+        """
+        return self._held(
+            lambda services, lease: services.indexer().build_mappings(source, lease), progress
         )
 
     def schedule_index(self, partition: str = RECORD_INDEX) -> str:

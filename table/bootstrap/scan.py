@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +42,12 @@ class ScanTask:
     @property
     def name(self) -> str:
         """Start of the names of the task's own files."""
-        return f"{self.folder}/scan-{self.number:06d}"
+        return scan_name(self.folder, self.number)
+
+
+def scan_name(folder: str, number: int) -> str:
+    """Start of the names of the own files of a build's n-th task."""
+    return f"{folder}/scan-{number:06d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +64,27 @@ def scan_files(task: ScanTask) -> ScanDone:
     Raises:
         CorruptFileError: a file is damaged, or a row in it has no key.
     """
-    try:
-        return _decode(task.storage.read(f"{task.name}.json"))
-    except FileNotFoundError:
-        pass
-    spiller = _Spiller(task)
-    for number, file in enumerate(task.files):
-        for keys in record_keys(task.storage, file):
-            spiller.take(keys, number)
-    done = spiller.close()
+
+    def spill() -> ScanDone:
+        spiller = _Spiller(task)
+        for number, file in enumerate(task.files):
+            for keys in record_keys(task.storage, file):
+                spiller.take(keys, number)
+        return spiller.close()
+
+    return scan_once(task.storage, task.name, spill)
+
+
+def scan_once(storage: Storage, name: str, spill: Callable[[], ScanDone]) -> ScanDone:
+    """Do a task, unless that was done before; `name` is what the names of its files start with."""
+    with contextlib.suppress(FileNotFoundError):
+        return _decode(storage.read(f"{name}.json"))
+    done = spill()
     content = json.dumps({"rows": done.rows, "spills": done.spills}).encode()
-    if put_once(task.storage, f"{task.name}.json", content):
+    if put_once(storage, f"{name}.json", content):
         return done
     # Another attempt at the same task came first: its files are the ones that count.
-    return _decode(task.storage.read(f"{task.name}.json"))
+    return _decode(storage.read(f"{name}.json"))
 
 
 def _decode(data: bytes) -> ScanDone:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.bootstrap.spill import read_shard
+from table.bootstrap.spill import KeyReader, find_stretch, read_shard, spilled_keys
 from table.bootstrap.target import put_base, put_once
 from table.errors import CorruptFileError, InputError
 from table.format.digest import Digest, digest_entries, location_words, total
@@ -35,7 +35,7 @@ _COMPARED_AT_ONCE = 1 << 13
 class ShardTask:
     """One shard of `shards`; `base` is its base file, of a size not known yet.
 
-    `threads` work on it.
+    `read` gives the keys of what was spilled, `threads` work on it.
     """
 
     storage: Storage
@@ -44,6 +44,7 @@ class ShardTask:
     shards: int
     base: BaseFile
     block_size: int
+    read: KeyReader = spilled_keys
     threads: int = 1
 
     @property
@@ -106,9 +107,8 @@ def build_shard(task: ShardTask) -> ShardDone:
     if known is not None:
         return known
     spills = json.loads(task.storage.read(spills_path(task.folder)))
-    keys, digest = read_shard(
-        task.storage, spills, number=task.number, shards=task.shards, threads=task.threads
-    )
+    stretches = [find_stretch(task.storage.open(path), task.number, task.shards) for path in spills]
+    keys, digest = read_shard(stretches, task.read, task.threads)
     done = ShardDone()
     if digest.count:
         repeated = _put(task, keys)

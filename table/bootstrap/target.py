@@ -192,6 +192,7 @@ class Steps:
     ) -> list[R]:
         """What the runner's `run` does."""
         most = max(_STEP_BYTES_MIN, sum(weights) // _STEPS)
+        cores = self.runner.threads_each(1)
         results: list[R] = []
         self.progress(0, len(items), self.unit)
         while len(results) < len(items):
@@ -200,6 +201,8 @@ class Steps:
             while end < len(items) and (end == start or weight + weights[end] <= most):
                 weight += weights[end]
                 end += 1
+            # No core is to wait for the last of few large items.
+            end = min(len(items), start + -(-(end - start) // cores) * cores)
             results += self.runner.run(function, items[start:end], weights=weights[start:end])
             self.progress(end, len(items), self.unit)
         return results

@@ -65,12 +65,12 @@ def deal(pieces: Sequence[tuple[Any, int]], words: Any, count: int, *, first: in
         count: shards.
         first: added to the locations on their way out.
     """
-    sums = Sums(*(np.zeros(count, kind) for kind in (np.int64, np.int64, np.uint64, np.uint64)))
+    sums = no_sums(count)
     found = []
     for keys, code in pieces:
         offsets, text = string_buffers(keys)
         owner = np.empty(len(keys), np.int32)
-        _assign((offsets, text), words[code], sums, owner)
+        _assign((offsets, text), (np.array([code], np.int32), words), sums, owner)
         found.append((offsets, text, owner, code))
     row_bounds = np.concatenate(([0], np.cumsum(sums.rows)))
     byte_bounds = np.concatenate(([0], np.cumsum(sums.bytes)))
@@ -81,6 +81,38 @@ def deal(pieces: Sequence[tuple[Any, int]], words: Any, count: int, *, first: in
     for offsets, text, owner, code in found:
         _scatter(offsets, text, owner, places, (lengths, codes, out, np.int32(first + code)))
     return Dealt(row_bounds, byte_bounds, lengths, codes, out, sums)
+
+
+def no_sums(count: int) -> Sums:
+    """The sums of so many shards before there are keys."""
+    return Sums(*(np.zeros(count, kind) for kind in (np.int64, np.int64, np.uint64, np.uint64)))
+
+
+def assign(keys: Any, codes: Any, words: Any, sums: Sums) -> Any:
+    """The shard of each key (int32); `sums` are added to.
+
+    Args:
+        keys: pa.Array of strings as in `deal`.
+        codes: int32, the location of each.
+        words: as in `deal`.
+        sums: of the shards.
+    """
+    owner = np.empty(len(keys), np.int32)
+    _assign(string_buffers(keys), (codes, words), sums, owner)
+    return owner
+
+
+def deal_numbers(owner: Any, sums: Sums) -> Any:
+    """Numbers 0, 1, ... of keys (uint32) in the order of their shards, ascending in each.
+
+    Args:
+        owner: int32, the shard of each key.
+        sums: of exactly these keys.
+    """
+    places = np.concatenate(([0], np.cumsum(sums.rows)[:-1]))
+    out = np.empty(len(owner), np.uint32)
+    _scatter_numbers(owner, places, out)
+    return out
 
 
 @inlined
@@ -108,9 +140,14 @@ def _java_hash(text: Any, start: Any, end: Any) -> Any:
 
 
 @kernel
-def _assign(keys: Any, words: Any, sums: Any, owner: Any) -> None:
-    """The shard of each key, abs(abs(hash) % n) in Java; adds to the sums."""
+def _assign(keys: Any, locations: Any, sums: Any, owner: Any) -> None:
+    """The shard of each key, abs(abs(hash) % n) in Java; adds to the sums.
+
+    A single location serves all keys.
+    """
     offsets, text = keys
+    codes, words = locations
+    step = 0 if len(codes) == 1 else 1
     # Unsigned division of 32 bits takes half the time of the signed one of 64.
     count = np.uint32(len(sums.rows))
     for i in range(len(owner)):
@@ -118,7 +155,8 @@ def _assign(keys: Any, words: Any, sums: Any, owner: Any) -> None:
         code = np.int64(np.int32(_java_hash(text, start, end)))
         shard = np.uint32(np.uint32(abs(code)) % count)
         owner[i] = shard
-        low, high = entry_hash(text, start, end - start, words[0], words[1])
+        at = codes[step * i]
+        low, high = entry_hash(text, start, end - start, words[at, 0], words[at, 1])
         sums.rows[shard] += 1
         sums.bytes[shard] += end - start
         sums.low[shard] += low
@@ -140,3 +178,12 @@ def _scatter(offsets: Any, text: Any, owner: Any, places: Any, out: Any) -> None
         codes[row] = code
         places[0, shard] = row + 1
         places[1, shard] = at + length
+
+
+@kernel
+def _scatter_numbers(owner: Any, places: Any, out: Any) -> None:
+    """Put each key's number to its shard's next place; `places` moves on."""
+    for i in range(len(owner)):
+        shard = owner[i]
+        out[places[shard]] = i
+        places[shard] += 1

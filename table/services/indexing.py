@@ -25,8 +25,9 @@ from typing import Any
 from table.bootstrap.bloom_filters import build_bloom_filters
 from table.bootstrap.column_stats import build_column_stats
 from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
-from table.bootstrap.record_index import build_record_index
+from table.bootstrap.record_index import build_mappings, build_record_index
 from table.bootstrap.repair import rebuild_shard
+from table.bootstrap.rows import RowSource
 from table.bootstrap.target import BuildTarget, Built, Progress, open_groups
 from table.clock import Clock
 from table.config import BUILDING_PARTITIONS, METADATA_PARTITIONS, load_config, save_config
@@ -122,12 +123,38 @@ class Indexer:
         state = TableState.load(self.storage)
         target = self._target(state, partition, _free_instant(state))
         _delete_others(target)
-        built = self._put_files(target, self._stat_schema(state))
+        self._take_into_use(state, self._put_files(target, self._stat_schema(state)), lease)
+        return True
+
+    def build_mappings(self, source: RowSource, lease: Lease) -> bool:
+        """Build the record index of given keys on a table without rows; False if it has one.
+
+        The keys are in no base file: what reads the data, or compares it with the index, finds
+        none of them.
+        """
+        state = TableState.load(self.storage)
+        if RECORD_INDEX in state.config.metadata_partitions:
+            return False
+        if RECORD_INDEX in state.config.building or state.metadata is None:
+            raise InputError("the table has no metadata table, or a build of its index is going on")
+        if state.snapshot.files or not state.timeline.commit_times():
+            raise InputError("mappings alone are for a table with a commit and without base files")
+        groups = estimate_groups(source.rows, group_sizing(self.options))
+        target = self._target(state, RECORD_INDEX, _free_instant(state), groups)
+        _delete_others(target)
+        built = build_mappings(
+            target, source, state=state, runner=self.runner, progress=self.progress
+        )
+        self._take_into_use(state, built, lease)
+        return True
+
+    def _take_into_use(self, state: TableState, built: Built, lease: Lease) -> None:
+        """Commit what was built under the lease, and name it in hoodie.properties."""
+        partition = built.target.partition
         with lease.fenced():
-            _commit_build(state, target.instant, built)
+            _commit_build(state, built.target.instant, built)
             forget_build(self.storage, partition)
             _save_partitions(self.storage, partition, live=True)
-        return True
 
     def _declare_columns(self, partition: str) -> None:
         """Make the option that lists the columns with statistics a fact of the table."""

@@ -134,7 +134,7 @@ def test_a_foreign_file_in_the_place_of_a_base_file_is_refused(table, tmp_path):
     wrong = make_table(tmp_path / "wrong", [("p", [f"other{n}" for n in range(40)])]).build(3)
     path = f"{UNDER}/{wrong.stats[0].path}"
     target = table.target(3)
-    record_index._prepare(target, 2)
+    record_index._prepare(target, record_index._file_scan(target, 40))
     table.storage.put(path, wrong.target.storage.read(path))
     with pytest.raises(CorruptFileError, match="nothing was taken into use"):
         table.build(3)
