@@ -8,6 +8,7 @@ is the round of its last change. `Values` and `Expressions` give that hash in ei
 from __future__ import annotations
 
 import datetime as dt
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -29,25 +30,39 @@ from datasets.kind import (
 )
 from datasets.nested import List, Map, Struct
 from datasets.numeric import Decimal, Double, Float, Int, Long
+from datasets.pools import country_codes
 from datasets.stripes import Stripes
 from datasets.textual import Binary, Choice, Payload, Template
 
-# Sizes of partitions are shares of so many lots.
-_LOTS = 4_000
+# Sizes of partitions are shares of so many lots, or of so many for each partition.
+_LOTS, _LOTS_EACH = 4_000, 4
+# Multiplied with this, places stay apart modulo 2^32 and look like hashes.
+_ODD = 0x9E3779B1
 
 
 class Partition(BaseKind):
-    """A day as text; it depends on the row only, so it can be a partition path.
+    """A text that depends on the row only, so that it can be a partition path.
 
-    Rows are dealt out to the days by their numbers, so that counts are as exact as they can be.
-    `sizes` says how many rows a day has: `flat` all alike; `zipf` the n-th of them, in an order of
-    its own, a share of 1/n; `recent` each day half more rows than the one ten days before it.
+    Rows are dealt out to the partitions by their numbers, so that counts are as exact as they can
+    be. The dataset's `date_partitions` says how many there are.
+
+    Attributes:
+        of: `days`, the latest last; `countries`, by their two letters; or `hashes` of eight hex
+            digits, for paths of high cardinality.
+        sizes: how many rows each has. `flat`: all alike; `zipf`: the n-th of them, in an order of
+            its own, a share of 1/n; `recent`: each half more than the one ten places before it.
     """
 
     kind: Literal["partition"]
+    of: Literal["days", "countries", "hashes"] = "days"
     sizes: Literal["flat", "zipf", "recent"] = "flat"
 
     spark_type: ClassVar[str] = "string"
+
+    @property
+    def most(self) -> int | None:
+        """As many as there can be."""
+        return len(country_codes(0)) if self.of == "countries" else None
 
     def arrow(self, rows: Values) -> pa.Array:
         """Return the values as an Arrow array."""
@@ -59,19 +74,38 @@ class Partition(BaseKind):
         lots = self.lots(rows.shape)
         return element(lots, Stripes(len(lots)).lot_sql(rows.number))
 
+    def labels(self, shape: Shape) -> tuple[str, ...]:
+        """The partitions, the first first."""
+        count = shape.date_partitions
+        match self.of:
+            case "days":
+                return shape.date_labels
+            case "countries":
+                return country_codes(shape.seed)[:count]
+            case "hashes":
+                start = derive(shape.seed, "partition hashes")
+                hashes = ((start + _ODD * place) % 2**32 for place in range(count))
+                return tuple(f"{value:08x}" for value in hashes)
+
     def lots(self, shape: Shape) -> tuple[str, ...]:
-        """The days, each as often as it shall have rows; at least once."""
-        labels = shape.date_labels
-        if self.sizes == "flat":
-            return labels
-        places = np.arange(len(labels))
-        if self.sizes == "zipf":
-            ranks = np.argsort(draw(derive(shape.seed, "partition sizes"), places))
-            weights = 1 / (ranks + 1)
-        else:
-            weights = 1.5 ** ((places - len(labels)) / 10)
-        lots = np.maximum(1, np.round(_LOTS * weights / weights.sum())).astype(int)
-        return tuple(label for label, lot in zip(labels, lots, strict=True) for _ in range(lot))
+        """The partitions, each as often as it shall have rows; at least once."""
+        return _lots(self, shape)
+
+
+@lru_cache(maxsize=64)
+def _lots(kind: Partition, shape: Shape) -> tuple[str, ...]:
+    labels = kind.labels(shape)
+    if kind.sizes == "flat":
+        return labels
+    places = np.arange(len(labels))
+    if kind.sizes == "zipf":
+        ranks = np.argsort(draw(derive(shape.seed, "partition sizes"), places))
+        weights = 1 / (ranks + 1)
+    else:
+        weights = 1.5 ** ((places - len(labels)) / 10)
+    count = max(_LOTS, _LOTS_EACH * len(labels))
+    lots = np.maximum(1, np.round(count * weights / weights.sum())).astype(int)
+    return tuple(label for label, lot in zip(labels, lots, strict=True) for _ in range(lot))
 
 
 class Ordering(BaseKind):

@@ -66,3 +66,12 @@ def pool(name: PoolName, size: int, seed: int) -> tuple[str, ...]:
     }
     make = makers[name]
     return tuple(make().replace("\n", " ") for _ in range(size))
+
+
+@lru_cache(maxsize=64)
+def country_codes(seed: int) -> tuple[str, ...]:
+    """Return the codes of all countries that Faker has (ISO 3166, two letters), in an order."""
+    from faker.providers.address import Provider  # noqa: PLC0415 - as above
+
+    codes = sorted(set(Provider.alpha_2_country_codes))
+    return tuple(sorted(codes, key=lambda code: derive(seed, "country", code)))

@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from datasets.digest import Digest, check_columns
 from datasets.kind import Values, made
+from datasets.sizes import row_bytes
 from datasets.spec import DatasetSpec
 
 _CHUNK_ROWS = 65_536
 _CHUNK_BYTES = 32 << 20
-_FIXED_BYTES_PER_VALUE = 40
+_FIXED_BYTES_PER_VALUE = 30
+_SAMPLE = 20
 
 
 def make_rows(
@@ -52,9 +54,9 @@ Chunk = tuple[np.ndarray, np.ndarray]
 
 def chunk_rows(spec: DatasetSpec) -> int:
     """Rows to make at once, so that a chunk of any dataset takes a few dozen megabytes."""
-    kinds = [kind.kind for _, kind in spec.flat_columns()]
-    per_row = _FIXED_BYTES_PER_VALUE * len(kinds) + spec.payload_bytes * kinds.count("payload")
-    return max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // per_row))
+    columns = list(spec.flat_columns())
+    per_row = _FIXED_BYTES_PER_VALUE * len(columns) + row_bytes(columns, spec.shape, _SAMPLE)
+    return max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // int(per_row)))
 
 
 def digest_rows(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -15,6 +17,7 @@ from datasets.choice import UpdateChoice
 from datasets.columns import Kind, Ordering, Partition
 from datasets.errors import DatasetError
 from datasets.kind import DateFormat, Shape, ValueKind
+from datasets.sizes import payload_for
 
 _CATALOG = Path(__file__).parent / "catalog"
 _MAX_ROWS = 10**13
@@ -34,6 +37,8 @@ class DatasetSpec(BaseModel):
         date_partitions: number of days that a column of kind `partition` spreads over.
         date_format: how these days are written.
         payload_bytes: size of each value of a column of kind `payload`.
+        record_bytes: mean plain bytes of a row (see `datasets.sizes`), which then size the
+            payloads; 0: they have `payload_bytes`.
         updates: rows changed per round: a count, or a share of `rows` below 1.
         inserts: new rows per round, likewise.
         deletes: rows removed by a delete step, likewise.
@@ -54,6 +59,7 @@ class DatasetSpec(BaseModel):
     date_partitions: int = Field(default=20, ge=1, le=20_000)
     date_format: DateFormat = "yyyy-MM-dd"
     payload_bytes: int = Field(default=100, ge=1, le=1_000_000)
+    record_bytes: int = Field(default=0, ge=0, le=1_000_000)
     updates: int | float = Field(default=0.02, ge=0)
     inserts: int | float = Field(default=0.01, ge=0)
     deletes: int | float = Field(default=0.005, ge=0)
@@ -66,6 +72,7 @@ class DatasetSpec(BaseModel):
         problems = list(self._problems())
         if problems:
             raise ValueError("; ".join(problems))
+        _ = self.shape  # what the record's size asks for may be impossible
         return self
 
     def _problems(self) -> Iterator[str]:
@@ -87,6 +94,11 @@ class DatasetSpec(BaseModel):
             f"{name}: a key or partition column must not be null"
             for name in (*self.record_key, *self.partition_path)
             if isinstance(kind := kinds.get(name), ValueKind) and kind.null_share
+        )
+        yield from (
+            f"date_partitions: column {name!r} can have {kind.most} at most"
+            for name, kind in kinds.items()
+            if isinstance(kind, Partition) and kind.most and kind.most < self.date_partitions
         )
         if self.ordering in kinds and not isinstance(kinds[str(self.ordering)], Ordering):
             yield f"ordering: column {self.ordering!r} must be of kind ordering"
@@ -111,15 +123,19 @@ class DatasetSpec(BaseModel):
             return round(amount * self.rows)
         return int(amount)
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """What the columns need to know."""
-        return Shape(
+        shape = Shape(
             seed=self.seed,
             date_partitions=self.date_partitions,
             date_format=self.date_format,
             payload_bytes=self.payload_bytes,
         )
+        if not self.record_bytes:
+            return shape
+        size = payload_for(self.record_bytes, list(self.flat_columns()), shape)
+        return replace(shape, payload_bytes=size)
 
 
 def built_in_names() -> tuple[str, ...]:
