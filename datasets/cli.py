@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import Annotated, Any
+from threading import Event, Lock, Thread
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -71,6 +71,49 @@ class _Progress:
                 file=sys.stderr,
                 flush=True,
             )
+
+
+class _Passes:
+    """What Spark is at, as a line on standard error each second once it takes two."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._what = "starting Spark"
+        self._spark: Any = None
+        self._done = Event()
+        self._thread = Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def watch(self, spark: Any) -> None:
+        """Tell of the tasks of a session from now on."""
+        self._spark = spark
+
+    def begin(self, what: str) -> None:
+        """The next thing has begun."""
+        self._what = what
+
+    def _tell(self) -> None:
+        pause = _QUIET_S
+        while not self._done.wait(pause):
+            pause = _EVERY_S
+            seconds = time.monotonic() - self._begin
+            print(f"{self._what}{self._tasks()}, {seconds:,.0f} s", file=sys.stderr, flush=True)
+
+    def _tasks(self) -> str:
+        if self._spark is None:
+            return ""
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        done = sum(stage.numCompletedTasks for stage in stages if stage)
+        tasks = sum(stage.numTasks for stage in stages if stage)
+        return f": {done:,} of {tasks:,} tasks" if tasks else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +199,115 @@ def digest(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> No
         },
         as_json=as_json,
     )
+
+
+@app.command()
+def profile(
+    source: Annotated[str, typer.Argument(help="Folder or file of a table that Spark reads.")],
+    key: Annotated[str, typer.Option("--key", metavar="A,B", help="Key columns.")],
+    partition: Annotated[
+        str, typer.Option("--partition", metavar="C,D", help="Partition columns.")
+    ] = "",
+    ordering: Annotated[str | None, typer.Option(metavar="O", help="Ordering column.")] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="parquet, csv, hudi, iceberg or delta; guessed by default."),
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="An option of Spark's reader.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="An option of Spark's, as spark.jars=FILE,..."),
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(min=100, max=1_000_000, help="Keys that are looked at one by one.")
+    ] = 20_000,
+    keep_prefix: Annotated[
+        bool, typer.Option("--keep-prefix", help="Keep the text before the numbers of all keys.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="New TOML file for the look-alike.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Profile the keys of a table into a specification that makes look-alikes without its data.
+
+    The file holds shapes, lengths and sizes, no value of the table; a prefix only if it is kept.
+    """
+    from datasets import profile as profiles  # noqa: PLC0415 - Spark is needed here only
+    from datasets.folders import format_of  # noqa: PLC0415
+    from datasets.look_alike import look_alike  # noqa: PLC0415
+
+    if out is not None and out.exists():
+        raise DatasetError(f"{out} exists already")
+    request = profiles.Request(
+        name=Path(source).resolve().stem if out is None else out.stem,
+        record_key=_names(key),
+        partition_path=_names(partition),
+        ordering=ordering,
+        sample=sample,
+    )
+    with _Passes() as passes:
+        format_ = format_ or format_of(source)
+        df = _opened(
+            source, format_, key=request.record_key, options=_pairs(option), conf=_pairs(conf)
+        )
+        passes.watch(df.sparkSession)
+        found = profiles.profile(df, request, passes.begin)
+    alike = look_alike(found, keep_prefix=keep_prefix)
+    answer = profiles.described(found) | {"spec": alike.settings, "notes": list(alike.notes)}
+    if out is not None:
+        out.write_text(alike.toml, encoding="utf-8")
+        answer["out"] = str(out)
+    if as_json:
+        print(json.dumps(answer))
+        return
+    _print_profile(answer)
+    if out is None:
+        print(f"\n{alike.toml}", end="")
+
+
+def _print_profile(answer: dict[str, Any]) -> None:
+    """The fields of a profile, those of key columns and partitions a line each."""
+    nested = {name: answer.pop(name) for name in ("key", "partitions", "spec") if name in answer}
+    for column in nested["key"]:
+        print(f"key {column['column']}")
+        _print_fields({f"  {name}": value for name, value in column.items() if name != "column"})
+    if "partitions" in nested:
+        print("partitions")
+        _print_fields({f"  {name}": value for name, value in nested["partitions"].items()})
+    _print_fields(answer)
+
+
+def _opened(
+    source: str,
+    format_: str,
+    *,
+    key: tuple[str, ...],
+    options: dict[str, str],
+    conf: dict[str, str],
+) -> Any:
+    """The rows of a table as a Spark DataFrame; those of Hudi's tables through our own reader."""
+    from datasets import folders  # noqa: PLC0415 - Spark is needed here only
+    from table.spark import session  # noqa: PLC0415
+
+    spark = session(None, folders.session_conf(format_, conf))
+    if format_ == "hudi":
+        from table import Table  # noqa: PLC0415
+
+        return Table.open(source, spark=spark).read()
+    return folders.read(spark, source, format=format_, options=options, texts=key)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _pairs(texts: Sequence[str] | None) -> dict[str, str]:
+    """Options given as key=value."""
+    wrong = [text for text in texts or () if "=" not in text]
+    if wrong:
+        raise DatasetError(f"{', '.join(wrong)}: write key=value")
+    return dict(text.split("=", 1) for text in texts or ())
 
 
 def _request(spec: str, settings: Sequence[str], verb: str = "") -> _Request:

@@ -21,6 +21,8 @@ ALLOWED = {
     "datasets": set(),
     "table": set(),
 }
+# The one module beside them: `data profile` reads tables of Hudi's as their users do.
+DOORS = {"datasets.cli": {"table"}}
 REPORTS_SEE = {"harness.results", "harness.units", "harness.store", "harness.errors"}
 
 # From the bottom up: a module of `table` imports its own row and those before it.
@@ -105,7 +107,8 @@ def test_packages_import_downwards(path):
     for module in imported(path):
         other = module.partition(".")[0]
         if other in PACKAGES and other != package:
-            assert other in ALLOWED[package], f"{name_of(path)} imports {module}"
+            allowed = ALLOWED[package] | DOORS.get(name_of(path), set())
+            assert other in allowed, f"{name_of(path)} imports {module}"
         if package == "reports" and other == "harness":
             assert module in REPORTS_SEE, f"{name_of(path)} imports {module}"
 

@@ -1,0 +1,128 @@
+"""What shape texts have: the random bits in them, their characters, how they spread over shards.
+
+All of it is estimated from a sample of the keys, as matrices of characters in numpy; no text is
+looked at one by one, and none leaves this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+SHARDS = 16
+_MAX_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSample:
+    """What a sample of one text column shows.
+
+    Attributes:
+        entropy_bits: entropy of each position's characters, summed over the positions: no more
+            than what a key really holds can be told apart from it, so it is an upper bound.
+        characters: of each class of characters its share and how many different ones there are;
+            `hex` is a-f and 0-9, where the texts have all of these letters and no others.
+        largest_shard: share of the keys in the fullest of 16 shards of Hudi's hash; even is 1/16.
+        one_hash: whether all have the same String.hashCode.
+    """
+
+    entropy_bits: float
+    characters: dict[str, tuple[float, int]]
+    largest_shard: float
+    one_hash: bool
+
+
+def look_at(texts: Sequence[str]) -> TextSample:
+    """Look at a sample of texts, which must not be empty."""
+    cut = [text[:_MAX_CHARACTERS] for text in texts]
+    left = _matrix(cut)
+    width = left.shape[1]
+    right = _matrix([text.rjust(width, "\0") for text in cut])
+    hashes = java_hashes(texts)
+    shards = np.bincount(np.abs(hashes) % SHARDS, minlength=SHARDS)
+    return TextSample(
+        entropy_bits=min(_entropy(left), _entropy(right)),
+        characters=_characters(left[left > 0]),
+        largest_shard=float(shards.max() / len(texts)),
+        one_hash=len(texts) > 1 and bool((hashes == hashes[0]).all()),
+    )
+
+
+def java_hashes(texts: Sequence[str]) -> np.ndarray:
+    """Java's String.hashCode of each text, over UTF-16 units, as int64."""
+    units = [np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2") for text in texts]
+    sizes = np.array([len(each) for each in units])
+    matrix = np.zeros((len(units), sizes.max(initial=0)), np.uint32)
+    matrix[np.arange(matrix.shape[1]) < sizes[:, None]] = np.concatenate(units)
+    hashes = np.zeros(len(units), np.uint32)
+    for place in range(matrix.shape[1]):
+        open_ = sizes > place
+        hashes[open_] = hashes[open_] * np.uint32(31) + matrix[open_, place]
+    return hashes.view(np.int32).astype(np.int64)
+
+
+def rank_correlation(first: Sequence[object], second: Sequence[object]) -> float | None:
+    """Spearman's coefficient of two samples of comparable values; None where one is constant."""
+    ranks = np.array([_ranks(first), _ranks(second)])
+    if not ranks.size or not np.ptp(ranks, axis=1).all():
+        return None
+    return float(np.corrcoef(ranks)[0, 1])
+
+
+def gini(sizes: np.ndarray) -> float:
+    """Gini coefficient of sizes: 0 where all are alike, near 1 where one has nearly all."""
+    ascending = np.sort(sizes).astype(np.float64)
+    places = np.arange(1, len(ascending) + 1)
+    total = ascending.sum() * len(ascending)
+    return float(((2 * places - len(ascending) - 1) * ascending).sum() / total)
+
+
+def _matrix(texts: Sequence[str]) -> np.ndarray:
+    """Code points, a row for each text, 0 where it has ended."""
+    array = np.array(texts, dtype=np.str_)
+    width = max(array.dtype.itemsize // 4, 1)
+    return array.astype(f"<U{width}").view(np.uint32).reshape(len(texts), width)
+
+
+def _entropy(matrix: np.ndarray) -> float:
+    total = 0.0
+    for place in range(matrix.shape[1]):
+        _, counts = np.unique(matrix[:, place], return_counts=True)
+        shares = counts / counts.sum()
+        total -= float((shares * np.log2(shares)).sum())
+    return abs(total)
+
+
+def _characters(points: np.ndarray) -> dict[str, tuple[float, int]]:
+    """Share and number of the characters of each class."""
+    values, counts = np.unique(points, return_counts=True)
+    letters = {chr(value) for value in values.tolist() if chr(value).isalpha()}
+    hexes = letters == set("abcdef")
+    classes: dict[str, list[int]] = {}
+    for place, value in enumerate(values.tolist()):
+        classes.setdefault(_class(chr(value), hexes=hexes), []).append(place)
+    total = max(int(counts.sum()), 1)
+    return {
+        name: (float(counts[places].sum() / total), len(places)) for name, places in classes.items()
+    }
+
+
+def _class(character: str, *, hexes: bool) -> str:
+    width = len(character.encode("utf-8", "surrogatepass"))
+    if width > 1:
+        return f"{width} bytes"
+    if not character.isalnum():
+        return "other ASCII"
+    if hexes:
+        return "hex"
+    return "0-9" if character.isdigit() else "a-z" if character.islower() else "A-Z"
+
+
+def _ranks(values: Sequence[object]) -> np.ndarray:
+    """Ranks of values, equal ones with the mean of theirs."""
+    array = np.array(values, dtype=object)
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray(((ends - counts) + (ends - 1))[inverse] / 2.0)
