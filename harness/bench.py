@@ -17,9 +17,10 @@ from harness import environment, event_log, independent, workload
 from harness.counters import counter_samples
 from harness.engines import NATIVE
 from harness.engines.lineup import Lineup, missing
-from harness.errors import RunFolderError
+from harness.errors import HarnessError, RunFolderError
 from harness.inputs import SparkInputs
 from harness.kit import Kit
+from harness.mappings import MappingRun
 from harness.matrix import expand
 from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
 from harness.scenario import Scenario
@@ -75,16 +76,22 @@ def run(request: Request, progress: Progress) -> Finished:
     folder.write_info(info)
     # Absolute: Hudi refuses a table at a relative path.
     work = folder.path.absolute() / "work"
-    try:
-        outcome = _measure(request, folder, work, info=info, progress=progress)
-    finally:
+    if request.scenario.table.mappings:
+        # What is built stays until it is measured: the run may be resumed.
+        outcome = _measure_mappings(request, folder, work, info=info, progress=progress)
         shutil.rmtree(work, ignore_errors=True)
-    _count(folder)
+    else:
+        try:
+            outcome = _measure(request, folder, work, info=info, progress=progress)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        _count(folder)
+        outcome.notes = [*_notes(request.scenario, skipped), *outcome.notes]
     info |= {
         "status": "complete",
         "finished": _now(),
         "repetitions": outcome.repetitions,
-        "notes": [*_notes(request.scenario, skipped), *outcome.notes],
+        "notes": outcome.notes,
         "failed": dict(outcome.failed),
     }
     folder.write_info(info)
@@ -136,6 +143,30 @@ def describe(scenario: Scenario) -> dict[str, Any]:
     described = scenario.model_dump(mode="json")
     described["spark"]["conf"] = redact(scenario.spark.conf)
     return described
+
+
+def _measure_mappings(
+    request: Request, folder: RunFolder, work: Path, *, info: dict[str, Any], progress: Progress
+) -> Outcome:
+    """Build and ask indexes of keys alone, without Spark."""
+    scenario = request.scenario
+    if request.budget_s is not None:
+        raise HarnessError("--budget: how often mappings are looked up is schedule.repetitions")
+    asked = scenario.workload.lookup_present + scenario.workload.lookup_absent
+    nothing = {"batch_updates": 0, "batch_inserts": 0, "deletes": 0}
+    info["versions"] = environment.versions(None)
+    # Of several sizes, the largest.
+    info["measured"] = {"rows": scenario.dataset.tables[-1], **nothing, "lookup_keys": asked}
+    folder.write_info(info)
+    run = MappingRun(
+        scenario=scenario,
+        folder=folder,
+        work=work / "tables",
+        run_id=info["run_id"],
+        clock=time.perf_counter,
+        progress=progress,
+    )
+    return run.measure()
 
 
 def _measure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -51,6 +52,19 @@ def versions(spark: SparkSession | None) -> dict[str, str]:
 def command() -> list[str]:
     """The command line of this process, as it would be typed at the project's root."""
     return [".venv/bin/python", "run_bench.py", *sys.argv[1:]]
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process has held.
+
+    Linux's own mark: that of getrusage counts what the process was before it became this program.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    except (OSError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else 1024 * most
 
 
 def _cores() -> int:

@@ -24,7 +24,7 @@ class Sample:
         cell: stable id of the cell, `<engine>/<index>`.
         engine: engine name, `native` or `hudi@VERSION`.
         index: index name (`record`, `global_simple`, ...).
-        step: `bulk_insert`, `upsert_<n>`, `delete`, `lookup` or `point_query`.
+        step: `bulk_insert`, `upsert_<n>`, `delete`, `lookup`, `point_query`; of mappings `build`.
         round: number of change batches that the table has seen when the step ends; 0 after load.
         repetition: 0, 1, ...; warm-up repetitions are counted apart, from 0.
         warmup: taken to warm up; never part of a statistic.

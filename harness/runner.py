@@ -28,7 +28,7 @@ from harness.matrix import Cell, Slot, schedule
 from harness.results import Sample
 from harness.scenario import Scenario
 from harness.store import RunFolder
-from harness.workload import BULK_INSERT, LOAD, StepResult
+from harness.workload import BUILD, BULK_INSERT, LOAD, StepResult
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""
@@ -178,8 +178,8 @@ def affordable(left_s: float, *, each: float) -> int:
 
 
 def slot_key(sample: Sample) -> tuple[str, bool, int, bool]:
-    """Cell, warm-up, repetition, and whether it is a bulk load: what is taken or resumed."""
-    return sample.cell, sample.warmup, sample.repetition, sample.step == BULK_INSERT
+    """Cell, warm-up, repetition, and whether it is a load: what is taken or resumed."""
+    return sample.cell, sample.warmup, sample.repetition, sample.step in (BULK_INSERT, BUILD)
 
 
 def complete_slots(

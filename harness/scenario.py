@@ -1,16 +1,12 @@
 """TOML to a frozen, fully resolved Scenario; every mistake is found at once, before Spark starts.
 
-A scenario is a built-in name (`quickstart`, `ci`) or a TOML file. `--set key=value` overrides use
-dotted keys (`dataset.rows=1000`); under `table.options`, `table.index_options.<index>`,
-`table.variants.<name>` and `spark.conf` the rest of the key, dots and all, is the option's own
-name.
+A scenario is a built-in name (`quickstart`, `ci`) or a TOML file; `--set key=value` overrides are
+laid over it (`harness/documents.py`).
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +14,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from datasets.errors import DatasetError
+from datasets.mappings import FILE_ROWS, Mappings
 from datasets.spec import DatasetSpec, load_spec
+from harness import documents
+from harness.documents import builtin_names, nearest
 from harness.engines import (
     HUDI_INDEXES,
     NATIVE,
@@ -37,7 +36,6 @@ SUPPORTED_INDEXES = tuple(dict.fromkeys((*NATIVE_INDEXES, *HUDI_INDEXES)))
 """Those that some engine measures."""
 
 _VARIANT = re.compile(r"[A-Za-z0-9_-]{1,40}")
-_BUILT_IN = Path(__file__).parent / "scenarios"
 
 
 def _tuple(value: object) -> object:
@@ -130,6 +128,8 @@ class TableSection(_Section):
 
     Attributes:
         source: a table to start from instead of generated rows; it is copied, never touched.
+        mappings: a record index of the keys alone instead, without base files; only lookups.
+        file_rows: rows of a file group of mappings.
         options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
         index_options: options of single indexes, by index name.
         engine_options: options of single engines, by engine name; those of Hudi may be any.
@@ -137,6 +137,8 @@ class TableSection(_Section):
     """
 
     source: str | None = None
+    mappings: bool = False
+    file_rows: Positive = FILE_ROWS
     options: dict[str, str] = Field(default_factory=dict)
     index_options: dict[str, dict[str, str]] = Field(default_factory=dict)
     engine_options: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -252,11 +254,6 @@ class Scenario(_Section):
         return value
 
 
-def builtin_names() -> tuple[str, ...]:
-    """The built-in scenarios, sorted."""
-    return tuple(sorted(path.stem for path in _BUILT_IN.glob("*.toml")))
-
-
 def load(
     name: str,
     *,
@@ -273,15 +270,15 @@ def load(
     Raises:
         ScenarioError: with every mistake found.
     """
-    document, mistakes = _read(name), []
+    document, mistakes = documents.read(name), []
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key:
             mistakes.append(f"--set {text}: expected key=value")
             continue
-        mistakes += _put(document, key, _toml_value(value))
+        mistakes += documents.put(document, key, documents.toml_value(value))
     for key, given in (overrides or {}).items():
-        mistakes += _put(document, key, given)
+        mistakes += documents.put(document, key, given)
     try:
         scenario = Scenario.model_validate(document)
     except ValidationError as error:
@@ -290,13 +287,6 @@ def load(
     if mistakes:
         raise ScenarioError(name, mistakes)
     return scenario
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)` with the nearest known name, or the known names if none is near."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known are {', '.join(names)})"
 
 
 def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
@@ -333,59 +323,6 @@ def _as_texts(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _read(name: str) -> dict[str, Any]:
-    if name in builtin_names():
-        return tomllib.loads((_BUILT_IN / f"{name}.toml").read_text(encoding="utf-8"))
-    path = Path(name)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        known = nearest(name, builtin_names())
-        raise ScenarioError(name, [f"no scenario file: {error.strerror}{known}"]) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError(name, [f"not TOML: {error}"]) from error
-    document.setdefault("name", path.stem)
-    table = document.get("table")
-    if isinstance(table, dict) and isinstance(table.get("source"), str):
-        table["source"] = str(path.parent / table["source"])
-    return document
-
-
-def _toml_value(text: str) -> object:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-_OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.")
-_ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
-
-
-def _path(key: str) -> list[str]:
-    for prefix in _OPEN_SECTIONS:
-        if key.startswith(prefix):
-            return [*prefix[:-1].split("."), key[len(prefix) :]]
-    engine = _ENGINE_OPTION.fullmatch(key)
-    if engine is not None:
-        return ["table", "engine_options", *engine.groups()]
-    if key.startswith(("table.index_options.", "table.variants.")):
-        return key.split(".", 3)
-    return key.split(".")
-
-
-def _put(document: dict[str, Any], key: str, value: object) -> list[str]:
-    """Set a dotted key; the mistakes if the key leads through something that is no section."""
-    *sections, last = _path(key)
-    at = document
-    for section in sections:
-        at = at.setdefault(section, {})
-        if not isinstance(at, dict):
-            return [f"{key}: {section} is not a section"]
-    at[last] = value
-    return []
-
-
 def _mistakes(error: ValidationError) -> list[str]:
     return [
         f"{'.'.join(str(part) for part in detail['loc'])}: {_explain(detail)}"
@@ -414,12 +351,14 @@ def _keys(sections: Sequence[object]) -> list[str]:
 def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
     found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
-    found += _source_mistakes(scenario)
+    found += [*_source_mistakes(scenario), *_mapping_mistakes(scenario)]
     if scenario.dataset.sizes and (scenario.table.source or scenario.workload.model_keys):
         found.append("dataset.sizes: neither with table.source nor with workload.model_keys")
     try:
         for rows in scenario.dataset.tables:
-            scenario.dataset.spec(rows)
+            spec = scenario.dataset.spec(rows)
+            if scenario.table.mappings:
+                Mappings(spec, scenario.table.file_rows)
     except DatasetError as error:
         found.append(f"dataset.name: {error}")
     return found
@@ -446,6 +385,25 @@ def _cell_mistakes(scenario: Scenario) -> list[str]:
     if scenario.workload.model_keys and set(scenario.engines) != {NATIVE}:
         found.append("workload.model_keys: the lookup model is about the engine native only")
     return found
+
+
+def _mapping_mistakes(scenario: Scenario) -> list[str]:
+    """What needs rows where there are keys alone."""
+    work, table = scenario.workload, scenario.table
+    wrong = {
+        "engines: native only": scenario.engines != (NATIVE,),
+        "indexes: record only": scenario.indexes != ("record",),
+        "table.source: none": table.source,
+        "schedule.loads: 1": scenario.schedule.loads > 1,
+        "workload.rounds: 0": work.rounds,
+        "workload.delete: false": work.delete,
+        "workload.point_query: false": work.point_query,
+        "workload.model_keys: none": work.model_keys,
+        "workload.lookup_present: at least 1": not work.lookup_present,
+    }
+    return [
+        f"{what}, with table.mappings" for what, is_so in wrong.items() if table.mappings and is_so
+    ]
 
 
 def _option_mistakes(table: TableSection) -> list[str]:

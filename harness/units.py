@@ -17,6 +17,7 @@ class Unit(StrEnum):
     SECONDS = "s"
     BYTES = "B"
     COUNT = "1"
+    RATE = "1/s"
 
 
 class Better(StrEnum):
@@ -93,6 +94,23 @@ METRICS: dict[str, Metric] = {
         _count("blocks_decoded", "index blocks decoded"),
         _bytes("bytes_written", "bytes written"),
         _bytes("index_bytes", "index bytes on storage"),
+        _bytes("bytes_per_key", "index bytes per key"),
         _count("keys", "keys in the step", Better.NEITHER),
+        Metric(
+            name="keys_per_s",
+            unit=Unit.RATE,
+            better=Better.HIGHER,
+            counter=False,
+            tolerance=0.0,
+            title="keys per second",
+        ),
+        Metric(
+            name="peak_memory_bytes",
+            unit=Unit.BYTES,
+            better=Better.LOWER,
+            counter=False,
+            tolerance=0.0,
+            title="peak memory of the process",
+        ),
     )
 }

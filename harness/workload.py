@@ -27,6 +27,7 @@ from harness.probes import Listing, Written, written
 from harness.scenario import WorkloadSection
 
 BULK_INSERT = "bulk_insert"
+BUILD = "build"
 DELETE = "delete"
 LOOKUP = "lookup"
 POINT_QUERY = "point_query"

@@ -15,6 +15,7 @@ _SCALES = {
         (float(1 << 10), "KiB"),
         (1.0, "B"),
     ),
+    Unit.RATE.value: ((1.0, "/s"),),
 }
 
 
@@ -63,10 +64,12 @@ def _scaled(value: float, unit: str) -> tuple[str, str]:
     if scales is None:
         return (f"{value:,.0f}" if value == int(value) else digits(value)), ""
     if value == 0:
-        return "0", scales[0][1] if unit == Unit.SECONDS else "B"
+        return "0", "B" if unit == Unit.BYTES else scales[0][1]
     for place, (size, name) in enumerate(scales):
         if abs(value) >= size or place == len(scales) - 1:
-            shown = f"{value / size:.0f}" if name == "B" else digits(value / size)
+            # Only bytes per key come in parts.
+            whole = name == "B" and value == int(value)
+            shown = f"{value:.0f}" if whole else digits(value / size)
             larger = scales[place - 1][0] / size if place else float("inf")
             if float(shown.replace(",", "")) >= larger:
                 return digits(value / scales[place - 1][0]), scales[place - 1][1]

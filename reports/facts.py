@@ -33,7 +33,8 @@ def compared(run: Run) -> str:
     indexes = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in run.cells)))
     engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
     parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
-    source = _mapping(plan.get("table")).get("source")
+    table = _mapping(plan.get("table"))
+    source = table.get("source")
     sizes = _sizes(run, data, work)
     if source:
         rows = f" of {_count(sizes, 'rows')} rows" if _section(run, "measured") else ""
@@ -41,9 +42,11 @@ def compared(run: Run) -> str:
     elif _count(data, "rows"):
         several = _counts(data, "sizes")
         on = f"tables of {listed(several)}" if several else f"a table of {_count(data, 'rows')}"
+        keys = " (keys alone, without base files)" if table.get("mappings") else ""
         parts.append(
             f"on {on} {clean(data.get('name', ''), 40)} rows"
             + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
+            + keys
         )
     doing = _doing(sizes, work)
     if doing:

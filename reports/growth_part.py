@@ -20,7 +20,8 @@ from reports.text import NOTHING, clean
 PREFIX = "growth_"
 """Of the names of its charts' files."""
 
-MEASURES = tuple(each for each in HEADLINE if each.key in ("write_latency", "lookup", "shuffle"))
+_GROWING = ("build", "write_latency", "lookup", "shuffle")
+MEASURES = tuple(each for each in HEADLINE if each.key in _GROWING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,12 +213,13 @@ def _part(run: Run) -> RunPart:
     headline = tables.filled(tables.headline(right))
     sizes = {cell.rows for cell in right if cell.rows}
     among = "".join(f", tables of {rows:,} rows" for rows in sizes)
+    rates = ", of rates higher" if any(c.measure.higher for c in headline.columns) else ""
     return RunPart(
         run_id=clean(run.run_id),
         label=run.label,
         name=run.name,
         compared=facts.compared(run),
-        answer=grid(headline, f"The answer: medians, lower is better{among}"),
+        answer=grid(headline, f"The answer: medians, lower is better{rates}{among}"),
         answers=prose.answers(headline),
         scenario=facts.scenario(run),
         environment=facts.environment(run),

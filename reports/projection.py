@@ -23,7 +23,7 @@ from reports.errors import ReportError
 from reports.text import clean
 
 INDEX_ORDER = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
-STEP_ORDER = ("bulk_insert", "upsert", "insert", "delete", "lookup", "point_query")
+STEP_ORDER = ("build", "bulk_insert", "upsert", "insert", "delete", "lookup", "point_query")
 UPSERT = "upsert"
 """Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""
 

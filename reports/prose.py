@@ -82,7 +82,8 @@ def _behind(column: Column, cells: tuple[CellView, ...]) -> str:
     rows.sort(key=lambda row: row[:2])
     ratios = [f"{label} {ratio_words(ratio)}" for _, label, _, ratio in rows if ratio is not None]
     if len(ratios) == len(rows):
-        return f"as a multiple of the lowest: {_shortened(ratios)}"
+        end = "highest" if column.measure.higher else "lowest"
+        return f"as a multiple of the {end}: {_shortened(ratios)}"
     return f"the others: {_shortened([f'{label} {value}' for _, label, value, _ in rows])}"
 
 

@@ -1,8 +1,8 @@
 """Cells into tables of summaries: rows x columns x unit, and who leads each column. No rendering.
 
-A leader is named only when the data shows one. The cells whose interval touches that of the
-lowest median are not told apart from it: two or more of them share the lead, and when none is
-left outside, the column shows no difference.
+A leader is named only when the data shows one. The cells whose interval touches that of the best
+median, the lowest but for rates, are not told apart from it: two or more of them share the lead,
+and when none is left outside, the column shows no difference.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Measure:
         """Base unit of the values."""
         return METRICS[self.metric].unit.value
 
+    @property
+    def higher(self) -> bool:
+        """Whether more is better."""
+        return METRICS[self.metric].better is Better.HIGHER
+
     def values(self, cell: CellView) -> Mapping[Trial, float]:
         """Values of a cell by trial; empty when it has none."""
         if self.step != LAST:
@@ -60,6 +65,14 @@ class Measure:
 
 
 HEADLINE = (
+    Measure(
+        key="build",
+        title="Build",
+        what="Building the index of given keys",
+        step="build",
+        phase="total",
+        metric="wall_s",
+    ),
     Measure(
         key="write_latency",
         title="Upsert",
@@ -85,6 +98,14 @@ HEADLINE = (
         metric="wall_s",
     ),
     Measure(
+        key="lookup_rate",
+        title="Keys looked up",
+        what="Keys looked up in a second",
+        step="lookup",
+        phase="total",
+        metric="keys_per_s",
+    ),
+    Measure(
         key="point_query",
         title="Point query",
         what="Point query",
@@ -107,6 +128,22 @@ HEADLINE = (
         step=LAST,
         phase="total",
         metric="index_bytes",
+    ),
+    Measure(
+        key="key_bytes",
+        title="Index per key",
+        what="Index on disk per key",
+        step=LAST,
+        phase="total",
+        metric="bytes_per_key",
+    ),
+    Measure(
+        key="memory",
+        title="Peak memory",
+        what="Peak memory of the process",
+        step=LAST,
+        phase="total",
+        metric="peak_memory_bytes",
     ),
 )
 
@@ -227,7 +264,7 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
     summaries = tuple(summarize(list(each.values())) if each else None for each in values)
     standing, leaders = _lead(summaries, measure)
     ratios: list[Summary | None] = [None] * len(values)
-    first = _lowest(summaries)
+    first = _foremost(summaries, measure)
     if first is not None and standing in (Standing.BEST, Standing.TIED):
         ratios = [
             None if row == first or not each else paired_ratio(values[first], each)[0]
@@ -243,7 +280,7 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
 
 
 def _lead(summaries: Sequence[Summary | None], measure: Measure) -> tuple[Standing, frozenset[int]]:
-    first = _lowest(summaries)
+    first = _foremost(summaries, measure)
     if first is None:
         return Standing.EMPTY, frozenset()
     measured = [row for row, summary in enumerate(summaries) if summary]
@@ -259,8 +296,10 @@ def _lead(summaries: Sequence[Summary | None], measure: Measure) -> tuple[Standi
     return (Standing.BEST if len(leaders) == 1 else Standing.TIED), leaders
 
 
-def _lowest(summaries: Sequence[Summary | None]) -> int | None:
-    medians = [(summary.median, row) for row, summary in enumerate(summaries) if summary]
+def _foremost(summaries: Sequence[Summary | None], measure: Measure) -> int | None:
+    """The row with the best median, the first of equal ones."""
+    sign = -1 if measure.higher else 1
+    medians = [(sign * summary.median, row) for row, summary in enumerate(summaries) if summary]
     return min(medians)[1] if medians else None
 
 

@@ -29,6 +29,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "growth",
         "hudi_vs_native",
         "lookup_model",
+        "mappings",
         "quickstart",
     ]
     assert "quickstart" in runner.invoke(app, ["scenarios"]).stdout

@@ -13,7 +13,7 @@ SECTIONS = "dataset, description, engines, indexes, name, schedule, spark, table
 
 
 def test_built_in_scenarios_resolve():
-    names = ("ci", "growth", "hudi_vs_native", "lookup_model", "quickstart")
+    names = ("ci", "growth", "hudi_vs_native", "lookup_model", "mappings", "quickstart")
     assert scenario.builtin_names() == names
     for name in scenario.builtin_names():
         loaded = scenario.load(name)
@@ -21,7 +21,9 @@ def test_built_in_scenarios_resolve():
         model = name == "lookup_model"
         compared = ("record", "global_simple", "global_bloom", "bucket")
         both = compared[:2]
-        indexes = {"lookup_model": compared[:1], "hudi_vs_native": both, "growth": both}
+        alone = dict.fromkeys(("lookup_model", "mappings"), compared[:1])
+        indexes = {**alone, "hudi_vs_native": both, "growth": both}
+        assert loaded.table.mappings == (name == "mappings")
         assert loaded.indexes == indexes.get(name, compared)
         assert bool(loaded.workload.model_keys) == bool(loaded.table.variants) == model
 

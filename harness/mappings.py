@@ -1,0 +1,240 @@
+"""A record index of keys without base files: built once for each cell, then asked.
+
+Keys and places come from `datasets/mappings.py`. There is nothing to interleave and no Spark: one
+process builds with a thread for each core. A table stays until its cell is measured, so that a run
+that was cut off, or had no room left, goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from datasets.mappings import Mappings
+from datasets.rows import make_rows
+from harness import verify
+from harness.cell import samples
+from harness.environment import peak_memory
+from harness.inputs import encode_keys
+from harness.matrix import Cell, Slot, expand, schedule
+from harness.pace import Pace
+from harness.probes import Listing
+from harness.runner import Outcome, Progress, slot_key
+from harness.scenario import Scenario
+from harness.store import RunFolder
+from harness.workload import BUILD, LOOKUP, Step, StepResult, first_line
+from table import Table
+from table.errors import StorageError
+from table.keygen import partition_paths
+from table.metadata.partitions import RECORD_INDEX
+from table.write.index import LookupStats
+
+NOTES = (
+    "The table has no base files: keys and places are functions of the row number, and every answer"
+    " was compared with them. One process, a thread for each core, no Spark. Each lookup asked"
+    " other keys, with a handle of its own; the system's cache held of the index what fitted."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """The table of a cell: an index and nothing else.
+
+    Attributes:
+        cell: whose it is.
+        mappings: keys and places.
+        path: its folder.
+    """
+
+    cell: Cell
+    mappings: Mappings
+    path: Path
+
+    def open(self) -> Table:
+        """A handle of its own, which has looked nothing up; the table is made if need be."""
+        if not self.path.exists():
+            self._create()
+        return Table.open(self.path, options=self.cell.options)
+
+    def _create(self) -> None:
+        """A table with one commit, of no rows, and without the index that new tables have."""
+        new = self.path.with_name(f"{self.path.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        spec, none = self.mappings.spec, np.zeros(0, np.int64)
+        table = Table.create(
+            new,
+            name=spec.name,
+            record_key=spec.record_key,
+            partition_path=spec.partition_path,
+            ordering=spec.ordering,
+            index=self.cell.index,
+            options=self.cell.options,
+        )
+        table.bulk_insert(make_rows(spec, none, none))
+        table.drop_index(RECORD_INDEX)
+        new.rename(self.path)
+
+    def asked(self, turn: int, present: int, absent: int) -> tuple[pa.Table, pa.Table]:
+        """Keys of a lookup, sorted so that present and absent ones mix, and their places.
+
+        Returns:
+            record_key, expect_present; and record_key, partition_path, file_id of the present.
+        """
+        live = self.mappings.sample(turn, present)
+        numbers = np.concatenate([live, self.mappings.absent(turn, absent)])
+        columns, groups = self.mappings.make(numbers)
+        keys = encode_keys(columns)
+        asked = pa.table(
+            {"record_key": keys, "expect_present": pa.array(np.arange(len(numbers)) < len(live))}
+        )
+        return asked.sort_by("record_key"), self._places(keys.slice(0, len(live)), groups)
+
+    def _places(self, keys: pa.Array, groups: np.ndarray) -> pa.Table:
+        columns, file_ids = self.mappings.places()
+        paths = [""] * len(file_ids)
+        if columns.num_columns:
+            paths = partition_paths(columns, Table.open(self.path).config)
+        every = pa.table({"partition_path": paths, "file_id": file_ids})
+        found = every.take(pa.array(groups[: len(keys)]))
+        return found.add_column(0, "record_key", keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingRun:
+    """One run of mappings.
+
+    Attributes:
+        scenario: what to run.
+        folder: where the samples go; slots that are already there are not taken again.
+        work: folder for tables.
+        run_id: written into every sample.
+        clock: monotonic seconds.
+        progress: who is told.
+    """
+
+    scenario: Scenario
+    folder: RunFolder
+    work: Path
+    run_id: str
+    clock: Callable[[], float]
+    progress: Progress
+
+    def measure(self) -> Outcome:
+        """Build and ask the index of each cell; one that fails is left out from there.
+
+        Raises:
+            StorageError: the storage is full, say. What was built is still there.
+        """
+        cells = expand(self.scenario)
+        times = self.scenario.schedule
+        outcome = Outcome(notes=[NOTES], repetitions=times.repetitions)
+        self.progress.plan(len(cells) * (1 + times.warmups + times.repetitions))
+        taken = {slot_key(sample) for sample in self.folder.samples()}
+        for cell in cells:
+            load = Slot(cell=cell, repetition=0, warmup=False)
+            turns = schedule([cell], warmups=times.warmups, repetitions=times.repetitions)
+            left = [slot for slot in turns if (cell.cell_id, *_turn(slot), False) not in taken]
+            for _ in range(len(turns) - len(left)):
+                self.progress.end()
+            table = self._table(cell)
+            if left:
+                built = (cell.cell_id, *_turn(load), True) in taken
+                self._load(load, table, outcome, append=not built)
+            self.progress.end()
+            for slot in left:
+                self._ask(slot, table, outcome)
+                self.progress.end()
+            shutil.rmtree(table.path, ignore_errors=True)
+        return outcome
+
+    def _table(self, cell: Cell) -> KeyTable:
+        spec = self.scenario.dataset.spec(cell.rows)
+        mappings = Mappings(spec, self.scenario.table.file_rows)
+        return KeyTable(cell, mappings, self.work / cell.cell_id / "table")
+
+    def _load(self, slot: Slot, table: KeyTable, outcome: Outcome, *, append: bool) -> None:
+        """Build a cell's index, even if it was measured before: its table is needed."""
+        name = slot.cell.cell_id
+        pace = Pace(
+            table.path.with_name("pace.json"),
+            self.clock,
+            lambda told: self.progress.begin(f"{name}: building, {told}"),
+        )
+        self._keep(slot, self._build(table, pace), outcome, append=append)
+        if pace.starts > 1:
+            outcome.notes.append(
+                f"{name}: the build was cut off {pace.starts - 1} times and went on. Its time is "
+                "that of all its parts; what was under way when it was cut off is left out."
+            )
+
+    def _ask(self, slot: Slot, table: KeyTable, outcome: Outcome) -> None:
+        """Take one turn of lookups, unless the cell has failed."""
+        if slot.cell.cell_id not in outcome.failed:
+            kind = "warm-up" if slot.warmup else "lookup"
+            self.progress.begin(f"{slot.cell.cell_id}: {kind} {slot.repetition + 1}")
+            self._keep(slot, self._lookup(table, slot), outcome, append=True)
+
+    def _build(self, table: KeyTable, pace: Pace) -> StepResult:
+        step = Step(name=BUILD, round=0)
+        try:
+            table.open().build_mappings(table.mappings, pace.told)
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong fails its cell only
+            spent = {("total", "wall_s"): pace.seconds}
+            mistake = f"failed: {first_line(error)}"
+            return StepResult(step=step, values=spent, mistake=mistake, failed=True)
+        pace.end()
+        size = Listing.of(table.path).index_bytes
+        values = {
+            ("total", "wall_s"): pace.seconds,
+            ("total", "keys"): table.mappings.rows,
+            ("total", "index_bytes"): size,
+            ("total", "bytes_per_key"): size / table.mappings.rows,
+            ("total", "peak_memory_bytes"): pace.peak,
+        }
+        return StepResult(step=step, values=values)
+
+    def _lookup(self, table: KeyTable, slot: Slot) -> StepResult:
+        step = Step(name=LOOKUP, round=0)
+        work = self.scenario.workload
+        # Warm-ups come before the turns that count, with keys of their own.
+        turn = slot.repetition + (0 if slot.warmup else self.scenario.schedule.warmups)
+        start = self.clock()
+        try:
+            asked, places = table.asked(turn, work.lookup_present, work.lookup_absent)
+            handle, stats = table.open(), LookupStats()
+            keys = asked.column("record_key").combine_chunks()
+            start = self.clock()
+            answer = handle.lookup(keys, stats=stats)
+            wall = self.clock() - start
+        except Exception as error:  # noqa: BLE001 - whatever is wrong fails its cell only
+            spent = {("total", "wall_s"): self.clock() - start}
+            mistake = f"failed: {first_line(error)}"
+            return StepResult(step=step, values=spent, mistake=mistake, failed=True)
+        values = {
+            ("total", "wall_s"): wall,
+            ("total", "keys"): len(keys),
+            ("total", "keys_per_s"): len(keys) / wall,
+            ("total", "shards_read"): stats.shards_read,
+            ("total", "blocks_decoded"): stats.blocks_decoded,
+            ("total", "peak_memory_bytes"): peak_memory(),
+        }
+        wrong = verify.lookup_mistake(answer, asked=asked, located=places)
+        return StepResult(step=step, values=values, mistake=wrong)
+
+    def _keep(self, slot: Slot, result: StepResult, outcome: Outcome, *, append: bool) -> None:
+        if append:
+            self.folder.append(samples(self.run_id, slot, [result]))
+        if result.mistake is not None:
+            reason = f"{result.step.name}: {result.mistake}"
+            outcome.failed.setdefault(slot.cell.cell_id, reason)
+
+
+def _turn(slot: Slot) -> tuple[bool, int]:
+    return slot.warmup, slot.repetition
