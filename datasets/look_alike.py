@@ -14,13 +14,10 @@ import string
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-import numpy as np
-
-from datasets.columns import Partition
 from datasets.errors import DatasetError
 from datasets.keys import Hashed
-from datasets.kind import Shape
 from datasets.profile import Column, Profile
+from datasets.shapes import fitted
 from datasets.spec import DatasetSpec
 
 _ALL = 0.99  # a few keys of another kind make no other shape
@@ -237,26 +234,6 @@ def _partitioned(found: Profile, draft: _Draft, settings: dict[str, Any]) -> dic
         settings["date_format"] = partitions.date_format
     draft.columns[name] = {"kind": "partition", "sizes": sizes}
     return dict.fromkeys(wanted, name)
-
-
-def fitted(sizes: np.ndarray) -> tuple[str, float]:
-    """The name of the partition sizes that are nearest, and the share of rows that lie elsewhere.
-
-    Args:
-        sizes: rows of each partition, in the order of their values.
-    """
-    shape = Shape(seed=0, date_partitions=len(sizes), date_format="yyyy-MM-dd", payload_bytes=1)
-    shares = sizes / sizes.sum()
-    distances = {}
-    for name in get_args(Partition.model_fields["sizes"].annotation):
-        lots = Partition(kind="partition", sizes=name).lots(shape)
-        _, counts = np.unique(lots, return_counts=True)
-        model, real = counts / counts.sum(), shares
-        if name == "zipf":  # the order of its days is its own
-            model, real = np.sort(model), np.sort(shares)
-        distances[name] = float(np.abs(model - real).sum() / 2)
-    nearest = min(distances, key=lambda name: distances[name])
-    return nearest, distances[nearest]
 
 
 def _note_gaps(column: Column, draft: _Draft) -> None:

@@ -1,15 +1,19 @@
-"""What shape texts have: the random bits in them, their characters, how they spread over shards.
+"""What shape texts have: the random bits in them, their characters, how they spread.
 
-All of it is estimated from a sample of the keys, as matrices of characters in numpy; no text is
-looked at one by one, and none leaves this module.
+Texts come as a sample of the keys and are looked at as matrices of characters in numpy; none leaves
+this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
+
+from datasets.columns import Partition
+from datasets.kind import Shape
 
 SHARDS = 16
 _MAX_CHARACTERS = 1_000
@@ -77,6 +81,26 @@ def gini(sizes: np.ndarray) -> float:
     places = np.arange(1, len(ascending) + 1)
     total = ascending.sum() * len(ascending)
     return float(((2 * places - len(ascending) - 1) * ascending).sum() / total)
+
+
+def fitted(sizes: np.ndarray) -> tuple[str, float]:
+    """The name of the partition sizes that are nearest, and the share of rows that lie elsewhere.
+
+    Args:
+        sizes: rows of each partition, in the order of their values.
+    """
+    shape = Shape(seed=0, date_partitions=len(sizes), date_format="yyyy-MM-dd", payload_bytes=1)
+    shares = sizes / sizes.sum()
+    distances = {}
+    for name in get_args(Partition.model_fields["sizes"].annotation):
+        lots = Partition(kind="partition", sizes=name).lots(shape)
+        _, counts = np.unique(lots, return_counts=True)
+        model, real = counts / counts.sum(), shares
+        if name == "zipf":  # the order of its days is its own
+            model, real = np.sort(model), np.sort(shares)
+        distances[name] = float(np.abs(model - real).sum() / 2)
+    nearest = min(distances, key=lambda name: distances[name])
+    return nearest, distances[nearest]
 
 
 def _matrix(texts: Sequence[str]) -> np.ndarray:

@@ -1,8 +1,9 @@
 """A dataset that starts from the rows of an existing table and changes samples of them.
 
-Updates are sampled rows with the ordering column raised by 1; inserts are copies of sampled rows
-with a new key: `-k<n>` appended to a text, or a number above the greatest; deletes are sampled rows
-that the same round does not update. Samples are images of keyed permutations, so counts are exact.
+Updates are sampled rows with the ordering column raised by 1 (a timestamp by its unit); inserts are
+copies of sampled rows with a new key: `-k<n>` appended to a text, or a number above the greatest;
+deletes are sampled rows that the same round does not update. Samples are images of keyed
+permutations, so counts are exact.
 The model of the table is three numbers per row: the source row that it copies, by how much its
 ordering value is raised, and the number of its new key.
 """
@@ -79,7 +80,7 @@ class SourceDataset:
         name: name of the dataset.
         record_key: key columns.
         partition_path: partition columns, may be empty.
-        ordering: the ordering column, of an integer type.
+        ordering: the ordering column, an integer or a timestamp.
         seed: of all samples.
         updates: rows changed per round.
         inserts: rows added per round.
@@ -182,8 +183,10 @@ class SourceDataset:
             raise DatasetError(f"{self.name} has no ordering column, which updates must raise")
         check_columns([*self.record_key, *self.partition_path, self.ordering], known)
         kind = self._rows.schema.field(self.ordering).type
-        if not pa.types.is_integer(kind):
-            raise DatasetError(f"ordering column {self.ordering!r} is {kind}, not an integer")
+        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
+            raise DatasetError(
+                f"ordering column {self.ordering!r} is {kind}, neither an integer nor a timestamp"
+            )
         if self.ordering in self.record_key:
             raise DatasetError(f"ordering column {self.ordering!r} is part of the record key")
         for name in self.record_key:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from datasets.dataset import Dataset
+from datasets.folders import session_conf
 from datasets.generated import GeneratedDataset
 from datasets.source import SourceDataset
-from harness import environment, event_log, independent, workload
+from harness import environment, event_log, independent, own_data, workload
 from harness.counters import counter_samples
 from harness.engines import NATIVE
+from harness.engines.base import Layout
 from harness.engines.lineup import Lineup, missing
 from harness.errors import HarnessError, RunFolderError
 from harness.inputs import SparkInputs
@@ -23,7 +25,7 @@ from harness.kit import Kit
 from harness.mappings import MappingRun
 from harness.matrix import expand
 from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
-from harness.scenario import Scenario
+from harness.scenario import DatasetSection, Scenario
 from harness.session import SparkRuntime, redact, redact_arguments
 from harness.store import RunFolder
 
@@ -175,7 +177,9 @@ def _measure(
     scenario = request.scenario
     begin = time.monotonic()
     progress.begin("starting Spark")
-    runtime = SparkRuntime(scenario.spark, folder.events)
+    own = scenario.dataset.source
+    reading = session_conf(own.resolved_format, scenario.spark.conf) if own else {}
+    runtime = SparkRuntime(scenario.spark, folder.events, reading)
     try:
         with Lineup(runtime) as lineup:
             info["versions"] = environment.versions(runtime.spark)
@@ -225,32 +229,48 @@ def _inputs(
     """The rows of each size, written."""
     inputs = {}
     for rows in scenario.dataset.tables:
-        dataset = dataset_of(scenario, source, rows=rows)
+        dataset = _dataset(spark, scenario, folder / "own", source=source, rows=rows)
         inputs[rows] = SparkInputs(spark, dataset, scenario.workload, folder / str(rows))
         inputs[rows].prepare()
     return inputs
 
 
-def dataset_of(scenario: Scenario, source: Path | None, *, rows: int) -> Dataset:
-    """The rows of a scenario: `rows` generated ones, or those of an existing table; and changes.
-
-    Changes to an existing table are as large as the scenario says, but each kind touches at most
-    a fourth of the rows, so that a scenario for large tables also fits a small one.
-    """
+def _dataset(
+    spark: Any, scenario: Scenario, folder: Path, *, source: Path | None, rows: int
+) -> Dataset:
+    """The rows of a scenario: `rows` generated ones, or those of a table that exists."""
     section = scenario.dataset
+    if section.source is not None:
+        return changing(section, *own_data.load(spark, section.source, folder))
     if source is None:
         return GeneratedDataset(section.spec(rows))
-    facts, stored = independent.facts(source), independent.rows(source)
-    return SourceDataset(
-        stored,
+    facts = independent.facts(source)
+    layout = Layout(
         name=facts.name,
         record_key=facts.record_key,
         partition_path=facts.partition_path,
         ordering=facts.ordering,
+    )
+    return changing(section, independent.rows(source), layout)
+
+
+def changing(section: DatasetSection, stored: Any, layout: Layout) -> SourceDataset:
+    """Rows that exist (pa.Table), and changes to them.
+
+    Changes are as large as the scenario says, but each kind touches at most a fourth of the rows,
+    so that a scenario for large tables also fits a small one.
+    """
+    most = stored.num_rows // SOURCE_CHANGE
+    return SourceDataset(
+        stored,
+        name=layout.name,
+        record_key=layout.record_key,
+        partition_path=layout.partition_path,
+        ordering=layout.ordering,
         seed=section.seed,
-        updates=min(section.updates, stored.num_rows // SOURCE_CHANGE),
-        inserts=min(section.inserts, stored.num_rows // SOURCE_CHANGE),
-        deletes=min(section.delete_rows, stored.num_rows // SOURCE_CHANGE),
+        updates=min(section.updates, most),
+        inserts=min(section.inserts, most),
+        deletes=min(section.delete_rows, most),
     )
 
 
@@ -281,6 +301,13 @@ def _notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         "Every repetition started from a copy of the cell's loaded table.",
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
+    own = scenario.dataset.source
+    if own is not None:
+        added = "" if own.ordering else f"; the column {own_data.ORDERING} was added"
+        notes.append(
+            f"The rows are those of {Path(own.path).name} ({own.resolved_format}), which was only "
+            f"read{added}. Updates are samples of them, inserts copies with new keys."
+        )
     if scenario.table.source is None:
         return notes
     notes.append(

@@ -1,8 +1,8 @@
 """Scenario files and the dotted keys that are laid over them.
 
 Keys are dotted (`dataset.rows`); under `table.options`, `table.index_options.<index>`,
-`table.variants.<name>`, `spark.conf` and `dataset.settings` the rest of the key, dots and all, is
-the option's own name.
+`table.variants.<name>`, `spark.conf`, `dataset.settings` and `dataset.source.options` the rest of
+the key, dots and all, is the option's own name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from harness.errors import ScenarioError
 
 _BUILT_IN = Path(__file__).parent / "scenarios"
-_OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.")
+_OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.", "dataset.source.options.")
 _ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
 
 
@@ -50,9 +50,11 @@ def read(name: str) -> dict[str, Any]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ScenarioError(name, [f"not TOML: {error}"]) from error
     document.setdefault("name", path.stem)
-    table = document.get("table")
-    if isinstance(table, dict) and isinstance(table.get("source"), str):
-        table["source"] = str(path.parent / table["source"])
+    table, dataset = document.get("table"), document.get("dataset")
+    own = dataset.get("source") if isinstance(dataset, dict) else None
+    for section, key in ((table, "source"), (own, "path")):
+        if isinstance(section, dict) and isinstance(section.get(key), str):
+            section[key] = str(path.parent / section[key])
     return document
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from datasets.errors import DatasetError
 from datasets.mappings import FILE_ROWS, Mappings
@@ -26,6 +26,8 @@ from harness.engines import (
     engine_mistake,
 )
 from harness.errors import ScenarioError
+from harness.fields import Names, Natural, Numbers, Positive, Section, Share, as_texts
+from harness.own_data import SourceSection
 from table.errors import TableError
 from table.options import check_options
 
@@ -38,26 +40,11 @@ SUPPORTED_INDEXES = tuple(dict.fromkeys((*NATIVE_INDEXES, *HUDI_INDEXES)))
 _VARIANT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-def _tuple(value: object) -> object:
-    """A TOML array where a strict model wants a tuple."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
-Numbers = Annotated[tuple[Positive, ...], BeforeValidator(_tuple)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class DatasetSection(_Section):
+class DatasetSection(Section):
     """What rows the table holds and how they change.
 
-    With `table.source` the rows come from there; batches and deletes are sized by this section.
+    With `table.source` or `dataset.source` the rows come from there; batches and deletes are sized
+    by this section.
 
     Attributes:
         name: built-in dataset, or the path of a TOML file that specifies one.
@@ -71,6 +58,7 @@ class DatasetSection(_Section):
         delete_rows: keys that the delete step removes.
         settings: further keys of the dataset's specification, dotted: `columns.uuid.kind`,
             `update_choice.kind`.
+        source: rows of the user's own instead of generated ones.
     """
 
     name: str = "trips"
@@ -83,6 +71,7 @@ class DatasetSection(_Section):
     update_share: Share = 0.5
     delete_rows: Natural = 2_000
     settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    source: SourceSection | None = None
 
     @field_validator("sizes")
     @classmethod
@@ -123,7 +112,7 @@ class DatasetSection(_Section):
         )
 
 
-class TableSection(_Section):
+class TableSection(Section):
     """The table under test.
 
     Attributes:
@@ -147,7 +136,7 @@ class TableSection(_Section):
     @field_validator("options", "index_options", "engine_options", "variants", mode="before")
     @classmethod
     def _texts(cls, value: object) -> object:
-        return _as_texts(value)
+        return as_texts(value)
 
     @field_validator("index_options")
     @classmethod
@@ -169,7 +158,7 @@ class TableSection(_Section):
         return value
 
 
-class WorkloadSection(_Section):
+class WorkloadSection(Section):
     """What each repetition does to its table.
 
     Attributes:
@@ -190,7 +179,7 @@ class WorkloadSection(_Section):
     model_keys: Numbers = ()
 
 
-class ScheduleSection(_Section):
+class ScheduleSection(Section):
     """How often and in what order.
 
     Attributes:
@@ -204,7 +193,7 @@ class ScheduleSection(_Section):
     loads: Positive = 1
 
 
-class SparkSection(_Section):
+class SparkSection(Section):
     """Where the run takes place.
 
     Attributes:
@@ -218,10 +207,10 @@ class SparkSection(_Section):
     @field_validator("conf", mode="before")
     @classmethod
     def _texts(cls, value: object) -> object:
-        return _as_texts(value)
+        return as_texts(value)
 
 
-class Scenario(_Section):
+class Scenario(Section):
     """A resolved scenario: all defaults filled in, nothing left to look up.
 
     Attributes:
@@ -314,15 +303,6 @@ def _refuse(mistakes: Iterable[str | None]) -> None:
         raise ValueError("; ".join(found))
 
 
-def _as_texts(value: object) -> object:
-    """Hudi and Spark options are texts; numbers and booleans are written as those write them."""
-    if isinstance(value, dict):
-        return {key: _as_texts(inner) for key, inner in value.items()}
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
 def _mistakes(error: ValidationError) -> list[str]:
     return [
         f"{'.'.join(str(part) for part in detail['loc'])}: {_explain(detail)}"
@@ -352,8 +332,9 @@ def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
     found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
     found += [*_source_mistakes(scenario), *_mapping_mistakes(scenario)]
-    if scenario.dataset.sizes and (scenario.table.source or scenario.workload.model_keys):
-        found.append("dataset.sizes: neither with table.source nor with workload.model_keys")
+    fixed = scenario.table.source or scenario.dataset.source or scenario.workload.model_keys
+    if scenario.dataset.sizes and fixed:
+        found.append("dataset.sizes: neither with a source nor with workload.model_keys")
     try:
         for rows in scenario.dataset.tables:
             spec = scenario.dataset.spec(rows)
@@ -394,6 +375,7 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
         "engines: native only": scenario.engines != (NATIVE,),
         "indexes: record only": scenario.indexes != ("record",),
         "table.source: none": table.source,
+        "dataset.source: none": scenario.dataset.source,
         "schedule.loads: 1": scenario.schedule.loads > 1,
         "workload.rounds: 0": work.rounds,
         "workload.delete: false": work.delete,
@@ -426,10 +408,16 @@ def _option_mistakes(table: TableSection) -> list[str]:
 
 
 def _source_mistakes(scenario: Scenario) -> list[str]:
-    source = scenario.table.source
-    if source is None or (Path(source) / ".hoodie" / "hoodie.properties").is_file():
-        return []
-    return [f"table.source: {source} is not a Hudi table (it has no .hoodie/hoodie.properties)"]
+    source, own = scenario.table.source, scenario.dataset.source
+    found = [own.mistake] if own and own.mistake else []
+    if source and own:
+        found.append("dataset.source: not with table.source")
+    if source and not (Path(source) / ".hoodie" / "hoodie.properties").is_file():
+        found.append(
+            f"table.source: {source} is not a Hudi table (it has no .hoodie/hoodie.properties); "
+            "tables of other formats are named by dataset.source"
+        )
+    return found
 
 
 __all__ = [

@@ -48,7 +48,7 @@ def test_sizes_ascend(sizes):
 
 
 def test_sizes_are_not_for_the_lookup_model():
-    with pytest.raises(ScenarioError, match=r"dataset\.sizes: neither with table\.source"):
+    with pytest.raises(ScenarioError, match=r"dataset\.sizes: neither with a source"):
         scenario.load("lookup_model", sets=["dataset.sizes=[20, 30]"])
 
 
@@ -148,6 +148,41 @@ def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():
 def test_a_key_that_leads_through_a_value_is_a_mistake():
     with pytest.raises(ScenarioError, match=r"dataset\.rows\.more: rows is not a section"):
         scenario.load("ci", sets=["dataset.rows.more=1"])
+
+
+OWN = """
+[dataset.source]
+path = "rows"
+record_key = ["id"]
+format = "csv"
+options = { header = false }
+"""
+
+
+def test_rows_of_the_users_own_are_named_with_their_key(tmp_path):
+    (tmp_path / "s.toml").write_text(OWN)
+    found = scenario.load(
+        str(tmp_path / "s.toml"), sets=["dataset.source.options.sep=;", "dataset.source.ordering=n"]
+    )
+    own = found.dataset.source
+    assert (own.path, own.record_key, own.ordering) == (str(tmp_path / "rows"), ("id",), "n")
+    assert own.options == {"header": "false", "sep": ";"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        (["dataset.source.format=xls"], "'xls' is none of parquet"),
+        (["dataset.source.record_key=[]"], r"dataset\.source\.record_key"),
+        (["table.source=x"], r"dataset\.source: not with table\.source"),
+        (["dataset.sizes=[1, 2]"], r"dataset\.sizes: neither with a source"),
+        (["table.mappings=true"], r"dataset\.source: none, with table\.mappings"),
+    ],
+)
+def test_what_does_not_go_with_rows_of_the_users_own(tmp_path, changes, part):
+    (tmp_path / "s.toml").write_text(OWN)
+    with pytest.raises(ScenarioError, match=part):
+        scenario.load(str(tmp_path / "s.toml"), sets=changes)
 
 
 def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):

@@ -1,0 +1,35 @@
+"""Types of the fields of a scenario, as TOML gives them to strict models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def as_tuple(value: object) -> object:
+    """A TOML array where a strict model wants a tuple."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def as_texts(value: object) -> object:
+    """Hudi and Spark options are texts; numbers and booleans are written as those write them."""
+    if isinstance(value, dict):
+        return {key: as_texts(inner) for key, inner in value.items()}
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+Numbers = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)]
+Texts = Annotated[dict[str, str], BeforeValidator(as_texts)]
+
+
+class Section(BaseModel):
+    """A section of a scenario: frozen, and nothing unknown in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
