@@ -123,7 +123,11 @@ class Indexer:
         state = TableState.load(self.storage)
         target = self._target(state, partition, _free_instant(state))
         _delete_others(target)
-        self._take_into_use(state, self._put_files(target, self._stat_schema(state)), lease)
+        built = self._put_files(target, self._stat_schema(state))
+        with lease.fenced():
+            _commit_build(state, target.instant, built)
+            forget_build(self.storage, partition)
+            _save_partitions(self.storage, partition, live=True)
         return True
 
     def build_mappings(self, source: RowSource, lease: Lease) -> bool:
@@ -132,29 +136,28 @@ class Indexer:
         The keys are in no base file: what reads the data, or compares it with the index, finds
         none of them.
         """
-        state = TableState.load(self.storage)
-        if RECORD_INDEX in state.config.metadata_partitions:
+        config = load_config(self.storage)
+        if RECORD_INDEX in config.metadata_partitions:
+            forget_build(self.storage, RECORD_INDEX)
             return False
-        if RECORD_INDEX in state.config.building or state.metadata is None:
-            raise InputError("the table has no metadata table, or a build of its index is going on")
+        if RECORD_INDEX in config.building or not config.metadata_partitions:
+            raise InputError("the table has no metadata table, or its index is being built")
+        take_back_base_files(self.storage, RECORD_INDEX)
+        state = TableState.load(self.storage)
         if state.snapshot.files or not state.timeline.commit_times():
-            raise InputError("mappings alone are for a table with a commit and without base files")
+            raise InputError("mappings alone are for tables with a commit and without base files")
         groups = estimate_groups(source.rows, group_sizing(self.options))
         target = self._target(state, RECORD_INDEX, _free_instant(state), groups)
         _delete_others(target)
         built = build_mappings(
             target, source, state=state, runner=self.runner, progress=self.progress
         )
-        self._take_into_use(state, built, lease)
-        return True
-
-    def _take_into_use(self, state: TableState, built: Built, lease: Lease) -> None:
-        """Commit what was built under the lease, and name it in hoodie.properties."""
-        partition = built.target.partition
         with lease.fenced():
-            _commit_build(state, built.target.instant, built)
-            forget_build(self.storage, partition)
-            _save_partitions(self.storage, partition, live=True)
+            _commit_build(state, target.instant, built)
+            _save_partitions(self.storage, RECORD_INDEX, live=True)
+            # Last: what a large build kept takes a while to delete.
+            forget_build(self.storage, RECORD_INDEX)
+        return True
 
     def _declare_columns(self, partition: str) -> None:
         """Make the option that lists the columns with statistics a fact of the table."""
