@@ -21,6 +21,7 @@ from table.bootstrap.spill import encode_numbers, find_stretch, spilled_numbers
 from table.errors import CorruptFileError, DuplicateKeyError, InputError, StorageError
 from table.format.scatter import assign, deal_numbers, no_sums
 from table.storage import LocalStorage
+from table.write.runner import LocalRunner
 
 UNDER = ".hoodie/metadata/record_index"
 GROUPS = {f"hoodie.metadata.record.index.{end}.filegroup.count": "3" for end in ("min", "max")}
@@ -90,8 +91,9 @@ def answers(path, keys):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Tasks of 90 rows, made 30 at a time."""
+    """Tasks of 90 rows, made 30 at a time, one after the other."""
     monkeypatch.setattr(rows, "_ROWS_AT_ONCE", 30)
+    monkeypatch.setattr("table.table.LocalRunner", lambda: LocalRunner(1))
 
 
 @pytest.mark.parametrize("several", [False, True])
