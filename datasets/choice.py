@@ -8,10 +8,11 @@ drawn twice, and whether a row was chosen is known from its rank alone.
     zipf      the row of rank r counts (r + 1)^-shape, and ranks stay: the same rows are hot
     recent    the same over age: rank 0 is the row that was inserted last
     hot       a share of the rows gets a share of the updates, and ranks stay
+    partitions    the newest partitions get a share each, all others together what is left
 
 Where a piece is to have more updates than rows, all its rows are updated and the rest goes on to
 the pieces behind: as if one drew until there are enough different rows. All pieces but that of
-`uniform` have powers of two as sizes, which need no cycle walking.
+`uniform` and `partitions` have powers of two as sizes, which need no cycle walking.
 """
 
 from __future__ import annotations
@@ -20,11 +21,26 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-ChoiceName = Literal["uniform", "zipf", "recent", "hot"]
+# What floating point may add to shares that make up the whole.
+_SLACK = 1e-9
+
+ChoiceName = Literal["uniform", "zipf", "recent", "hot", "partitions"]
+
+
+def _at_most_one(shares: tuple[float, ...]) -> tuple[float, ...]:
+    if math.fsum(shares) > 1 + _SLACK:
+        raise ValueError(f"shares add up to {math.fsum(shares):g}, more than 1")
+    return shares
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Shares = Annotated[
+    tuple[Share, ...], Field(min_length=1, max_length=100), AfterValidator(_at_most_one)
+]
 
 
 class UpdateChoice(BaseModel):
@@ -35,6 +51,8 @@ class UpdateChoice(BaseModel):
         shape: exponent of `zipf` and `recent`.
         hot_rows: share of the rows that are hot.
         hot_updates: share of the updates that they get.
+        shares: of `partitions`, the shares of the updates that the newest partition gets, the
+            second newest, and so on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,6 +61,7 @@ class UpdateChoice(BaseModel):
     shape: float = Field(default=2.93, gt=0, le=20)
     hot_rows: float = Field(default=0.01, gt=0, lt=1)
     hot_updates: float = Field(default=0.9, gt=0, le=1)
+    shares: Shares = (0.8, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,24 @@ def pieces(choice: UpdateChoice, live: int, updates: int) -> tuple[Piece, ...]:
     return tuple(
         Piece(first, size, quota)
         for (first, size), quota in zip(spans, quotas, strict=True)
+        if quota
+    )
+
+
+def group_pieces(choice: UpdateChoice, sizes: Sequence[int], updates: int) -> tuple[Piece, ...]:
+    """The pieces with updates where partitions get their shares.
+
+    Args:
+        choice: of kind `partitions`.
+        sizes: rows of the other partitions together, and of those with a share, the newest last.
+        updates: how many rows are chosen of all.
+    """
+    weights = [max(0.0, 1 - math.fsum(choice.shares)), *reversed(choice.shares)]
+    quotas = shared_out(updates, weights, sizes)
+    starts = itertools.accumulate(sizes, initial=0)
+    return tuple(
+        Piece(first, size, quota)
+        for first, size, quota in zip(starts, sizes, quotas, strict=False)
         if quota
     )
 

@@ -8,6 +8,7 @@ is the round of its last change. `Values` and `Expressions` give that hash in ei
 from __future__ import annotations
 
 import datetime as dt
+import math
 from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from datasets.choice import shared_out
 from datasets.hashing import derive, draw
 from datasets.keys import Hashed, Letters, Numbered, OneShard, Sequence, Uuid, Uuid7
 from datasets.kind import (
@@ -44,7 +46,8 @@ class Partition(BaseKind):
     """A text that depends on the row only, so that it can be a partition path.
 
     Rows are dealt out to the partitions by their numbers, so that counts are as exact as they can
-    be. The dataset's `date_partitions` says how many there are.
+    be; inserted rows likewise, by the dataset's `insert_shares` if it has any. A row that moves
+    goes to the next partition. The dataset's `date_partitions` says how many there are.
 
     Attributes:
         of: `days`, the latest last; `countries`, by their two letters; or `hashes` of eight hex
@@ -66,13 +69,24 @@ class Partition(BaseKind):
 
     def arrow(self, rows: Values) -> pa.Array:
         """Return the values as an Arrow array."""
-        lots = self.lots(rows.shape)
-        return take(lots, Stripes(len(lots)).lot(rows.numbers))
+        shape, numbers = rows.shape, rows.numbers
+        loaded = np.array(self.lots(shape))[Stripes(len(self.lots(shape))).lot(numbers)]
+        later = self.insert_lots(shape)
+        added = np.array(later)[Stripes(len(later)).lot(np.maximum(numbers - shape.rows, 0))]
+        place = np.where(numbers < shape.rows, loaded, added)
+        if shape.movers is not None and shape.movers.column == rows.name:
+            place = (place + shape.movers.count(numbers, rows.versions)) % shape.date_partitions
+        return take(self.labels(shape), place)
 
     def sql(self, rows: Expressions) -> str:
         """Return the values as a SQL expression."""
-        lots = self.lots(rows.shape)
-        return element(lots, Stripes(len(lots)).lot_sql(rows.number))
+        shape, number = rows.shape, rows.number
+        loaded = _place_sql(self.lots(shape), number)
+        added = _place_sql(self.insert_lots(shape), f"({number} - {shape.rows}L)")
+        place = f"if({number} < {shape.rows}L, {loaded}, {added})"
+        if shape.movers is not None and shape.movers.column == rows.name:
+            place = f"({place} + {rows.moves}) % {shape.date_partitions}L"
+        return element(self.labels(shape), place)
 
     def labels(self, shape: Shape) -> tuple[str, ...]:
         """The partitions, the first first."""
@@ -87,25 +101,46 @@ class Partition(BaseKind):
                 hashes = ((start + _ODD * place) % 2**32 for place in range(count))
                 return tuple(f"{value:08x}" for value in hashes)
 
-    def lots(self, shape: Shape) -> tuple[str, ...]:
-        """The partitions, each as often as it shall have rows; at least once."""
-        return _lots(self, shape)
+    def lots(self, shape: Shape) -> tuple[int, ...]:
+        """Places among the labels, ascending, each as often as it has rows, once at least."""
+        return _lots(self.sizes, shape.date_partitions, shape.seed)
+
+    def insert_lots(self, shape: Shape) -> tuple[int, ...]:
+        """The same for inserted rows; places may be missing."""
+        if not shape.insert_shares:
+            return self.lots(shape)
+        return _insert_lots(shape.insert_shares, shape.date_partitions)
 
 
 @lru_cache(maxsize=64)
-def _lots(kind: Partition, shape: Shape) -> tuple[str, ...]:
-    labels = kind.labels(shape)
-    if kind.sizes == "flat":
-        return labels
-    places = np.arange(len(labels))
-    if kind.sizes == "zipf":
-        ranks = np.argsort(draw(derive(shape.seed, "partition sizes"), places))
-        weights = 1 / (ranks + 1)
+def _lots(sizes: str, count: int, seed: int) -> tuple[int, ...]:
+    places = np.arange(count)
+    if sizes == "flat":
+        return tuple(range(count))
+    if sizes == "zipf":
+        weights = 1 / (np.argsort(draw(derive(seed, "partition sizes"), places)) + 1)
     else:
-        weights = 1.5 ** ((places - len(labels)) / 10)
-    count = max(_LOTS, _LOTS_EACH * len(labels))
-    lots = np.maximum(1, np.round(count * weights / weights.sum())).astype(int)
-    return tuple(label for label, lot in zip(labels, lots, strict=True) for _ in range(lot))
+        weights = 1.5 ** ((places - count) / 10)
+    lots = max(_LOTS, _LOTS_EACH * count) * weights / weights.sum()
+    return tuple(np.repeat(places, np.maximum(1, np.round(lots)).astype(int)).tolist())
+
+
+@lru_cache(maxsize=64)
+def _insert_lots(shares: tuple[float, ...], count: int) -> tuple[int, ...]:
+    others = count - len(shares)
+    rest = max(0.0, 1 - math.fsum(shares)) / others if others else 0.0
+    weights = [rest] * others + list(reversed(shares))
+    total = max(_LOTS, _LOTS_EACH * count)
+    lots = shared_out(total, weights, [total] * count)
+    return tuple(np.repeat(np.arange(count), lots).tolist())
+
+
+def _place_sql(lots: tuple[int, ...], number: str) -> str:
+    """The label's place of a row, by its lot."""
+    lot = Stripes(len(lots)).lot_sql(number)
+    if lots == tuple(range(len(lots))):
+        return lot
+    return f"cast({element([str(place) for place in lots], lot)} as bigint)"
 
 
 class Ordering(BaseKind):

@@ -57,7 +57,10 @@ class Dataset(Protocol):
         ...
 
     def batch(self, spark: SparkSession, round: int) -> DataFrame:  # noqa: A002
-        """Updates and inserts of a round, one row per key."""
+        """Updates and inserts of a round, and rows that must change nothing.
+
+        These are older, by the ordering column, than what the table or the batch has of their keys.
+        """
         ...
 
     def deletes(self, spark: SparkSession, round: int) -> DataFrame:  # noqa: A002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from datasets.hashing import derive
 from datasets.permutation import Permutation
 from datasets.rows import Chunk, chunk_rows, digest_rows, make_rows
 from datasets.spec import DatasetSpec
-from datasets.stream import State, Stream
+from datasets.stream import LATE, State, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,19 +64,17 @@ class GeneratedDataset:
         return self.stream.deletes
 
     def batch_counts(self, round: int) -> tuple[int, int]:  # noqa: A002
-        """(updates, inserts) of the batch of a round."""
+        """(updates, inserts) of the batch of a round; rows that move are updates."""
         self.stream.before(round)
-        return self.stream.updates, self.stream.inserts
+        return self.stream.updates + self.stream.moves, self.stream.inserts
 
     def load(self, spark: SparkSession) -> DataFrame:
         """Rows of the first load."""
         return self._frame(on_spark.inserted(spark, self.stream, 0, self._partitions))
 
     def batch(self, spark: SparkSession, round: int) -> DataFrame:  # noqa: A002
-        """Updates and inserts of a round, one row per key."""
-        updated = on_spark.updated(spark, self.stream, round, self._partitions)
-        added = on_spark.inserted(spark, self.stream, round, self._partitions)
-        return self._frame(updated.union(added))
+        """Updates and inserts of a round, and the rows that must change nothing."""
+        return self._frame(on_spark.batch(spark, self.stream, round, self._partitions))
 
     def deletes(self, spark: SparkSession, round: int) -> DataFrame:  # noqa: A002
         """The rows that the delete step of a round removes, as if changed in that round."""
@@ -95,7 +93,8 @@ class GeneratedDataset:
 
     def truth_cost(self, round: int) -> int:  # noqa: A002
         """Rows that a first `truth` of a round makes, without delete steps."""
-        return self.spec.rows + round * (2 * self.stream.updates + self.stream.inserts)
+        updates = self.stream.updates + self.stream.moves
+        return self.spec.rows + round * (2 * updates + self.stream.inserts)
 
     def digest(self, round: int, *, deleted: bool) -> Digest:  # noqa: A002
         """`truth` as a value that can be added to and subtracted from."""
@@ -109,20 +108,44 @@ class GeneratedDataset:
         return total - self._removed(round) if deleted else total
 
     def batch_slice(self, round: int, start: int, stop: int) -> Chunk:  # noqa: A002
-        """Numbers and versions of a slice of a round's batch: its updates, then its inserts.
+        """Numbers and versions of a slice of a round's batch.
 
-        The batch of round 0 is the first load.
+        Updates, rows that move, inserts, late rows, and older rows of the first of these keys. The
+        batch of round 0 is the first load.
         """
-        updates = self.stream.updates if round else 0
-        drawn = self.stream.updated(round, start, min(stop, updates))
-        first = self.stream.inserted(round)[0] - updates
-        added = np.arange(first + max(start, updates), first + stop, dtype=np.int64)
-        numbers = np.concatenate([drawn, added])
-        return numbers, np.full_like(numbers, round)
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        before = 0
+        for size, make in self._batch_parts(round):
+            first, last = max(start - before, 0), min(stop - before, size)
+            before += size
+            if first < last:
+                parts.append(make(first, last))
+        numbers, versions = zip(*parts, strict=True)
+        return np.concatenate(numbers), np.concatenate(versions)
+
+    def _batch_parts(self, round_: int) -> list[tuple[int, Callable[[int, int], Chunk]]]:
+        stream = self.stream
+        base, end = stream.inserted(round_)
+
+        def changed(rows: Callable[[int, int, int], np.ndarray], version: int) -> Any:
+            return lambda first, last: _versioned(rows(round_, first, last), version)
+
+        def added(first: int, last: int) -> Chunk:
+            return _versioned(np.arange(base + first, base + last, dtype=np.int64), round_)
+
+        if not round_:
+            return [(end - base, added)]
+        return [
+            (stream.updates, changed(stream.updated, round_)),
+            (stream.moves, changed(stream.moved, round_)),
+            (stream.inserts, added),
+            (stream.late, changed(stream.late_rows, LATE)),
+            (stream.duplicates, changed(stream.doubled, round_ - 1)),
+        ]
 
     def batch_size(self, round: int) -> int:  # noqa: A002
         """Rows of a round's batch; those of the first load for round 0."""
-        return sum(self.batch_counts(round)) if round else self.spec.rows
+        return sum(size for size, _ in self._batch_parts(round))
 
     def slices(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Cut a range of rows into pieces that are made at once."""
@@ -151,15 +174,15 @@ class GeneratedDataset:
         if count == 0:
             return np.empty(0, np.int64)
         order = Permutation(state.live, derive(self.spec.seed, "sample", round_))
-        return self.stream.numbers(order.apply(np.arange(count, dtype=np.int64)), state)
+        places = order.apply(np.arange(count, dtype=np.int64)) + state.deleted
+        return self.stream.numbers(places)
 
     def _change(self, round_: int) -> Digest:
         """New versions and new rows of a round, less the versions that they replace."""
         if round_ not in self._changes:
-            fresh = self._sum(partial(self.batch_slice, round_), 0, self.batch_size(round_))
-            stale = self._sum(
-                partial(self._replaced, round_), 0, self.stream.updates if round_ else 0
-            )
+            updates, inserts = self.batch_counts(round_) if round_ else (0, self.spec.rows)
+            fresh = self._sum(partial(self.batch_slice, round_), 0, updates + inserts)
+            stale = self._sum(partial(self._replaced, round_), 0, updates)
             self._changes[round_] = fresh - stale
         return self._changes[round_]
 
@@ -167,7 +190,7 @@ class GeneratedDataset:
         return self._sum(partial(self._deleted, round_), *self.stream.deleted_slice(round_))
 
     def _replaced(self, round_: int, start: int, stop: int) -> Chunk:
-        numbers = self.stream.updated(round_, start, stop)
+        numbers, _ = self.batch_slice(round_, start, stop)
         return numbers, self.stream.versions(numbers, round_ - 1)
 
     def _deleted(self, round_: int, start: int, stop: int) -> Chunk:
@@ -182,3 +205,7 @@ class GeneratedDataset:
             if self._advance:
                 self._advance(digest.rows)
         return total
+
+
+def _versioned(numbers: np.ndarray, version: int) -> Chunk:
+    return numbers, np.full_like(numbers, version)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from datasets.hashing import derive, draw
+from datasets.movers import Movers
 
 DAY_MS = 86_400_000
 EPOCH_MS = 1_704_067_200_000  # 2024-01-01T00:00:00Z
@@ -30,12 +31,25 @@ _NULL_PARTS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What the columns of one dataset share."""
+    """What the columns of one dataset share.
+
+    Attributes:
+        seed: of all hashes.
+        date_partitions: number of partitions.
+        date_format: how days are written.
+        payload_bytes: size of payloads.
+        rows: of the first load; rows inserted later are dealt out to partitions anew.
+        insert_shares: shares of inserted rows of the newest partition, the second newest, ...
+        movers: rows that go from partition to partition.
+    """
 
     seed: int
     date_partitions: int
     date_format: DateFormat
     payload_bytes: int
+    rows: int = 1 << 62
+    insert_shares: tuple[float, ...] = ()
+    movers: Movers | None = None
 
     @property
     def date_labels(self) -> tuple[str, ...]:
@@ -79,6 +93,7 @@ class Expressions:
         name: the column, which keys its hashes.
         number: name of the column that holds the row number.
         version: name of the column that holds the version.
+        moves: name of the column that says how often the row has moved.
         helpers: filled by `let`: expressions to be computed in a projection before.
     """
 
@@ -86,6 +101,7 @@ class Expressions:
     name: str
     number: str
     version: str
+    moves: str
     helpers: dict[str, str] = field(default_factory=dict)
 
     def hash(self, *more: int | str, fixed: bool) -> str:

@@ -7,22 +7,25 @@ get a projection of their own, because Spark would otherwise copy their expressi
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from datasets.digest import SEEDS, Truth, check_columns
 from datasets.errors import DatasetError
-from datasets.kind import Expressions, expressed
+from datasets.kind import Expressions, element, expressed
 from datasets.permutation import Permutation
 from datasets.spec import DatasetSpec
-from datasets.stream import Stream
+from datasets.stream import LATE, Chosen, Stream
+from datasets.stripes import StripedOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NUMBER = "__number"
 _VERSION = "__version"
+_MOVES = "__moves"
 _ROW, _COLUMN = "__grid_row", "__grid_column"
 _INTEGERS = ("byte", "short", "integer", "long")
 _NATIVE = ("boolean", "date", "timestamp", "timestamp_ntz", "double", "decimal", "string", "binary")
@@ -30,28 +33,60 @@ _MASK = 2**64 - 1
 
 
 def inserted(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
-    """Numbers and versions of the rows that a round adds; round 0 adds the first load."""
+    """The rows that a round adds; round 0 adds the first load."""
     start, stop = stream.inserted(round_)
-    return _range(spark, start, stop, partitions).selectExpr(
-        f"id as {_NUMBER}", f"{round_}L as {_VERSION}"
+    return _versioned(_range(spark, start, stop, partitions), "id", round_)
+
+
+def batch(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
+    """The rows of a round's batch: see `GeneratedDataset.batch_slice`."""
+    doubled = min(stream.duplicates, stream.updates)
+    parts = [_updated(spark, stream, round_, (stream.updates, round_, partitions))]
+    if stream.movers is not None:
+        moved = _range(spark, *stream.movers.turn(round_), partitions)
+        numbers = _ordered(moved, stream.order, "id", ())
+        parts.append(_versioned(numbers, "id", round_, moves=stream.movers.moves(round_)))
+    parts.append(inserted(spark, stream, round_, partitions))
+    if stream.late:
+        late = _permuted(_range(spark, 0, stream.late, partitions), stream.late_ranks(round_))
+        numbers = _numbers(late, stream, round_, "id")
+        parts.append(_versioned(numbers, "__place", LATE))
+    if doubled:
+        parts.append(_updated(spark, stream, round_, (doubled, round_ - 1, partitions)))
+    if stream.duplicates > doubled:
+        start = stream.inserted(round_)[0]
+        again = _range(spark, start, start + stream.duplicates - doubled, partitions)
+        parts.append(_versioned(again, "id", round_ - 1))
+    return functools.reduce(lambda one, other: one.union(other), parts)
+
+
+def _versioned(df: DataFrame, column: str, version: int, moves: int = 0) -> DataFrame:
+    """What `rows` takes: numbers of rows, the round of their last change, and their moves."""
+    return df.selectExpr(
+        f"{column} as {_NUMBER}", f"{version}L as {_VERSION}", f"{moves}L as {_MOVES}"
     )
 
 
-def updated(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
-    """Numbers and versions of the rows that a round updates."""
-    state, layout = stream.before(round_), stream.layout(stream.before(round_))
-    ranked = _ranked(_range(spark, 0, stream.updates if round_ else 0, partitions), stream, round_)
-    added = f"(__rank - {layout.first_added}L)"
-    index = f"{state.inserted - 1}L - {added}" if layout.newest_first else added
-    old = f"(__rank - {layout.first_old}L)"
-    place = f"{state.rows - 1}L - {old}" if layout.next_last else f"{old} + {state.deleted}L"
-    named = ranked.selectExpr(
-        f"if({added} >= 0L and {added} < {state.inserted}L, {index}, -1L) as __added",
-        f"greatest(least({place}, {state.rows - 1}L), 0L) as __old",
+def _updated(
+    spark: SparkSession, stream: Stream, round_: int, taken: tuple[int, int, int]
+) -> DataFrame:
+    """The first rows that a round updates: how many, as which version, in how many partitions."""
+    count, version, partitions = taken
+    ranked = _ranked(_range(spark, 0, count, partitions), stream, round_)
+    return _versioned(_numbers(ranked, stream, round_, "__rank"), "__place", version)
+
+
+def _numbers(ranked: DataFrame, stream: Stream, round_: int, rank: str) -> DataFrame:
+    """The numbers, as `__place`, of rows that a round ranks."""
+    ranking = stream.ranking(stream.before(round_))
+    for name, expression in ranking.named(rank):
+        ranked = ranked.selectExpr("*", f"{expression} as {name}")
+    rows = stream.spec.rows
+    placed = ranked.selectExpr(f"{ranking.sql(rank)} as __place").selectExpr(
+        "__place as __added", f"least(__place, {rows - 1}L) as __place"
     )
-    return _permuted(named, stream.order, "__old", ("__added",)).selectExpr(
-        f"if(__added >= 0L, __added + {state.rows}L, __old) as {_NUMBER}",
-        f"{round_}L as {_VERSION}",
+    return _ordered(placed, stream.order, "__place", ("__added",)).selectExpr(
+        f"if(__added >= {rows}L, __added, __place) as __place"
     )
 
 
@@ -61,7 +96,7 @@ def _ranked(places: DataFrame, stream: Stream, round_: int) -> DataFrame:
     if len(chosen) < 2:
         first = chosen[0].piece.first if chosen else 0
         order = chosen[0].order if chosen else Permutation(1, 0)
-        return _permuted(places, order, "id", ()).selectExpr(f"id + {first}L as __rank")
+        return _permuted(places, order).selectExpr(f"id + {first}L as __rank")
     ends = list(itertools.accumulate(each.piece.quota for each in chosen))
     cases = " ".join(f"when id < {end}L then {number}" for number, end in enumerate(ends))
     starts = _picked([0, *ends[:-1]])
@@ -74,7 +109,22 @@ def _ranked(places: DataFrame, stream: Stream, round_: int) -> DataFrame:
     keys = zip(*(each.order.round_keys for each in chosen), strict=True)
     df = _mixed(df, ("__piece",), sizes, [_picked(of_round) for of_round in keys])
     firsts = _picked([each.piece.first for each in chosen])
-    return df.selectExpr(f"{firsts} + {_ROW} * {sizes[1]} + {_COLUMN} as __rank")
+    cell = f"{_ROW} * {sizes[1]} + {_COLUMN}"
+    if not any(each.order.landings for each in chosen):
+        return df.selectExpr(f"{firsts} + {cell} as __rank")
+    landed = _landed(chosen)
+    return df.selectExpr("__piece", f"{cell} as __cell").selectExpr(
+        f"{firsts} + {landed} as __rank"
+    )
+
+
+def _landed(chosen: Sequence[Chosen]) -> str:
+    """The cell, or where its walk ends if it is beyond its piece's elements."""
+    sizes = _picked([each.order.size for each in chosen])
+    starts = itertools.accumulate((len(each.order.landings) for each in chosen), initial=0)
+    places = [str(place) for each in chosen for place in each.order.landings]
+    landing = element(places, f"{_picked(list(starts)[:-1])} + __cell - {sizes}")
+    return f"if(__cell < {sizes}, __cell, cast({landing} as bigint))"
 
 
 def _picked(values: Sequence[int]) -> str:
@@ -83,11 +133,9 @@ def _picked(values: Sequence[int]) -> str:
 
 
 def deleted(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
-    """Numbers of the rows that the delete step of a round removes, with the round as version."""
+    """The rows that the delete step of a round removes, with the round as version."""
     places = _range(spark, *stream.deleted_slice(round_), partitions)
-    return _permuted(places, stream.order, "id", ()).selectExpr(
-        f"id as {_NUMBER}", f"{round_}L as {_VERSION}"
-    )
+    return _versioned(_ordered(places, stream.order, "id", ()), "id", round_)
 
 
 def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -102,12 +150,12 @@ def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> Data
     helpers: dict[str, str] = {}
     values = []
     for name in columns:
-        source = Expressions(shape=shape, name=name, number=_NUMBER, version=_VERSION)
+        source = Expressions(shape=shape, name=name, number=_NUMBER, version=_VERSION, moves=_MOVES)
         values.append(f"{expressed(kinds[name], source)} as {_quoted(name)}")
         helpers |= source.helpers
     if helpers:
         named = (f"{expression} as {_quoted(name)}" for name, expression in helpers.items())
-        numbered = numbered.selectExpr(_NUMBER, _VERSION, *named)
+        numbered = numbered.selectExpr(_NUMBER, _VERSION, _MOVES, *named)
     return numbered.selectExpr(*values)
 
 
@@ -140,8 +188,25 @@ def _range(spark: SparkSession, start: int, stop: int, partitions: int) -> DataF
     return spark.range(start, stop, 1, partitions or spark.sparkContext.defaultParallelism)
 
 
+def _ordered(df: DataFrame, order: StripedOrder, column: str, keep: Sequence[str]) -> DataFrame:
+    """Replace a column of places by row numbers."""
+    if order.stripes < 2:
+        return df.selectExpr(*keep, column)
+    split = df.selectExpr(
+        *keep,
+        f"{column} as __before",
+        f"{column} % {order.lots}L as __within",
+        f"least({column} div {order.lots}L, {order.stripes - 1}L) as {column}",
+    )
+    moved = _permuted(split, order.permutation, column, (*keep, "__before", "__within"))
+    shift = f"pmod(xxhash64({order.shift_key}L, __within), {order.stripes}L)"
+    number = f"pmod({column} + {shift}, {order.stripes}L) * {order.lots}L + __within"
+    whole = f"__before < {order.stripes * order.lots}L"
+    return moved.selectExpr(*keep, f"if({whole}, {number}, __before) as {column}")
+
+
 def _permuted(
-    df: DataFrame, permutation: Permutation, column: str, keep: Sequence[str]
+    df: DataFrame, permutation: Permutation, column: str = "id", keep: Sequence[str] = ()
 ) -> DataFrame:
     """Replace a column by its images."""
     size = permutation.size

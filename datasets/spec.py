@@ -10,17 +10,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from datasets.choice import UpdateChoice
+from datasets.choice import Shares, UpdateChoice
 from datasets.columns import Kind, Ordering, Partition
 from datasets.errors import DatasetError
+from datasets.hashing import derive
 from datasets.kind import DateFormat, Shape, ValueKind
+from datasets.lake_loader import expand
+from datasets.movers import TURNS, Movers
 from datasets.sizes import payload_for
+from datasets.stripes import StripedOrder
 
 _CATALOG = Path(__file__).parent / "catalog"
 _MAX_ROWS = 10**13
+_AMOUNTS = ("updates", "inserts", "deletes", "moves", "late", "duplicates")
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
@@ -45,6 +51,12 @@ class DatasetSpec(BaseModel):
         delete_every: 0: a delete step may follow any round and ends the stream; k: every k-th
             round is followed by a delete step, and later rounds go on without its rows.
         update_choice: which rows the rounds update.
+        moves: rows per round that are updated and go to another partition, each of a tenth of
+            `rows` and less every tenth round; a count or a share, likewise.
+        late: rows per round that are older than what the table has, and must change nothing.
+        duplicates: keys of a round that come a second time, in an older row; likewise.
+        insert_shares: shares of inserted rows that the newest partition gets, the second newest,
+            and so on; what is left is for all others. None: as the first load is spread.
         columns: the columns in order, by name.
     """
 
@@ -65,6 +77,10 @@ class DatasetSpec(BaseModel):
     deletes: int | float = Field(default=0.005, ge=0)
     delete_every: int = Field(default=0, ge=0)
     update_choice: UpdateChoice = UpdateChoice()
+    moves: int | float = Field(default=0, ge=0)
+    late: int | float = Field(default=0, ge=0)
+    duplicates: int | float = Field(default=0, ge=0)
+    insert_shares: tuple[()] | Shares = ()
     columns: dict[ColumnName, Kind] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -102,12 +118,75 @@ class DatasetSpec(BaseModel):
         )
         if self.ordering in kinds and not isinstance(kinds[str(self.ordering)], Ordering):
             yield f"ordering: column {self.ordering!r} must be of kind ordering"
-        amounts = {"updates": self.updates, "inserts": self.inserts, "deletes": self.deletes}
+        amounts = {role: getattr(self, role) for role in _AMOUNTS}
         yield from (
             f"{role}: {value} is neither a whole number nor a share of rows below 1"
             for role, value in amounts.items()
             if isinstance(value, float) and value >= 1 and not value.is_integer()
         )
+        yield from self._stream_problems()
+
+    def _stream_problems(self) -> Iterator[str]:
+        asking = [
+            role
+            for role, asked in (
+                ("moves", self.moves),
+                ("insert_shares", self.insert_shares),
+                ("update_choice.shares", self._shares),
+            )
+            if asked
+        ]
+        yield from (
+            f"{role}: needs a column of kind partition in partition_path"
+            for role in asking
+            if not self.partition
+        )
+        yield from (
+            f"{role}: {len(shares)} shares for {self.date_partitions} partitions"
+            for role, shares in (
+                ("insert_shares", self.insert_shares),
+                ("update_choice.shares", self._shares),
+            )
+            if len(shares) > self.date_partitions
+        )
+        moves = self.count(self.moves)
+        if TURNS * moves > self.rows // 2:
+            yield f"moves: {moves} per round take {2 * TURNS * moves:,} rows at least"
+        if (self.late or self.duplicates) and self.ordering is None:
+            yield "late, duplicates: need an ordering column, which tells what is older"
+        if self.count(self.duplicates) > self.count(self.updates) + self.count(self.inserts):
+            yield "duplicates: more than a batch has updates and inserts"
+
+    @property
+    def _shares(self) -> tuple[float, ...]:
+        choice = self.update_choice
+        return choice.shares if choice.kind == "partitions" else ()
+
+    @property
+    def partition(self) -> str:
+        """The first partition column that is of that kind; empty if there is none."""
+        kinds = dict(self.flat_columns())
+        found = (name for name in self.partition_path if isinstance(kinds.get(name), Partition))
+        return next(found, "")
+
+    @cached_property
+    def partition_lots(self) -> tuple[np.ndarray, np.ndarray]:
+        """Partitions of the lots of loaded and of inserted rows (int64), ascending."""
+        kind = dict(self.flat_columns())[self.partition]
+        assert isinstance(kind, Partition)
+        return np.array(kind.lots(self._plain)), np.array(kind.insert_lots(self._plain))
+
+    @cached_property
+    def order(self) -> StripedOrder:
+        """The places of loaded rows; partitions keep theirs where updates go by partition."""
+        lots = len(self.partition_lots[0]) if self._shares else 1
+        return StripedOrder(self.rows, lots, derive(self.seed, "delete order"))
+
+    @cached_property
+    def movers(self) -> Movers | None:
+        """The rows that move, if any do."""
+        each = self.count(self.moves)
+        return Movers(self.partition, self.order, self.rows - TURNS * each, each) if each else None
 
     def flat_columns(self) -> Iterator[tuple[str, Kind]]:
         """Columns in order; a repeated column `x` gives `x_0`, `x_1`, ..."""
@@ -126,16 +205,22 @@ class DatasetSpec(BaseModel):
     @cached_property
     def shape(self) -> Shape:
         """What the columns need to know."""
-        shape = Shape(
-            seed=self.seed,
-            date_partitions=self.date_partitions,
-            date_format=self.date_format,
-            payload_bytes=self.payload_bytes,
-        )
+        shape = replace(self._plain, movers=self.movers)
         if not self.record_bytes:
             return shape
         size = payload_for(self.record_bytes, list(self.flat_columns()), shape)
         return replace(shape, payload_bytes=size)
+
+    @property
+    def _plain(self) -> Shape:
+        return Shape(
+            seed=self.seed,
+            date_partitions=self.date_partitions,
+            date_format=self.date_format,
+            payload_bytes=self.payload_bytes,
+            rows=self.rows,
+            insert_shares=self.insert_shares,
+        )
 
 
 def built_in_names() -> tuple[str, ...]:
@@ -218,8 +303,8 @@ def _read(source: str | Path) -> tuple[str, dict[str, Any]]:
         hint = nearest(str(source), names) or f"; built in are {', '.join(names)}"
         raise DatasetError(f"dataset {str(source)!r} is neither built in nor a TOML file{hint}")
     try:
-        return str(source), tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return str(source), expand(tomllib.loads(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, DatasetError) as error:
         raise DatasetError(f"{source}: {error}") from error
 
 

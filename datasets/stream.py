@@ -1,27 +1,43 @@
 """Which rows a change stream touches: exact counts, no draws, one row at a time at O(rounds).
 
-Row numbers 0..rows-1 are the first load; each round appends new numbers. Deleted rows are taken
-from the first load in the order of one keyed permutation, slice after slice, so the rows that are
-left are the rest of that order. The live rows of any state therefore have ranks 0..live-1, and a
-round updates, in each piece of its choice (`datasets.choice`), the first images of a permutation.
+Row numbers 0..rows-1 are the first load; each round appends new numbers. The rows of the load have
+places: the order of one keyed permutation. Deleted rows are taken from its start, slice after
+slice, movers (`datasets.movers`) are its end, and inserted rows have their number as place. So the
+rows that a round may update always have one stretch of places:
+
+    | deleted | rows of the load | movers |  inserted  |
+              first          ...            stop
+
+They are ranked (`datasets.ranks`), and a round updates, in each piece of its choice
+(`datasets.choice`), the first images of a permutation.
 
     uniform     inserted rows in their order | rows of the load, those to be deleted next first
     recent      inserted rows, newest first  | rows of the load, those to be deleted next last
     zipf, hot   rows of the load, those to be deleted next last | inserted rows in their order
+    partitions  partition by partition, the newest last; the order keeps rows in their partitions
+
+A batch also brings rows that must change nothing: late ones, older than what the table has, and
+second rows, older ones, of keys that the batch has already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from datasets.choice import Piece, pieces
+from datasets.choice import Piece, group_pieces, pieces
 from datasets.errors import DatasetError
 from datasets.hashing import derive
+from datasets.movers import Movers
 from datasets.permutation import Permutation
+from datasets.ranks import Grouped, Ranking, Straight, Stretch, Strip
 from datasets.spec import DatasetSpec
+from datasets.stripes import StripedOrder, Stripes
+
+LATE = -1
+"""The version of late rows: their ordering value is less than that of any other row."""
 
 _permutation = lru_cache(maxsize=1 << 16)(Permutation)
 _pieces = lru_cache(maxsize=4096)(pieces)
@@ -35,23 +51,6 @@ class Chosen:
     order: Permutation
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the ranks of the live rows lie.
-
-    Attributes:
-        first_added: rank of the first of the inserted rows.
-        first_old: rank of the first row of the load.
-        newest_first: whether inserted rows count from the newest on.
-        next_last: whether rows of the load that are deleted next come last.
-    """
-
-    first_added: int
-    first_old: int
-    newest_first: bool = field(kw_only=True)
-    next_last: bool = field(kw_only=True)
-
-
 @dataclass(frozen=True)
 class State:
     """The live rows of a table at one moment of a stream.
@@ -60,16 +59,37 @@ class State:
         rows: rows of the first load.
         inserted: rows inserted since.
         deleted: rows deleted since.
+        movers: rows of the load that only move.
     """
 
     rows: int
     inserted: int
     deleted: int
+    movers: int = 0
 
     @property
     def live(self) -> int:
         """Number of live rows."""
         return self.rows + self.inserted - self.deleted
+
+    @property
+    def ranked(self) -> int:
+        """Number of rows that a round may update."""
+        return self.live - self.movers
+
+    def straight(self, kind: str) -> Straight:
+        """The ranking of a choice that knows no partitions."""
+        load = self.rows - self.movers
+        match kind:
+            case "uniform":
+                added = Stretch(0, self.inserted, self.rows, 1)
+                return Straight((added, Stretch(added.size, load - self.deleted, self.deleted, 1)))
+            case "recent":
+                added = Stretch(0, self.inserted, self.rows + self.inserted - 1, -1)
+                return Straight((added, Stretch(added.size, load - self.deleted, load - 1, -1)))
+            case _:
+                old = Stretch(0, load - self.deleted, load - 1, -1)
+                return Straight((old, Stretch(old.size, self.inserted, self.rows, 1)))
 
 
 @dataclass(frozen=True)
@@ -84,8 +104,13 @@ class Stream:
 
     @property
     def updates(self) -> int:
-        """Rows updated per round."""
+        """Rows updated per round, without those that move."""
         return self.spec.count(self.spec.updates)
+
+    @property
+    def moves(self) -> int:
+        """Rows per round that go to another partition."""
+        return self.spec.count(self.spec.moves)
 
     @property
     def inserts(self) -> int:
@@ -93,14 +118,29 @@ class Stream:
         return self.spec.count(self.spec.inserts)
 
     @property
+    def late(self) -> int:
+        """Rows per round that come too late to change anything."""
+        return self.spec.count(self.spec.late)
+
+    @property
+    def duplicates(self) -> int:
+        """Keys of a round's batch that come twice."""
+        return self.spec.count(self.spec.duplicates)
+
+    @property
     def deletes(self) -> int:
         """Rows removed by one delete step."""
         return self.spec.count(self.spec.deletes)
 
     @cached_property
-    def order(self) -> Permutation:
-        """The order in which rows of the first load are deleted."""
-        return Permutation(self.spec.rows, derive(self.spec.seed, "delete order"))
+    def order(self) -> StripedOrder:
+        """The places of the rows of the first load."""
+        return self.spec.order
+
+    @property
+    def movers(self) -> Movers | None:
+        """The rows that move, if any do."""
+        return self.spec.movers
 
     def before(self, round_: int) -> State:
         """State that the batch of a round meets; the first load for round 0 and 1.
@@ -113,12 +153,17 @@ class Stream:
         past = max(round_ - 1, 0)
         every = self.spec.delete_every
         state = State(
-            self.spec.rows, past * self.inserts, (past // every) * self.deletes if every else 0
+            self.spec.rows,
+            past * self.inserts,
+            (past // every) * self.deletes if every else 0,
+            self.spec.rows - self.movers.first if self.movers else 0,
         )
-        if state.deleted > state.rows or self.updates > state.live:
+        most = max(self.updates, self.late)
+        if state.deleted > state.rows - state.movers or most > state.ranked:
+            others = f", and {state.movers} of them only move" if state.movers else ""
             raise DatasetError(
-                f"{self.spec.name}: round {round_} updates {self.updates} rows per round, but "
-                f"{state.live} are left after {state.deleted} deletes of {state.rows} rows"
+                f"{self.spec.name}: round {round_} updates {most} rows per round, but "
+                f"{state.live} are left after {state.deleted} deletes of {state.rows} rows{others}"
             )
         return state
 
@@ -136,68 +181,100 @@ class Stream:
             if every and (round_ == 0 or round_ % every):
                 raise DatasetError(f"{self.spec.name}: round {round_} has no delete step")
             removed += self.deletes
-        if removed > state.rows:
+        if removed > state.rows - state.movers:
             raise DatasetError(
-                f"{self.spec.name}: round {round_} deletes up to row {removed} of {state.rows}"
+                f"{self.spec.name}: round {round_} deletes up to row {removed} of "
+                f"{state.rows - state.movers}"
             )
-        return State(state.rows, inserted, removed)
+        return State(state.rows, inserted, removed, state.movers)
 
     def chosen(self, round_: int) -> tuple[Chosen, ...]:
         """What a round updates: of each piece of ranks the first images of a permutation."""
         choice, seed = self.spec.update_choice, self.spec.seed
-        found = _pieces(choice, self.before(round_).live, self.updates if round_ else 0)
+        state, updates = self.before(round_), self.updates if round_ else 0
         if choice.kind == "uniform":
+            found = _pieces(choice, state.ranked, updates)
             return tuple(
                 Chosen(p, _permutation(p.size, derive(seed, "update", round_))) for p in found
             )
+        if choice.kind == "partitions":
+            found = group_pieces(choice, np.diff(self._grouped(state).starts).tolist(), updates)
+        else:
+            found = _pieces(choice, state.ranked, updates)
         return tuple(
             Chosen(piece, _permutation(piece.size, derive(seed, "update", round_, number)))
             for number, piece in enumerate(found)
         )
 
-    def numbers(self, ranks: np.ndarray, state: State) -> np.ndarray:
-        """Row numbers of live ranks (int64)."""
-        layout = self.layout(state)
-        added = ranks - layout.first_added
-        is_added = (added >= 0) & (added < state.inserted)
-        if layout.newest_first:
-            added = state.inserted - 1 - added
-        old = ranks - layout.first_old
-        place = state.rows - 1 - old if layout.next_last else old + state.deleted
-        initial = self.order.apply(np.clip(place, 0, state.rows - 1))
-        return np.where(is_added, added + state.rows, initial)
+    def ranking(self, state: State) -> Ranking:
+        """The ranks of the rows that a round may update in this state."""
+        kind = self.spec.update_choice.kind
+        return self._grouped(state) if kind == "partitions" else state.straight(kind)
 
-    def ranks(self, numbers: np.ndarray, state: State) -> np.ndarray:
-        """Live ranks of row numbers; -1 for rows that are not live (int64)."""
-        layout = self.layout(state)
-        place = self.order.invert(np.minimum(numbers, state.rows - 1))
-        old = state.rows - 1 - place if layout.next_last else place - state.deleted
-        initial = np.where(place < state.deleted, -1, old + layout.first_old)
-        added = numbers - state.rows
-        place = state.inserted - 1 - added if layout.newest_first else added
-        later = np.where(added < state.inserted, place + layout.first_added, -1)
-        return np.where(numbers < state.rows, initial, later)
+    def _grouped(self, state: State) -> Grouped:
+        load, inserted = self.spec.partition_lots
+        stop = state.rows - state.movers
+        return Grouped(
+            (
+                self._strip(0, state.deleted, stop, load),
+                self._strip(state.rows, state.rows, state.rows + state.inserted, inserted),
+            )
+        )
 
-    def layout(self, state: State) -> Layout:
-        """Where the ranks of a state lie."""
-        match self.spec.update_choice.kind:
-            case "uniform":
-                return Layout(0, state.inserted, newest_first=False, next_last=False)
-            case "recent":
-                return Layout(0, state.inserted, newest_first=True, next_last=True)
-            case _:
-                return Layout(state.rows - state.deleted, 0, newest_first=False, next_last=True)
+    def _strip(self, origin: int, first: int, stop: int, lots: np.ndarray) -> Strip:
+        """Lots ascend by partition: those with a share are the last ones."""
+        named = len(self.spec.update_choice.shares)
+        partitions = np.arange(self.spec.date_partitions - named, self.spec.date_partitions)
+        starts = np.searchsorted(lots, partitions).tolist()
+        return Strip(origin, first, stop, Stripes(len(lots)), (0, *starts, len(lots)))
+
+    def numbers(self, places: np.ndarray) -> np.ndarray:
+        """Row numbers at places (int64)."""
+        old = self.order.apply(np.minimum(places, self.spec.rows - 1))
+        return np.where(places < self.spec.rows, old, places)
+
+    def places(self, numbers: np.ndarray) -> np.ndarray:
+        """Places of row numbers (int64)."""
+        old = self.order.invert(np.minimum(numbers, self.spec.rows - 1))
+        return np.where(numbers < self.spec.rows, old, numbers)
 
     def updated(self, round_: int, start: int, stop: int) -> np.ndarray:
         """Numbers of the rows that a round updates, for a slice of 0..updates-1 (int64)."""
         parts = [np.empty(0, np.int64)]
         before = 0
         for each in self.chosen(round_):
-            places = np.arange(max(start - before, 0), min(stop - before, each.piece.quota))
+            ranks = np.arange(max(start - before, 0), min(stop - before, each.piece.quota))
             before += each.piece.quota
-            if len(places):
-                parts.append(each.order.apply(places) + each.piece.first)
-        return self.numbers(np.concatenate(parts), self.before(round_))
+            if len(ranks):
+                parts.append(each.order.apply(ranks) + each.piece.first)
+        return self.numbers(self.ranking(self.before(round_)).places(np.concatenate(parts)))
+
+    def moved(self, round_: int, start: int, stop: int) -> np.ndarray:
+        """Numbers of the rows that move in a round, for a slice of 0..moves-1 (int64)."""
+        if self.movers is None or not round_:
+            return np.empty(0, np.int64)
+        first, end = self.movers.turn(round_)
+        return self.order.apply(np.arange(first + start, min(first + stop, end), dtype=np.int64))
+
+    def late_ranks(self, round_: int) -> Permutation:
+        """The order of ranks of which the first are those of a round's late rows."""
+        return Permutation(self.before(round_).ranked, derive(self.spec.seed, "late", round_))
+
+    def late_rows(self, round_: int, start: int, stop: int) -> np.ndarray:
+        """Numbers of a round's late rows, for a slice of 0..late-1 (int64)."""
+        ranks = self.late_ranks(round_).apply(np.arange(start, stop, dtype=np.int64))
+        return self.numbers(self.ranking(self.before(round_)).places(ranks))
+
+    def doubled(self, round_: int, start: int, stop: int) -> np.ndarray:
+        """Numbers of the rows that come twice: the first of the updates, then of the inserts."""
+        split = max(start, min(stop, self.updates))
+        first = self.inserted(round_)[0] - self.updates
+        return np.concatenate(
+            [
+                self.updated(round_, start, split),
+                np.arange(first + split, first + stop, dtype=np.int64),
+            ]
+        )
 
     def inserted(self, round_: int) -> tuple[int, int]:
         """First and end number of the rows that a round adds; round 0 adds the first load."""
@@ -212,7 +289,7 @@ class Stream:
         return stop - self.deletes, stop
 
     def deleted(self, start: int, stop: int) -> np.ndarray:
-        """Numbers of the rows at places of the delete order (int64)."""
+        """Numbers of the rows at places from `start` to `stop` (int64)."""
         return self.order.apply(np.arange(start, stop, dtype=np.int64))
 
     def versions(self, numbers: np.ndarray, round_: int) -> np.ndarray:
@@ -220,12 +297,15 @@ class Stream:
 
         The rows must exist by then; rows deleted before count with their last change.
         """
-        versions = self._born(numbers)
+        versions, places = self._born(numbers), self.places(numbers)
+        if self.movers is not None:
+            moving = (places >= self.movers.first) & (places < self.spec.rows)
+            versions = np.where(moving, self.movers.last(places, round_), versions)
         if self.updates == 0:
             return versions
         open_ = np.arange(len(numbers))
         for past in range(round_, 0, -1):
-            hit = self._hit(self.ranks(numbers[open_], self.before(past)), past)
+            hit = self._hit(places[open_], past)
             versions[open_[hit]] = past
             open_ = open_[~hit]
         return versions
@@ -235,9 +315,10 @@ class Stream:
 
         A row that a delete step removed has none afterwards.
         """
+        places = self.places(numbers)
         found = [[first] for first in self._born(numbers).tolist()]
         for past in range(1, round_ + 1):
-            hit = self._hit(self.ranks(numbers, self.before(past)), past)
+            hit = self._hit(places, past) | self._moves(places, past)
             for row in np.flatnonzero(hit).tolist():
                 found[row].append(past)
         return found
@@ -247,12 +328,18 @@ class Stream:
         added = (numbers - self.spec.rows) // max(self.inserts, 1) + 1
         return np.where(numbers < self.spec.rows, 0, added)
 
-    def _hit(self, ranks: np.ndarray, round_: int) -> np.ndarray:
-        """Whether a round updates the rows of these ranks (bool); -1 is none."""
+    def _moves(self, places: np.ndarray, round_: int) -> np.ndarray:
+        """Whether the rows at places move in a round (bool)."""
+        first, end = self.movers.turn(round_) if self.movers else (0, 0)
+        return (places >= first) & (places < end)
+
+    def _hit(self, places: np.ndarray, round_: int) -> np.ndarray:
+        """Whether a round updates the rows at places (bool)."""
+        ranks = self.ranking(self.before(round_)).ranks(places)
         hit = np.zeros(len(ranks), np.bool_)
         for each in self.chosen(round_):
             inner = ranks - each.piece.first
-            within = np.flatnonzero((inner >= 0) & (inner < each.piece.size))
+            within = np.flatnonzero((ranks >= 0) & (inner >= 0) & (inner < each.piece.size))
             if each.piece.quota == each.piece.size:
                 hit[within] = True
             elif len(within):

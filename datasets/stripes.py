@@ -13,6 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
+from datasets.hashing import derive, draw
+from datasets.permutation import Permutation
+
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -30,6 +33,11 @@ class Stripes:
             step += 1
         return step
 
+    @cached_property
+    def back(self) -> int:
+        """The factor that leads from a lot to the place of its row within a stripe."""
+        return pow(self.step, -1, self.lots)
+
     def lot(self, numbers: np.ndarray) -> np.ndarray:
         """The lots of rows (int64)."""
         return numbers % self.lots * self.step % self.lots
@@ -38,7 +46,55 @@ class Stripes:
         """The lot of a row as SQL."""
         return f"({number} % {self.lots}L) * {self.step}L % {self.lots}L"
 
+
+@dataclass(frozen=True)
+class StripedOrder:
+    """A keyed permutation of 0..size-1 that leaves every row in its lot.
+
+    Whole stripes are permuted, and each place of the stripes is shifted by a hash of its own, so
+    that the rows of a stripe part. Rows of the last stripe stay if it is not a whole one. With one
+    lot it is a permutation of all rows.
+
+    Attributes:
+        size: number of rows, at least 1.
+        lots: rows of a stripe.
+        key: other keys give other orders.
+    """
+
+    size: int
+    lots: int
+    key: int
+
     @property
-    def back(self) -> int:
-        """The factor that leads from a lot to the place of its row within a stripe."""
-        return pow(self.step, -1, self.lots)
+    def stripes(self) -> int:
+        """Whole stripes."""
+        return self.size // self.lots
+
+    @cached_property
+    def permutation(self) -> Permutation:
+        """Of the whole stripes."""
+        return Permutation(max(1, self.stripes), self.key)
+
+    @property
+    def shift_key(self) -> int:
+        """The key of the hash that shifts places."""
+        return derive(self.key, "shift")
+
+    def apply(self, places: np.ndarray) -> np.ndarray:
+        """Row numbers at places of the order (int64)."""
+        stripe, within = np.divmod(places, self.lots)
+        last = max(0, self.stripes - 1)
+        moved = self.permutation.apply(np.minimum(stripe, last)) + self._shift(within)
+        moved = moved % max(1, self.stripes)
+        return np.where(stripe < self.stripes, moved * self.lots + within, places)
+
+    def invert(self, numbers: np.ndarray) -> np.ndarray:
+        """Places of row numbers (int64)."""
+        stripe, within = np.divmod(numbers, self.lots)
+        unmoved = (stripe - self._shift(within)) % max(1, self.stripes)
+        return np.where(
+            stripe < self.stripes, self.permutation.invert(unmoved) * self.lots + within, numbers
+        )
+
+    def _shift(self, within: np.ndarray) -> np.ndarray:
+        return np.mod(draw(self.shift_key, within).view(np.int64), max(1, self.stripes))

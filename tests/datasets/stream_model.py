@@ -20,13 +20,15 @@ class TableModel:
         return tuple(row[name] for name in self.key)
 
     def upsert(self, batch: pa.Table) -> tuple[int, int]:
-        """Apply a batch; return (updates, inserts)."""
-        old = len(self.rows)
-        fresh = {self.key_of(row): row for row in batch.to_pylist()}
-        assert len(fresh) == batch.num_rows
-        self.rows |= fresh
-        inserts = len(self.rows) - old
-        return batch.num_rows - inserts, inserts
+        """Apply a batch, the greatest ordering value first; return (updates, inserts)."""
+        before = dict(self.rows)
+        for row in batch.to_pylist(maps_as_pydicts=None):
+            stored = self.rows.get(self.key_of(row))
+            if stored is None or stored["ts"] < row["ts"]:
+                self.rows[self.key_of(row)] = row
+        inserts = len(self.rows.keys() - before.keys())
+        updates = sum(self.rows[key] is not row for key, row in before.items())
+        return updates, inserts
 
     def delete(self, gone: pa.Table) -> None:
         for row in gone.to_pylist():

@@ -40,12 +40,14 @@ def check_stream(dataset, rounds):
     assert dataset.truth(0, deleted=False) == model.truth
     every = dataset.spec.delete_every
     for round_ in range(1, rounds + 1):
+        before = dict(model.rows)
         batch = arrow_batch(dataset, round_)
-        for row in batch.to_pylist():
-            stored = model.rows.get(model.key_of(row))
-            assert stored is None or stored["ts"] < row["ts"]
-            assert stored is None or stored["dt"] == row["dt"]
+        stream = dataset.stream
+        assert batch.num_rows == dataset.batch_size(round_)
+        assert batch.num_rows == sum(dataset.batch_counts(round_)) + stream.late + stream.duplicates
         assert model.upsert(batch) == dataset.batch_counts(round_)
+        moved = [key for key, row in before.items() if model.rows[key]["dt"] != row["dt"]]
+        assert len(moved) == stream.moves
         assert dataset.truth(round_, deleted=False) == model.truth
         if every and round_ % every:
             with pytest.raises(DatasetError, match="no delete step"):

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_generated import arrow_batch, assert_same_rows, check_stream, from_spark, small
+from test_generated import (
+    arrow_batch,
+    arrow_deletes,
+    assert_same_rows,
+    check_stream,
+    from_spark,
+    small,
+)
 
 from datasets.choice import UpdateChoice, pieces, shared_out
 from datasets.errors import DatasetError
 from datasets.generated import GeneratedDataset
+from datasets.rows import make_rows
 from datasets.spec import load_spec
 
 KINDS = ("uniform", "zipf", "recent", "hot")
+SHARES = [(0.8, 0.1), (1.0,), (0.0, 0.5, 0.5), (0.25,)]
 choices = st.builds(
     UpdateChoice,
     kind=st.sampled_from(KINDS),
     shape=st.sampled_from([0.3, 1.0, 1.5, 2.93, 20.0]),
     hot_rows=st.sampled_from([0.001, 0.1, 0.9]),
     hot_updates=st.sampled_from([0.1, 0.9, 1.0]),
+)
+
+
+streams = st.fixed_dictionaries(
+    {
+        "rows": st.integers(60, 200),
+        "updates": st.integers(0, 20),
+        "inserts": st.integers(0, 15),
+        "deletes": st.integers(0, 6),
+        "delete_every": st.integers(0, 2),
+        "seed": st.integers(0, 2**62),
+        "moves": st.integers(0, 3),
+        "late": st.integers(0, 15),
+        "insert_shares": st.sampled_from([(), *SHARES]),
+        "date_partitions": st.integers(3, 9),
+        "columns.dt.sizes": st.sampled_from(["flat", "zipf", "recent"]),
+        "update_choice": choices.map(UpdateChoice.model_dump)
+        | st.sampled_from(SHARES).map(lambda shares: {"kind": "partitions", "shares": shares}),
+    }
 )
 
 
@@ -48,27 +77,11 @@ def test_shares_add_up(parts, data):
     assert all(0 <= share <= size for share, size in zip(shares, sizes, strict=True))
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    choice=choices,
-    rows=st.integers(20, 120),
-    updates=st.integers(0, 20),
-    inserts=st.integers(0, 15),
-    deletes=st.integers(0, 6),
-    delete_every=st.integers(0, 2),
-    seed=st.integers(0, 2**62),
-)
-def test_truth_equals_brute_force(choice, rows, updates, inserts, deletes, delete_every, seed):
-    dataset = small(
-        rows=rows,
-        updates=min(updates, rows - 3 * deletes),
-        inserts=inserts,
-        deletes=deletes,
-        delete_every=delete_every,
-        seed=seed,
-        update_choice=choice.model_dump(),
-    )
-    check_stream(dataset, 3)
+@settings(max_examples=100, deadline=None)
+@given(streams, st.integers(0, 35))
+def test_truth_equals_brute_force(stream, duplicates):
+    duplicates = min(duplicates, stream["updates"] + stream["inserts"])
+    check_stream(small(**stream, duplicates=duplicates), 3)
 
 
 def stream_of(kind, **overrides):
@@ -105,14 +118,17 @@ def test_recent_rows_are_the_inserted_ones():
     assert not inserted.all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_history_of_a_row_is_every_round_that_drew_it(kind):
-    stream = small(
-        rows=300, updates=60, inserts=5, update_choice={"kind": kind, "shape": 0.8, "hot_rows": 0.2}
-    ).stream
-    numbers = np.array([0, 17, 299, 300, 312])
-    drawn = [set(stream.updated(r, 0, 60).tolist()) for r in range(1, 13)]
-    born = [0, 0, 0, 1, 3]
+@pytest.mark.parametrize("moves", [0, 15])
+@pytest.mark.parametrize("kind", [*KINDS, "partitions"])
+def test_the_history_of_a_row_is_every_round_that_drew_it(kind, moves):
+    choice = {"kind": kind, "shape": 0.8, "hot_rows": 0.2}
+    stream = small(rows=300, updates=60, inserts=5, moves=moves, update_choice=choice).stream
+    numbers = np.array([0, 17, 18, 19, 20, 21, 299, 300, 312])
+    drawn = [
+        {*stream.updated(r, 0, 60).tolist(), *stream.moved(r, 0, moves).tolist()}
+        for r in range(1, 13)
+    ]
+    born = [0, 0, 0, 0, 0, 0, 0, 1, 3]
     expected = [
         [first, *[r for r, rows in enumerate(drawn, 1) if number in rows]]
         for number, first in zip(numbers.tolist(), born, strict=True)
@@ -121,15 +137,94 @@ def test_the_history_of_a_row_is_every_round_that_drew_it(kind):
     assert stream.versions(numbers, 12).tolist() == [rounds[-1] for rounds in expected]
 
 
+def parts_of(dataset, round_, start, stop):
+    """Counts of a slice of a round's batch by partition."""
+    rows = make_rows(dataset.spec, *dataset.batch_slice(round_, start, stop))
+    return Counter(rows["dt"].to_pylist())
+
+
+@pytest.mark.parametrize("sizes", ["flat", "zipf", "recent"])
+def test_partitions_get_the_shares_that_they_ask_for(sizes):
+    choice = {"kind": "partitions", "shares": [0.6, 0.0, 0.3]}
+    dataset = small(
+        rows=100_000,
+        updates=1000,
+        inserts=500,
+        delete_every=1,
+        insert_shares=[0.5, 0.25],
+        update_choice=choice,
+        date_partitions=10,
+        **{"columns.dt.sizes": sizes},
+    )
+    for round_ in (1, 2, 40):
+        updated = parts_of(dataset, round_, 0, 1000)
+        assert updated["2024-01-10"] == 600
+        assert updated["2024-01-09"] == 0
+        assert updated["2024-01-08"] == 300
+        added = parts_of(dataset, round_, 1000, 1500)
+        assert added["2024-01-10"] == pytest.approx(250, abs=5)
+        assert added["2024-01-09"] == pytest.approx(125, abs=5)
+        assert len(added) == 10
+
+
+def test_a_row_that_moves_goes_on_to_the_next_partition_every_tenth_round():
+    dataset = small(rows=1000, moves=20, updates=50, deletes=10, delete_every=1, date_partitions=7)
+    stream = dataset.stream
+    first = stream.moved(4, 0, 20)
+    assert len(set(first.tolist())) == 20
+    assert stream.moved(14, 0, 20).tolist() == stream.moved(24, 0, 20).tolist() == first.tolist()
+    others = np.concatenate([stream.moved(r, 0, 20) for r in range(5, 14)])
+    assert len(np.unique(np.concatenate([first, others]))) == 200
+
+    def places(round_):
+        versions = stream.versions(first, round_)
+        days = make_rows(dataset.spec, first, versions, ["dt"])["dt"].to_pylist()
+        return np.array([int(day[-2:]) - 1 for day in days])
+
+    assert places(3).tolist() == places(0).tolist()
+    assert places(4).tolist() == places(13).tolist() == ((places(0) + 1) % 7).tolist()
+    assert places(14).tolist() == ((places(0) + 2) % 7).tolist()
+    assert not set(stream.updated(4, 0, 50).tolist()) & set(first.tolist())
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["zipf", "recent", "hot"])
-def test_spark_draws_the_same_rows(spark, tmp_path, kind):
-    settings_ = {"rows": 997, "updates": 200, "delete_every": 1, "payload_bytes": 8}
-    spec = load_spec("trips", {**settings_, "update_choice": {"kind": kind, "shape": 0.9}})
-    dataset = GeneratedDataset(spec, partitions=3)
-    for round_ in (1, 3):
+@pytest.mark.parametrize(
+    "settings_",
+    [
+        {"update_choice": {"kind": "zipf", "shape": 0.9}, "moves": 7},
+        {"update_choice": {"kind": "recent", "shape": 0.9}, "late": 40},
+        {"update_choice": {"kind": "hot"}, "duplicates": 250, "inserts": 90},
+        {"update_choice": {"kind": "partitions"}, "columns.dt.sizes": "zipf"},
+        {"update_choice": {"kind": "partitions"}, "date_partitions": 7, "moves": 9},
+        {"insert_shares": (1.0,), "moves": 11, "late": 20, "duplicates": 30},
+    ],
+    ids=["zipf", "recent", "hot", "sizes", "partitions", "uniform"],
+)
+def test_spark_draws_the_same_rows(spark, tmp_path, settings_):
+    common = {"rows": 997, "updates": 200, "delete_every": 1, "payload_bytes": 8}
+    dataset = GeneratedDataset(load_spec("trips", {**common, **settings_}), partitions=3)
+    for round_ in (1, 12):
         batch = from_spark(dataset.batch(spark, round_), tmp_path / "batch")
         assert_same_rows(batch, arrow_batch(dataset, round_))
+        gone = from_spark(dataset.deletes(spark, round_), tmp_path / "gone")
+        assert_same_rows(gone, arrow_deletes(dataset, round_))
+
+
+@pytest.mark.parametrize(
+    ("settings_", "mistake"),
+    [
+        ({"update_choice.shares": [0.7, 0.4]}, "shares add up to 1.1, more than 1"),
+        ({"insert_shares": [0.5] * 2, "partition_path": []}, "insert_shares: needs a column of"),
+        ({"moves": 1, "partition_path": []}, "moves: needs a column of kind partition"),
+        ({"update_choice.kind": "partitions", "date_partitions": 1}, "2 shares for 1 partitions"),
+        ({"moves": 60}, "moves: 60 per round take 1,200 rows at least"),
+        ({"duplicates": 41}, "duplicates: more than a batch has updates and inserts"),
+        ({"late": 1.5}, "late: 1.5 is neither a whole number nor a share"),
+    ],
+)
+def test_streams_that_cannot_be_are_refused(settings_, mistake):
+    with pytest.raises(DatasetError, match=re.escape(mistake)):
+        small(**{"rows": 1000, "updates": 30, "inserts": 10, **settings_})
 
 
 def test_mistakes_are_told_with_their_key():

@@ -1,0 +1,59 @@
+"""Rows that move: of the rows loaded, those that go from partition to partition.
+
+Every tenth round it is a mover's turn: its row is updated, and moves on to the next partition. No
+other update and no delete step takes movers, so how often one has moved is known from its round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from datasets.stripes import StripedOrder
+
+TURNS = 10
+"""Rounds from one move of a row to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movers:
+    """The rows at the last places of the order in which rows are deleted.
+
+    Attributes:
+        column: the partition column that changes.
+        order: of the rows loaded.
+        first: place of the first mover.
+        each: rows that move in a round.
+    """
+
+    column: str
+    order: StripedOrder
+    first: int
+    each: int
+
+    def turn(self, round_: int) -> tuple[int, int]:
+        """First and end place of the rows that move in a round, from 1 on."""
+        first = self.first + (round_ - 1) % TURNS * self.each
+        return first, first + self.each
+
+    @staticmethod
+    def moves(round_: int) -> int:
+        """How often a row has moved after its move in a round."""
+        return (round_ - 1) // TURNS + 1 if round_ > 0 else 0
+
+    def count(self, numbers: np.ndarray, versions: np.ndarray) -> np.ndarray:
+        """How often rows have moved that were changed last in these rounds (int64)."""
+        moves = (versions - 1) // TURNS + 1
+        return np.where(self.are(numbers) & (versions > 0), moves, 0)
+
+    def are(self, numbers: np.ndarray) -> np.ndarray:
+        """Whether rows are movers (bool)."""
+        loaded = numbers < self.order.size
+        places = self.order.invert(np.where(loaded, numbers, 0))
+        return loaded & (places >= self.first)
+
+    def last(self, places: np.ndarray, round_: int) -> np.ndarray:
+        """The round of the last move of movers up to a round; 0 for none (int64)."""
+        turn = (places - self.first) // self.each + 1
+        return np.where(turn > round_, 0, turn + (round_ - turn) // TURNS * TURNS)
