@@ -14,9 +14,10 @@ import string
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from datasets.columns import Partition
 from datasets.errors import DatasetError
 from datasets.keys import Hashed
-from datasets.profile import Column, Profile
+from datasets.profile import Column, Partitions, Profile
 from datasets.shapes import fitted
 from datasets.spec import DatasetSpec
 
@@ -24,6 +25,7 @@ _ALL = 0.99  # a few keys of another kind make no other shape
 _GROWS = 0.9
 _DENSE = 2  # numbers with more gaps than values are no sequence
 _FAR = 0.2
+_SHORT = 5  # between the lengths of a country's code and of a hash
 _DAYS_MAX = 20_000
 _TEXTS_MAX = 1_000
 _PAYLOAD_MAX, _PREFIX_MAX, _WIDTH_MAX, _LENGTH_MAX = 1_000_000, 1_000, 100, 32_000
@@ -232,8 +234,17 @@ def _partitioned(found: Profile, draft: _Draft, settings: dict[str, Any]) -> dic
     settings |= {"partition_path": [name], "date_partitions": days}
     if partitions.date_format:
         settings["date_format"] = partitions.date_format
-    draft.columns[name] = {"kind": "partition", "sizes": sizes}
+    draft.columns[name] = {"kind": "partition", "of": _paths(partitions), "sizes": sizes}
     return dict.fromkeys(wanted, name)
+
+
+def _paths(partitions: Partitions) -> str:
+    """The kind of partition path that is nearest: days, or texts that are short or not."""
+    if partitions.date_format:
+        return "days"
+    most = Partition(kind="partition", of="countries").most or 0
+    is_short = partitions.text_length < _SHORT and len(partitions.sizes) <= most
+    return "countries" if is_short else "hashes"
 
 
 def _note_gaps(column: Column, draft: _Draft) -> None:

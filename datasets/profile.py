@@ -145,10 +145,12 @@ class Partitions:
 
     Attributes:
         sizes: in the order of the partition values; int64.
-        date_format: how these are written, if they are days.
+        text_length: mean characters of these as one path.
+        date_format: how they are written, if they are days.
     """
 
     sizes: np.ndarray
+    text_length: float
     date_format: DateFormat | None
 
 
@@ -212,7 +214,7 @@ def profile(df: DataFrame, request: Request, progress: Callable[[str], None]) ->
             _column(facts, place, type_=types[name], sample=sample)
             for place, name in enumerate(request.record_key)
         ),
-        partitions=None if sizes is None else Partitions(sizes=sizes, date_format=sample.days()),
+        partitions=None if sizes is None else sample.partitions(sizes),
         by_ordering=sample.correlation("ordering") if request.ordering else None,
         by_partition=sample.correlation("partition") if request.partition_path else None,
         other_bytes=float(facts["other_bytes"] or 0.0),
@@ -378,6 +380,7 @@ def described(found: Profile) -> dict[str, Any]:
                 float(descending[: -(-len(sizes) // 10)].sum() / sizes.sum()), 4
             ),
             "gini": round(gini(sizes), 4),
+            "text_length": round(found.partitions.text_length, 2),
             "date_format": found.partitions.date_format,
         }
     return answer
@@ -429,12 +432,19 @@ class _Sample:
         """The texts of a key column."""
         return [row[f"text_{place}"] for row in self.rows]
 
-    def days(self) -> DateFormat | None:
-        """How partition values are written, if all of them are days."""
-        for name, pattern in _DAYS.items():
-            if all(pattern.fullmatch(row["partition"]) for row in self.rows):
-                return name
-        return None
+    def partitions(self, sizes: np.ndarray) -> Partitions:
+        """The partitions of these sizes, with what their values look like."""
+        texts = [row["partition"] for row in self.rows]
+        formats = (
+            name
+            for name, pattern in _DAYS.items()
+            if all(pattern.fullmatch(text) for text in texts)
+        )
+        return Partitions(
+            sizes=sizes,
+            text_length=sum(map(len, texts)) / len(texts),
+            date_format=next(formats, None),
+        )
 
     def correlation(self, name: str) -> float | None:
         """Rank correlation of the keys with `partition` or `ordering`, where that is not null."""

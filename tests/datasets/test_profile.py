@@ -34,7 +34,11 @@ SPEC = DatasetSpec.model_validate(
         "payload_bytes": 60,
         "columns": {
             **KEYS,
-            "dt": {"kind": "partition", "sizes": "recent"},
+            "dt": {
+                "kind": "partition",
+                "of": "days",
+                "sizes": "recent",
+            },
             "ts": {"kind": "ordering"},
             "city": {"kind": "choice", "values": ["Berlin", "Lima"]},
             "payload": {"kind": "payload"},
@@ -64,7 +68,11 @@ def test_each_kind_of_key_is_recognised(found):
         **{name: kind for name, kind in KEYS.items() if name != "g_letters"},
         "d_numbered": {"kind": "numbered", "prefix": "kkkkkk", "width": 9},
     }
-    assert alike.settings["columns"]["dt"] == {"kind": "partition", "sizes": "recent"}
+    assert alike.settings["columns"]["dt"] == {
+        "kind": "partition",
+        "of": "days",
+        "sizes": "recent",
+    }
     expected = {"rows": ROWS, "date_partitions": 30, "date_format": "yyyy/MM/dd"}
     assert alike.settings | expected == alike.settings
     assert alike.settings["payload_bytes"] == pytest.approx(65, abs=1)
