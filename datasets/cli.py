@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Annotated, Any, Self
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import typer
 
 from datasets.errors import DatasetError
@@ -144,6 +146,10 @@ def describe(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> 
         "updates": stream.updates,
         "inserts": stream.inserts,
         "deletes": stream.deletes,
+        "update_choice": asked.spec.update_choice.kind,
+        "moves": stream.moves,
+        "late": stream.late,
+        "duplicates": stream.duplicates,
         "schema": [
             {"name": name, "type": kinds[name].spark_type} for name in asked.dataset.columns
         ],
@@ -202,6 +208,38 @@ def digest(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> No
 
 
 @app.command()
+def keys(
+    spec: Spec,
+    out: Annotated[Path, typer.Option(help="New Parquet file.")],
+    settings: Settings = None,
+    present: Annotated[int, typer.Option(min=0, help="Keys that the table has.")] = 1000,
+    moved: Annotated[int, typer.Option(min=0, help="Of these, keys that moved.")] = 0,
+    absent: Annotated[int, typer.Option(min=0, help="Keys that it has not.")] = 0,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="After the round's deletes; half of the absent.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a list of keys, as they are after a round: to look up, to delete, to purge.
+
+    The file has the key columns, as `table lookup|delete|purge --keys` take them, and says of each
+    key whether the table has it (`expect_present`).
+    """
+    asked = _request(spec, settings or ())
+    if out.exists():
+        raise DatasetError(f"{out} exists already")
+    found = asked.dataset.sample_keys(
+        asked.rows.number, present=present, absent=absent, deleted=deleted, moved=moved
+    )
+    pq.write_table(found, out)
+    there = int(pc.sum(found["expect_present"]).as_py() or 0)
+    _answer(
+        {"keys": len(found), "present": there, "absent": len(found) - there, "out": str(out)},
+        as_json=as_json,
+    )
+
+
+@app.command()
 def profile(
     source: Annotated[str, typer.Argument(help="Folder or file of a table that Spark reads.")],
     key: Annotated[str, typer.Option("--key", metavar="A,B", help="Key columns.")],
@@ -233,12 +271,13 @@ def profile(
 
     The file holds shapes, lengths and sizes, no value of the table; a prefix only if it is kept.
     """
-    from datasets import profile as profiles  # noqa: PLC0415 - Spark is needed here only
-    from datasets.folders import format_of  # noqa: PLC0415
+    from datasets import folders  # noqa: PLC0415 - Spark is needed here only
+    from datasets import profile as profiles  # noqa: PLC0415
     from datasets.look_alike import look_alike  # noqa: PLC0415
 
-    if out is not None and out.exists():
-        raise DatasetError(f"{out} exists already")
+    if out is not None and (out.exists() or not out.parent.is_dir()):
+        raise DatasetError(f"{out} exists already or has no folder to be in")
+    format_ = format_ or folders.format_of(source)
     request = profiles.Request(
         name=Path(source).resolve().stem if out is None else out.stem,
         record_key=_names(key),
@@ -247,12 +286,12 @@ def profile(
         sample=sample,
     )
     with _Passes() as passes:
-        format_ = format_ or format_of(source)
         df = _opened(
             source, format_, key=request.record_key, options=_pairs(option), conf=_pairs(conf)
         )
         passes.watch(df.sparkSession)
-        found = profiles.profile(df, request, passes.begin)
+        with folders.reading(source, format_):
+            found = profiles.profile(df, request, passes.begin)
     alike = look_alike(found, keep_prefix=keep_prefix)
     answer = profiles.described(found) | {"spec": alike.settings, "notes": list(alike.notes)}
     if out is not None:
@@ -354,5 +393,10 @@ def _answer(answer: dict[str, Any], *, as_json: bool) -> None:
 
 def _print_fields(answer: dict[str, Any]) -> None:
     for key, value in answer.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        print(f"{key:16} {shown}")
+        print(f"{key:16} {_shown(value)}")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
+    return ", ".join(value) if isinstance(value, list) else value

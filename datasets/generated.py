@@ -159,10 +159,16 @@ class GeneratedDataset:
         present: int,
         absent: int,
         deleted: bool,
+        moved: int = 0,
     ) -> pa.Table:
-        """Key columns and `expect_present`; see `Dataset.sample_keys`."""
+        """Key columns and `expect_present`; see `Dataset.sample_keys`.
+
+        First come keys that are present and moved between partitions, up to `moved` of them.
+        """
         state = self.stream.after(round, deleted=deleted)
+        gone_off = self.stream.moved_last(round, min(moved, present))
         live = self._sample(round, state, min(present, state.live))
+        live = np.concatenate([gone_off, live[~np.isin(live, gone_off)]])[: len(live)]
         first, end = self.stream.deleted_slice(round) if deleted else (0, 0)
         gone = self.stream.deleted(first, min(end, first + absent // 2))
         never = _NEVER_INSERTED + np.arange(absent - len(gone), dtype=np.int64)

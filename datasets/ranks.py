@@ -153,9 +153,9 @@ class Strip:
         whole = self.origin + (start + inner // widths) * self.stripes.lots + within
         beyond = inner - (end - start) * self.widths[groups]
         if not len(self.loose):
-            return whole
+            return np.asarray(whole)
         at = np.clip(self.loose_starts[groups] + beyond, 0, len(self.loose) - 1)
-        return np.where(beyond < 0, whole, self.loose[at])
+        return np.asarray(np.where(beyond < 0, whole, self.loose[at]))
 
     def inner(self, places: np.ndarray) -> np.ndarray:
         """The positions of this strip's places within their groups (int64)."""
@@ -168,7 +168,7 @@ class Strip:
         order = self.group(self.loose) * span + self.loose
         at = np.searchsorted(order, groups * span + places)
         loose = (end - start) * self.widths[groups] + at - self.loose_starts[groups]
-        return np.where((stripe >= start) & (stripe < end), whole, loose)
+        return np.asarray(np.where((stripe >= start) & (stripe < end), whole, loose))
 
     def sql(self, group: str, inner: str) -> str:
         """The place at a position within a group as SQL."""

@@ -30,7 +30,7 @@ import numpy as np
 from datasets.choice import Piece, group_pieces, pieces
 from datasets.errors import DatasetError
 from datasets.hashing import derive
-from datasets.movers import Movers
+from datasets.movers import TURNS, Movers
 from datasets.permutation import Permutation
 from datasets.ranks import Grouped, Ranking, Straight, Stretch, Strip
 from datasets.spec import DatasetSpec
@@ -255,6 +255,13 @@ class Stream:
             return np.empty(0, np.int64)
         first, end = self.movers.turn(round_)
         return self.order.apply(np.arange(first + start, min(first + stop, end), dtype=np.int64))
+
+    def moved_last(self, round_: int, count: int) -> np.ndarray:
+        """Numbers of rows that have moved, those of the latest rounds first (int64)."""
+        parts = [np.empty(0, np.int64)]
+        for past in range(round_, max(0, round_ - TURNS), -1):
+            parts.append(self.moved(past, 0, count - sum(map(len, parts))))
+        return np.concatenate(parts)
 
     def late_ranks(self, round_: int) -> Permutation:
         """The order of ranks of which the first are those of a round's late rows."""

@@ -29,7 +29,7 @@ from harness.errors import ScenarioError
 from harness.fields import Names, Natural, Numbers, Positive, Section, Share, as_texts
 from harness.own_data import SourceSection
 from table.errors import TableError
-from table.options import check_options
+from table.options import EVENT_TIME_PAYLOAD, MOVE_OPTIONS, PAYLOAD_CLASS, check_options
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 """Index names of the command line."""
@@ -340,6 +340,7 @@ def _meaning_mistakes(scenario: Scenario) -> list[str]:
             spec = scenario.dataset.spec(rows)
             if scenario.table.mappings:
                 Mappings(spec, scenario.table.file_rows)
+        found += _stream_mistakes(scenario, spec)
     except DatasetError as error:
         found.append(f"dataset.name: {error}")
     return found
@@ -366,6 +367,25 @@ def _cell_mistakes(scenario: Scenario) -> list[str]:
     if scenario.workload.model_keys and set(scenario.engines) != {NATIVE}:
         found.append("workload.model_keys: the lookup model is about the engine native only")
     return found
+
+
+def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
+    """Options without which a table would not be what its dataset says."""
+    found = []
+    table = scenario.table
+    for index in scenario.indexes:
+        options = table.options | table.index_options.get(index, {})
+        move = MOVE_OPTIONS.get(index)
+        if spec.count(spec.moves) and move is None:
+            found.append(
+                f"dataset.settings.moves: index {index!r} looks for a key in its own partition, so "
+                "that a row which moves would be there twice"
+            )
+        elif spec.count(spec.moves) and options.get(str(move)) != "true":
+            found.append(f"dataset.settings.moves: index {index!r} needs {move} = true")
+        if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
+            found.append(f"dataset.settings.late: needs {PAYLOAD_CLASS} = {EVENT_TIME_PAYLOAD}")
+    return list(dict.fromkeys(found))
 
 
 def _mapping_mistakes(scenario: Scenario) -> list[str]:

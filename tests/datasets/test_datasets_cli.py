@@ -121,3 +121,15 @@ def test_a_full_disk_is_one_error_and_leaves_no_half_file(tmp_path, monkeypatch)
             app, ["write", "trips", *sets(rows=9), "--out", str(tmp_path)], catch_exceptions=False
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_list_of_keys_says_which_are_there(tmp_path):
+    out = tmp_path / "keys.parquet"
+    asked = [*sets(rows=1000, round=3, moves=10), "--out", out, "--present", 30, "--moved", 20]
+    told = answer("keys", "trips", *asked, "--absent", 10, "--deleted")
+    assert told == {"keys": 40, "present": 30, "absent": 10, "out": str(out)}
+    keys = pq.read_table(out)
+    assert keys.column_names == ["uuid", "expect_present"]
+    assert sum(keys["expect_present"].to_pylist()) == 30
+    with pytest.raises(DatasetError, match="exists already"):
+        answer("keys", "trips", "--out", out)

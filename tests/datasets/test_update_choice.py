@@ -187,6 +187,18 @@ def test_a_row_that_moves_goes_on_to_the_next_partition_every_tenth_round():
     assert not set(stream.updated(4, 0, 50).tolist()) & set(first.tolist())
 
 
+def test_keys_that_moved_are_sampled():
+    dataset = small(rows=1000, moves=20, updates=50, deletes=10)
+    found = dataset.sample_keys(13, present=100, absent=30, deleted=True, moved=60)
+    numbers = np.concatenate([dataset.stream.moved(r, 0, 20) for r in (13, 12, 11)])
+    moved = make_rows(dataset.spec, numbers, np.zeros_like(numbers), ["uuid"])
+    assert found["uuid"][:60].to_pylist() == moved["uuid"].to_pylist()
+    assert len(set(found["uuid"].to_pylist())) == len(found) == 130
+    assert found["expect_present"].to_pylist() == [True] * 100 + [False] * 30
+    none = dataset.sample_keys(0, present=100, absent=0, deleted=False, moved=60)
+    assert len(none) == 100
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "settings_",

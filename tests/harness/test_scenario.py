@@ -185,6 +185,22 @@ def test_what_does_not_go_with_rows_of_the_users_own(tmp_path, changes, part):
         scenario.load(str(tmp_path / "s.toml"), sets=changes)
 
 
+def test_streams_whose_rows_an_option_would_keep_where_they_are():
+    moves = ["dataset.settings.moves=10", "indexes=['record', 'global_simple', 'bucket']"]
+    move = "hoodie.simple.index.update.partition.path"
+    with pytest.raises(ScenarioError) as error:
+        load("ci", sets=[*moves, f"table.index_options.global_simple.{move}=true"])
+    text = str(error.value)
+    assert "'record' needs hoodie.record.index.update.partition.path = true" in text
+    assert "index 'bucket' looks for a key in its own partition" in text
+    assert move not in text
+    payload = "hoodie.datasource.write.payload.class"
+    hudis = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+    with pytest.raises(ScenarioError, match=f"late: needs {payload} = {hudis}"):
+        load("ci", sets=["dataset.settings.late=10"])
+    load("ci", sets=["dataset.settings.late=10", f"table.options.{payload}={hudis}"])
+
+
 def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):
     with pytest.raises(ScenarioError, match="not a Hudi table"):
         scenario.load("ci", sets=[f"table.source={tmp_path}"])
