@@ -9,6 +9,7 @@ a partition is its file group w.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from datasets.columns import Partition
 from datasets.errors import DatasetError
 from datasets.hashing import derive, draw
+from datasets.kind import Shape
 from datasets.permutation import Permutation
 from datasets.rows import make_rows
 from datasets.spec import DatasetSpec
@@ -25,7 +27,7 @@ from datasets.text import uuid_text
 # As in `datasets.generated`: rows from here on are in no table.
 _NEVER_INSERTED = 1 << 60
 FILE_ROWS = 1_000_000
-"""Rows of a file group, where nothing else is asked for: files of 120 MB with rows of 120 bytes."""
+"""Rows of a file group, where nothing else is asked for: 120 MB of rows of 120 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Mappings:
 
     @property
     def _labels(self) -> tuple[str, ...]:
-        return self.spec.shape.date_labels if self.spec.partition_path else ("",)
+        return _date_labels(self.spec.shape) if self.spec.partition_path else ("",)
 
     @property
     def _wave_rows(self) -> int:
@@ -103,3 +105,9 @@ class Mappings:
     def absent(self, turn: int, count: int) -> np.ndarray:
         """Numbers of rows that are in no table, other ones in each turn."""
         return _NEVER_INSERTED + turn * count + np.arange(count, dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def _date_labels(shape: Shape) -> tuple[str, ...]:
+    """The days of a dataset; printing them takes as long as making some thousand keys."""
+    return shape.date_labels

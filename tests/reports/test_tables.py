@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import quickstart, sample, write_run
 
-from reports import prose, tables
+from reports import page, prose, tables
 from reports.grids import finding, grid
 from reports.projection import load
 from reports.tables import Standing
@@ -48,6 +48,23 @@ def test_two_may_share_the_lead(tmp_path):
     (answer,) = prose.answers(tables.Table(cells=cells, columns=(column,)))
     assert "joint best, no difference shown between them" in answer.words
     assert "simple 5.10x (4.73x to 5.56x)" in answer.words
+
+
+def test_of_rates_the_highest_is_best(tmp_path):
+    made = [
+        sample(cell=index, index=index, step="lookup", metric="keys_per_s", value=value)
+        for index, value in (("record", 4000.0), ("bucket", 1000.0))
+    ]
+    (run,) = load([write_run(tmp_path / "run", made)])
+    whole = tables.filled(tables.headline(run.cells))
+    (column,) = whole.columns
+    assert (column.measure.key, column.leaders) == ("lookup_rate", {0})
+    (answer,) = prose.answers(whole)
+    assert answer.words == (
+        "record (4,000 /s) is best; as a multiple of the highest: bucket 0.250x."
+    )
+    (part,) = page.build([run]).runs
+    assert "lower is better, of rates higher" in part.answer.caption
 
 
 def test_counters_within_their_tolerance_are_equal(tmp_path):

@@ -14,7 +14,7 @@ from bootstrap_cases import INSTANT, built_entries, contents_of, make_table, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.bootstrap import record_index, scan, shard
+from table.bootstrap import record_index, scan, shard, target
 from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
 from table.errors import CorruptFileError, DuplicateKeyError
 from table.format.hashing import shards
@@ -186,6 +186,19 @@ def test_progress_tells_tasks_and_shards(tmp_path):
     )
     scanned = "tasks of the key scan"
     assert seen == [(0, 1, scanned), (1, 1, scanned), (0, 3, "shards"), (3, 3, "shards")]
+
+
+def test_the_steps_of_progress_are_for_all_cores(monkeypatch):
+    """Five items in a step of two threads would leave one idle for a sixth of the time."""
+    monkeypatch.setattr(target, "_STEP_BYTES_MIN", 1)
+    seen = []
+    steps = target.Steps(LocalRunner(2), lambda *told: seen.append(told), "items")
+    assert steps.run(str, range(89), weights=[10] * 89) == [str(n) for n in range(89)]
+    assert [done for done, _, _ in seen] == [*range(0, 89, 4), 89]
+    seen.clear()
+    steps = target.Steps(LocalRunner(3), lambda *told: seen.append(told), "items")
+    steps.run(str, range(89), weights=[10] * 89)
+    assert [done for done, _, _ in seen] == [*range(0, 89, 6), 89]
 
 
 def test_no_more_tasks_than_allowed(tmp_path, monkeypatch):
