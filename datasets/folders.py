@@ -7,10 +7,11 @@ read here: Spark's Parquet reader would take all versions of a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from datasets.digest import check_columns
 from datasets.errors import DatasetError
@@ -116,18 +117,28 @@ def read(
         raise DatasetError(f"format {format!r} is none of {', '.join(FORMATS)}")
     given = {**_CSV, **options} if format == "csv" else dict(options)
     reader = spark.read.format(format).options(**given)
-    try:
+    with reading(path, format):
         df = reader.load(path)
         if format == "csv" and texts:
-            kept = [
-                f"`{field.name}` "
-                + ("string" if field.name in texts else field.dataType.simpleString())
-                for field in df.schema.fields
-            ]
-            df = reader.schema(", ".join(kept)).load(path)
-    except Exception as error:
-        raise DatasetError(_why(error, format, path)) from error
-    return df
+            kinds = [(name, "string" if name in texts else kind) for name, kind in df.dtypes]
+            kept = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds)
+            df = reader.schema(kept).load(path)
+        return df
+
+
+@contextmanager
+def reading(path: str, format_: str) -> Iterator[None]:
+    """What Spark says while it reads a table, in one line as a DatasetError."""
+    # where Spark runs, and only there
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        java = getattr(error, "java_exception", None)
+        said = str(error) if java is None else str(java.toString())
+        raise DatasetError(_why(said, path, format_)) from error
 
 
 def count_keys(df: DataFrame, record_key: Sequence[str]) -> KeyCounts:
@@ -165,12 +176,11 @@ def _ending(file: Path) -> str:
     return file.with_suffix("").suffix if file.suffix in (".gz", ".bz2") else file.suffix
 
 
-def _why(error: Any, format_: str, path: str) -> str:
-    text = str(error).strip() or type(error).__name__
-    if "DATA_SOURCE_NOT_FOUND" in text or "ClassNotFoundException" in text:
-        jar = _JARS.get(format_, "its data source")
+def _why(said: str, path: str, format_: str) -> str:
+    if "DATA_SOURCE_NOT_FOUND" in said or "ClassNotFoundException" in said:
         return (
-            f"Spark has no reader for {format_}: give it the jars of {jar} that fit Spark's "
-            "version (spark.jars)"
+            f"Spark has no reader for {format_}: give it the jars of {_JARS.get(format_, format_)} "
+            "that fit Spark's version (spark.jars)"
         )
-    return f"{path} cannot be read as {format_}: {text.splitlines()[0]}"
+    first, *_ = said.strip().splitlines()
+    return f"{path} cannot be read as {format_}: {first}"

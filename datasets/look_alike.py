@@ -261,7 +261,7 @@ def _note_differences(found: Profile, draft: _Draft, carrier: Column) -> None:
         draft.notes.append(f"{counts.repeated:,} keys come more than once; here each comes once")
     if counts.nulls:
         draft.notes.append(f"{counts.nulls:,} rows without a key are left out")
-    if not carrier.is_unique:
+    if len(found.columns) > 1 and not carrier.is_unique:
         draft.notes.append(f"no key column is unique by itself; here {carrier.name!r} is")
     for what, value in (("ordering column", found.by_ordering), ("partition", found.by_partition)):
         if value is not None and value > _GROWS:

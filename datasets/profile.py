@@ -396,10 +396,8 @@ def _described(column: Column) -> dict[str, Any]:
         "bytes_mean": round(column.bytes_mean, 2),
         "common_prefix_length": column.common_prefix,
         "uuid_share": round(column.uuids, 4),
-        "characters": {
-            name: {"share": round(share, 4), "different": count}
-            for name, (share, count) in sample.characters.items()
-        },
+        "characters": {name: round(share, 4) for name, (share, _) in sample.characters.items()},
+        "different_characters": sum(count for _, count in sample.characters.values()),
         "entropy_bits": round(sample.entropy_bits, 1),
         "largest_shard_of_16": round(sample.largest_shard, 4),
     }

@@ -91,10 +91,11 @@ def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[Any
         df = df.selectExpr("*", f"0L as {ORDERING}")
     check_columns([*section.record_key, *section.partition_path, ordering], df.columns)
     name = Path(section.path).resolve().stem
-    mistake = folders.count_keys(df, section.record_key).mistake
-    if mistake is not None:
-        raise HarnessError(f"{name} cannot be a table with this key: {mistake}")
-    _keep(spark, df, folder)
+    with folders.reading(section.path, section.resolved_format):
+        mistake = folders.count_keys(df, section.record_key).mistake
+        if mistake is not None:
+            raise HarnessError(f"{name} cannot be a table with this key: {mistake}")
+        _keep(spark, df, folder)
     layout = Layout(
         name=re.sub(r"[^A-Za-z0-9_]", "_", name),
         record_key=section.record_key,
