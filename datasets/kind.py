@@ -173,12 +173,6 @@ def _is_fixed(kind: BaseKind) -> bool:
     return bool(getattr(kind, "fixed", False))
 
 
-def padded_hex(value: str, digits: int) -> str:
-    """Hex text of fixed width; padding, which is slow, is tried only where digits are missing."""
-    smallest = 16 ** (digits - 1)
-    return f"if({value} < {smallest}L, lpad(hex({value}), {digits}, '0'), hex({value}))"
-
-
 def piece(rows: Expressions, index: int | str, shift: int = 0, *, fixed: bool = False) -> str:
     """Sixteen hex digits of a hash, or fewer; the top bit is set, so that none is dropped."""
     word = f"{rows.hash(index, fixed=fixed)} | shiftleft(1L, 63)"

@@ -9,6 +9,7 @@ interpreter of its own: `pip install pyspark faker numba numpy pyarrow pydantic 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -37,6 +38,11 @@ def timed(name: str, work: Callable[[], Truth]) -> Truth:
     return truth
 
 
+def truth_of(rows: Round) -> Truth:
+    """The digest without Spark."""
+    return rows.digest().truth
+
+
 def main() -> int:
     """Run, and return 1 if two digests differ."""
     arguments = argparse.ArgumentParser()
@@ -60,11 +66,11 @@ def main() -> int:
     for count in map(int, chosen.partitions.split(",")):
         dataset = GeneratedDataset(spec, partitions=count, columns=columns)
         name = f"PySpark {spark.version}, {count} partitions"
-        found.add(timed(name, lambda df=dataset.load(spark): digest_dataframe(df)))
+        found.add(timed(name, functools.partial(digest_dataframe, dataset.load(spark))))
     dataset = GeneratedDataset(spec, columns=columns)
     for count in map(int, chosen.partitions.split(",")):
         rows = Round(dataset=dataset, number=0, partitions=count, advance=lambda _: None)
-        found.add(timed(f"without Spark, {count} ranges", lambda of=rows: of.digest().truth))
+        found.add(timed(f"without Spark, {count} ranges", functools.partial(truth_of, rows)))
     return int(len(found) > 1)
 
 
