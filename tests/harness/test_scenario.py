@@ -189,16 +189,18 @@ def test_streams_whose_rows_an_option_would_keep_where_they_are():
     moves = ["dataset.settings.moves=10", "indexes=['record', 'global_simple', 'bucket']"]
     move = "hoodie.simple.index.update.partition.path"
     with pytest.raises(ScenarioError) as error:
-        load("ci", sets=[*moves, f"table.index_options.global_simple.{move}=true"])
+        scenario.load("ci", sets=[*moves, f"table.index_options.global_simple.{move}=true"])
     text = str(error.value)
     assert "'record' needs hoodie.record.index.update.partition.path = true" in text
     assert "index 'bucket' looks for a key in its own partition" in text
     assert move not in text
     payload = "hoodie.datasource.write.payload.class"
     hudis = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+    latest = hudis.replace("DefaultHoodieRecordPayload", "OverwriteWithLatestAvroPayload")
+    late = "dataset.settings.late=10"
     with pytest.raises(ScenarioError, match=f"late: needs {payload} = {hudis}"):
-        load("ci", sets=["dataset.settings.late=10"])
-    load("ci", sets=["dataset.settings.late=10", f"table.options.{payload}={hudis}"])
+        scenario.load("ci", sets=[late, f"table.options.{payload}={latest}"])
+    scenario.load("ci", sets=[late])
 
 
 def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):
