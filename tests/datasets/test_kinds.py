@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
 import re
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from value_kinds import KINDS, LONG
 
 from datasets.digest import digest_arrow
 from datasets.errors import DatasetError
@@ -22,41 +22,6 @@ from datasets.spark import rows as spark_rows
 from datasets.spec import load_spec
 from datasets.stream import Stream
 
-_LONG = {"kind": "long", "low": -5, "high": 2**40}
-_STREET = {"kind": "choice", "pool": "street", "size": 9, "null_share": 0.3}
-_POINT = {"kind": "struct", "fields": {"x": {"kind": "float", "low": -90, "high": 90}, "y": _LONG}}
-KINDS = {
-    "bool": {"kind": "bool", "null_share": 0.5},
-    "int": {"kind": "int", "low": -(2**31), "high": 2**31 - 1},
-    "long": {"kind": "long", "low": -(2**61), "high": 2**60, "fixed": True},
-    "float": {"kind": "float", "low": -1, "high": 16_000_000},
-    "double": {"kind": "double", "low": -(2**40), "high": 2**40, "null_share": 0.01},
-    "cents": {"kind": "decimal", "low": -(10**9), "high": 10**9},
-    "whole": {"kind": "decimal", "low": -9, "high": 9, "precision": 1, "scale": 0},
-    "fine": {"kind": "decimal", "low": -2, "high": 2, "precision": 38, "scale": 18},
-    "date": {"kind": "date", "low": dt.date(1582, 10, 1), "high": dt.date(2100, 1, 1)},
-    "at": {"kind": "timestamp", "low": dt.date(1910, 1, 1), "high": dt.date(2100, 1, 1)},
-    "choice": {"kind": "choice", "values": ["it's", "a\\n", ""], "null_share": 0.2, "fixed": True},
-    "name": {"kind": "template", "text": "{first_name} {last_name}", "size": 50},
-    "order": {"kind": "template", "text": "Order {number} for {city}, 'é🙂'", "null_share": 0.1},
-    "empty": {"kind": "template", "text": ""},
-    "constant": {"kind": "template", "text": "{{x}}"},
-    "bytes": {"kind": "binary", "size": 21},
-    "digits": {"kind": "payload", "null_share": 0.1},
-    "struct": {"kind": "struct", "fields": {"a": _STREET, "point": _POINT}, "null_share": 0.2},
-    "list": {"kind": "list", "items": _STREET, "high": 3, "null_share": 0.1},
-    "pair": {"kind": "list", "items": _LONG, "low": 2, "high": 2},
-    "points": {"kind": "list", "items": {**_POINT, "null_share": 0.2}, "high": 2},
-    "lists": {"kind": "list", "items": {"kind": "list", "items": {"kind": "bool"}, "high": 2}},
-    "map": {"kind": "map", "keys": ["k", "k'2", "ü"], "values": _STREET, "high": 3},
-    "maps": {
-        "kind": "map",
-        "keys": [f"k{index}" for index in range(9)],
-        "values": {"kind": "list", "items": _POINT, "high": 2},
-        "low": 1,
-        "null_share": 0.2,
-    },
-}
 ROWS = 400
 
 
@@ -135,11 +100,11 @@ def test_nulls_are_the_share_that_was_asked_for(share):
 
 
 def test_sizes_and_keys_of_nested_values():
-    lists = values_of({"kind": "list", "items": _LONG, "low": 1, "high": 3}, range(3000))
+    lists = values_of({"kind": "list", "items": LONG, "low": 1, "high": 3}, range(3000))
     counts = np.bincount([len(value) for value in lists.to_pylist()])
     assert counts[0] == 0
     assert counts[1:].tolist() == pytest.approx([1000] * 3, rel=0.1)
-    options = {"kind": "map", "keys": list("abcde"), "values": _LONG, "low": 2, "high": 2}
+    options = {"kind": "map", "keys": list("abcde"), "values": LONG, "low": 2, "high": 2}
     keys = {tuple(key for key, _ in value) for value in values_of(options).to_pylist()}
     assert keys == {tuple("ab"), tuple("bc"), tuple("cd"), tuple("de"), tuple("ea")}
 
