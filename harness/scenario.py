@@ -70,7 +70,7 @@ class DatasetSection(Section):
     batch_rows: Positive = 10_000
     update_share: Share = 0.5
     delete_rows: Natural = 2_000
-    settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    settings: dict[str, str | int | float | bool | list[int | float]] = Field(default_factory=dict)
     source: SourceSection | None = None
 
     @field_validator("sizes")

@@ -200,7 +200,7 @@ def test_streams_whose_rows_an_option_would_keep_where_they_are():
     late = "dataset.settings.late=10"
     with pytest.raises(ScenarioError, match=f"late: needs {payload} = {hudis}"):
         scenario.load("ci", sets=[late, f"table.options.{payload}={latest}"])
-    scenario.load("ci", sets=[late])
+    scenario.load("ci", sets=[late, "dataset.settings.insert_shares=[0.5, 0.5]"])
 
 
 def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):
