@@ -142,9 +142,12 @@ class MappingRun:
             for _ in range(len(turns) - len(left)):
                 self.progress.end()
             table = self._table(cell)
+            pace = self._pace(cell)
             if left:
                 built = (cell.cell_id, *_turn(load), True) in taken
-                self._load(load, table, outcome, append=not built)
+                # Even if it was measured before: the table is needed.
+                self._keep(load, self._build(table, pace), outcome, append=not built)
+            outcome.notes += _interruptions(cell, pace)
             self.progress.end()
             for slot in left:
                 self._ask(slot, table, outcome)
@@ -157,20 +160,11 @@ class MappingRun:
         mappings = Mappings(spec, self.scenario.table.file_rows)
         return KeyTable(cell, mappings, self.work / cell.cell_id / "table")
 
-    def _load(self, slot: Slot, table: KeyTable, outcome: Outcome, *, append: bool) -> None:
-        """Build a cell's index, even if it was measured before: its table is needed."""
-        name = slot.cell.cell_id
-        pace = Pace(
-            table.path.with_name("pace.json"),
-            self.clock,
-            lambda told: self.progress.begin(f"{name}: building, {told}"),
-        )
-        self._keep(slot, self._build(table, pace), outcome, append=append)
-        if pace.starts > 1:
-            outcome.notes.append(
-                f"{name}: the build was cut off {pace.starts - 1} times and went on. Its time is "
-                "that of all its parts; what was under way when it was cut off is left out."
-            )
+    def _pace(self, cell: Cell) -> Pace:
+        def show(told: str) -> None:
+            self.progress.begin(f"{cell.cell_id}: building, {told}")
+
+        return Pace(self.work / cell.cell_id / "pace.json", self.clock, show)
 
     def _ask(self, slot: Slot, table: KeyTable, outcome: Outcome) -> None:
         """Take one turn of lookups, unless the cell has failed."""
@@ -181,6 +175,7 @@ class MappingRun:
 
     def _build(self, table: KeyTable, pace: Pace) -> StepResult:
         step = Step(name=BUILD, round=0)
+        pace.begin()
         try:
             table.open().build_mappings(table.mappings, pace.told)
         except StorageError:
@@ -234,6 +229,15 @@ class MappingRun:
         if result.mistake is not None:
             reason = f"{result.step.name}: {result.mistake}"
             outcome.failed.setdefault(slot.cell.cell_id, reason)
+
+
+def _interruptions(cell: Cell, pace: Pace) -> list[str]:
+    """What must be known of the time of a build that did not run in one go."""
+    if pace.starts < 2:
+        return []
+    times = "once" if pace.starts == 2 else f"{pace.starts - 1} times"
+    note = f"{cell.cell_id}: the build was cut off {times} and went on"
+    return [f"{note}; its time leaves out what was under way then."]
 
 
 def _turn(slot: Slot) -> tuple[bool, int]:

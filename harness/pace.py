@@ -34,11 +34,17 @@ class Pace:
         known = json.loads(path.read_text("utf-8")) if path.exists() else {}
         self.seconds: float = known.get("seconds", 0.0)
         self.peak: int = known.get("peak", 0)
+        self.starts: int = known.get("starts", 0)
         self._share: float = known.get("share", 0.0)
-        self.starts: int = known.get("starts", 0) + (not self.done)
         self._path, self._clock, self._show = path, clock, show
-        self._began = clock() - self.seconds
-        self._keep()
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """This process goes on with the build."""
+        self._began = self._clock() - self.seconds
+        if not self.done:
+            self.starts += 1
+            self._keep()
 
     @property
     def done(self) -> bool:
