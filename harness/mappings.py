@@ -29,7 +29,7 @@ from harness.scenario import Scenario
 from harness.store import RunFolder
 from harness.workload import BUILD, LOOKUP, Step, StepResult, first_line
 from table import Table
-from table.errors import StorageError
+from table.errors import CorruptFileError, InputError
 from table.keygen import partition_paths
 from table.metadata.partitions import RECORD_INDEX
 from table.write.index import LookupStats
@@ -128,7 +128,7 @@ class MappingRun:
         """Build and ask the index of each cell; one that fails is left out from there.
 
         Raises:
-            StorageError: the storage is full, say. What was built is still there.
+            TableError: the disk is full, say. What was built is still there.
         """
         cells = expand(self.scenario)
         times = self.scenario.schedule
@@ -178,9 +178,7 @@ class MappingRun:
         pace.begin()
         try:
             table.open().build_mappings(table.mappings, pace.told)
-        except StorageError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever is wrong fails its cell only
+        except (CorruptFileError, InputError) as error:
             spent = {("total", "wall_s"): pace.seconds}
             mistake = f"failed: {first_line(error)}"
             return StepResult(step=step, values=spent, mistake=mistake, failed=True)

@@ -19,7 +19,7 @@ from harness.pace import Pace, duration
 from harness.store import RunFolder
 from reports.publish import publish
 from table import Table
-from table.errors import StorageError
+from table.errors import CorruptFileError, StorageError
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
@@ -102,11 +102,12 @@ def test_one_wrong_answer_fails_the_cell(tmp_path, monkeypatch, harm):
 
 def test_a_failed_build_fails_the_cell_and_a_full_disk_ends_the_run(tmp_path, monkeypatch):
     def broken(*_):
-        raise ValueError("no such thing")
+        raise CorruptFileError("x", 0, "nothing was taken into use")
 
     monkeypatch.setattr(Table, "build_mappings", broken)
     finished = bench.run(request(tmp_path / "run"), Quiet())
-    assert finished.failed == {"native/record": "build: failed: ValueError: no such thing"}
+    (reason,) = finished.failed.values()
+    assert reason.startswith("build: failed: CorruptFileError: ")
 
     def full(*_):
         raise StorageError("cannot write x: No space left on device")
