@@ -230,23 +230,35 @@ class Date(_DateRange):
 
 
 class Timestamp(_DateRange):
-    """A microsecond from the start of low to the end of high, in UTC."""
+    """A microsecond from the start of low to the end of high, in UTC.
+
+    Attributes:
+        local: a time of day as on a clock, without a zone: Avro's local-timestamp-micros.
+    """
 
     kind: Literal["timestamp"]
+    local: bool = False
 
-    spark_type: ClassVar[str] = "timestamp"
+    @property
+    def spark_type(self) -> str:
+        """The type in Spark's SQL."""
+        return "timestamp_ntz" if self.local else "timestamp"
 
     def arrow(self, rows: Values) -> pa.Array:
         """Return the values as an Arrow array."""
         first, days = self._bounds()
         micros = first * DAY_MS * 1000 + rows.pick(days * DAY_MS * 1000, fixed=self.fixed)
-        return pa.array(micros).cast(pa.timestamp("us", "UTC"))
+        return pa.array(micros).cast(pa.timestamp("us", None if self.local else "UTC"))
 
     def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+        """Return the values as a SQL expression; none depends on the session's zone."""
         first, days = self._bounds()
         picked = rows.pick(days * DAY_MS * 1000, fixed=self.fixed)
-        return f"timestamp_micros({first * DAY_MS * 1000}L + {picked})"
+        micros = f"{first * DAY_MS * 1000}L + {picked}"
+        if not self.local:
+            return f"timestamp_micros({micros})"
+        seconds = f"cast(cast({micros} as decimal(18, 0)) * 0.000001BD as decimal(18, 6))"
+        return f"timestamp_ntz'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})"
 
 
 Kind = Annotated[

@@ -39,7 +39,7 @@ def plain_bytes(column: pa.Array) -> int:
         return plain_bytes(column.flatten())
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return int(pc.sum(pc.binary_length(column)).as_py() or 0)
-    return (len(column) - column.null_count) * _width(kind)
+    return int(len(column) - column.null_count) * _width(kind)
 
 
 def _width(kind: pa.DataType) -> int:

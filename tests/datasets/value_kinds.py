@@ -18,6 +18,13 @@ KINDS = {
     "fine": {"kind": "decimal", "low": -2, "high": 2, "precision": 38, "scale": 18},
     "date": {"kind": "date", "low": dt.date(1582, 10, 1), "high": dt.date(2100, 1, 1)},
     "at": {"kind": "timestamp", "low": dt.date(1910, 1, 1), "high": dt.date(2100, 1, 1)},
+    "clock": {
+        "kind": "timestamp",
+        "low": dt.date(1910, 1, 1),
+        "high": dt.date(2100, 1, 1),
+        "local": True,
+        "null_share": 0.1,
+    },
     "choice": {"kind": "choice", "values": ["it's", "a\\n", ""], "null_share": 0.2, "fixed": True},
     "name": {"kind": "template", "text": "{first_name} {last_name}", "size": 50},
     "order": {"kind": "template", "text": "Order {number} for {city}, 'é🙂'", "null_share": 0.1},
