@@ -29,7 +29,8 @@ _SHORT = 5  # between the lengths of a country's code and of a hash
 _DAYS_MAX = 20_000
 _TEXTS_MAX = 1_000
 _PAYLOAD_MAX, _PREFIX_MAX, _WIDTH_MAX, _LENGTH_MAX = 1_000_000, 1_000, 100, 32_000
-_PER_MS_MAX = 10**6
+_PER_MS_MAX, _START_MAX = 10**6, 10**15
+_GROWING = ("uuid7", "sequence", "numbered")
 _FILLER = "k"
 _LETTERS = {
     "a-z": string.ascii_lowercase,
@@ -41,7 +42,7 @@ _LETTERS = {
     "3 bytes": "".join(map(chr, range(0x4E00, 0x4F00))),
     "4 bytes": "".join(map(chr, range(0x1F600, 0x1F650))),
 }
-_ALPHABET = 400
+_ALPHABET = 200
 _HEX_DIGITS = get_args(Hashed.model_fields["digits"].annotation)
 
 
@@ -155,7 +156,10 @@ def _sequence(column: Column, draft: _Draft) -> dict[str, Any]:
     low, _ = column.numbers or (0, 0)
     _note_gaps(column, draft)
     digits = len(str(low)) if low > 0 else 1
-    return {"kind": "sequence"} | ({"start": 10 ** (digits - 1)} if digits > 1 else {})
+    start = 10 ** (digits - 1)
+    if start > _START_MAX:
+        draft.notes.append(f"{column.name}: numbers of {digits} digits get fewer")
+    return {"kind": "sequence"} | ({"start": min(start, _START_MAX)} if digits > 1 else {})
 
 
 def _uuid(column: Column, draft: _Draft) -> dict[str, Any]:
@@ -189,11 +193,13 @@ def _letters(column: Column, draft: _Draft) -> dict[str, Any]:
     if not column.type.startswith("string"):
         draft.notes.append(f"{column.name}: texts stand for values of type {column.type}")
     mean, number = column.lengths.mean, _mean_digits(draft.rows)
+    classes = column.sample.characters
     alphabet = ""
-    for name, (share, distinct) in column.sample.characters.items():
+    for name, (share, distinct) in classes.items():
         drawn = share - number / mean if name == "0-9" else share
+        count = distinct if len(classes) == 1 else max(round(drawn * _ALPHABET), 0)
         letters = itertools.cycle(_LETTERS[name][:distinct])
-        alphabet += "".join(itertools.islice(letters, max(round(drawn * _ALPHABET), 0)))
+        alphabet += "".join(itertools.islice(letters, count))
     length = min(max(round(mean - number), 1), _LENGTH_MAX)
     alphabet = alphabet if len(alphabet) > 1 else string.digits
     return {"kind": "letters", "length": length, "alphabet": alphabet}
@@ -263,9 +269,11 @@ def _note_differences(found: Profile, draft: _Draft, carrier: Column) -> None:
         draft.notes.append(f"{counts.nulls:,} rows without a key are left out")
     if len(found.columns) > 1 and not carrier.is_unique:
         draft.notes.append(f"no key column is unique by itself; here {carrier.name!r} is")
+    grows = any(kind["kind"] in _GROWING for kind in draft.columns.values())
+    how = "with the row number only" if grows else "not at all"
     for what, value in (("ordering column", found.by_ordering), ("partition", found.by_partition)):
         if value is not None and value > _GROWS:
-            draft.notes.append(f"keys grow with the {what}, here with the row number at most")
+            draft.notes.append(f"keys grow with the {what}, here {how}")
 
 
 def _mean_digits(rows: int) -> float:

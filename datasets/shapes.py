@@ -29,7 +29,7 @@ class TextSample:
         characters: of each class of characters its share and how many different ones there are;
             `hex` is a-f and 0-9, where the texts have all of these letters and no others.
         largest_shard: share of the keys in the fullest of 16 shards of Hudi's hash; even is 1/16.
-        one_hash: whether all have the same String.hashCode.
+        one_hash: whether different texts all have the same String.hashCode.
     """
 
     entropy_bits: float
@@ -50,7 +50,7 @@ def look_at(texts: Sequence[str]) -> TextSample:
         entropy_bits=min(_entropy(left), _entropy(right)),
         characters=_characters(left[left > 0]),
         largest_shard=float(shards.max() / len(texts)),
-        one_hash=len(texts) > 1 and bool((hashes == hashes[0]).all()),
+        one_hash=len(set(texts)) > 1 and bool((hashes == hashes[0]).all()),
     )
 
 

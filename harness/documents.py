@@ -50,12 +50,20 @@ def read(name: str) -> dict[str, Any]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ScenarioError(name, [f"not TOML: {error}"]) from error
     document.setdefault("name", path.stem)
+    _resolve(document, path.parent)
+    return document
+
+
+def _resolve(document: dict[str, Any], folder: Path) -> None:
+    """Make paths in a file relative to it."""
     table, dataset = document.get("table"), document.get("dataset")
     own = dataset.get("source") if isinstance(dataset, dict) else None
-    for section, key in ((table, "source"), (own, "path")):
-        if isinstance(section, dict) and isinstance(section.get(key), str):
-            section[key] = str(path.parent / section[key])
-    return document
+    for section, key in ((table, "source"), (own, "path"), (dataset, "name")):
+        if not isinstance(section, dict):
+            continue
+        given = section.get(key)
+        if isinstance(given, str) and (key != "name" or given.endswith(".toml")):
+            section[key] = str(folder / given)
 
 
 def toml_value(text: str) -> object:

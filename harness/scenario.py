@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from datasets.errors import DatasetError
 from datasets.mappings import FILE_ROWS, Mappings
-from datasets.spec import DatasetSpec, load_spec
+from datasets.spec import DatasetSpec, built_in_names, load_spec
 from harness import documents
 from harness.documents import builtin_names, nearest
 from harness.engines import (
@@ -44,7 +45,7 @@ class DatasetSection(Section):
     """What rows the table holds and how they change.
 
     With `table.source` or `dataset.source` the rows come from there; batches and deletes are sized
-    by this section.
+    by this section. What it does not say of a dataset's own file, that file does.
 
     Attributes:
         name: built-in dataset, or the path of a TOML file that specifies one.
@@ -94,6 +95,26 @@ class DatasetSection(Section):
     def inserts(self) -> int:
         """New keys in each change batch."""
         return self.batch_rows - self.updates
+
+    def filled(self) -> DatasetSection:
+        """This section with the numbers of a dataset's own file where it has none."""
+        if self.name in built_in_names():
+            return self
+        said = {"rows": self.rows} if "rows" in self.model_fields_set else {}
+        own = load_spec(self.name, {**said, **self.settings})
+        updates, inserts = own.count(own.updates), own.count(own.inserts)
+        known: dict[str, int | float] = {
+            "rows": own.rows,
+            "seed": own.seed,
+            "partitions": own.date_partitions,
+            "payload_bytes": own.payload_bytes,
+            "delete_rows": own.count(own.deletes),
+        }
+        if updates + inserts:
+            known["batch_rows"] = updates + inserts
+            known["update_share"] = updates / (updates + inserts)
+        update = {key: value for key, value in known.items() if key not in self.model_fields_set}
+        return self.model_copy(update=update)
 
     def spec(self, rows: int) -> DatasetSpec:
         """What a table of so many rows is made of; DatasetError lists what is wrong."""
@@ -272,6 +293,8 @@ def load(
         scenario = Scenario.model_validate(document)
     except ValidationError as error:
         raise ScenarioError(name, [*mistakes, *_mistakes(error)]) from None
+    with suppress(DatasetError):  # which the next line tells of
+        scenario = scenario.model_copy(update={"dataset": scenario.dataset.filled()})
     mistakes += _meaning_mistakes(scenario)
     if mistakes:
         raise ScenarioError(name, mistakes)

@@ -45,6 +45,7 @@ def test_characters_have_classes():
 def test_keys_of_one_hash_and_empty_texts():
     assert look_at(["AaAa", "BBBB", "AaBB"]).one_hash
     assert not look_at(["AaAa", "BBBC"]).one_hash
+    assert not look_at(["AaAa", "AaAa"]).one_hash
     assert look_at([""]).entropy_bits == 0
     assert look_at(["x"]).largest_shard == 1
 

@@ -150,6 +150,45 @@ def test_a_key_that_leads_through_a_value_is_a_mistake():
         scenario.load("ci", sets=["dataset.rows.more=1"])
 
 
+FILE = """
+name = "mine"
+rows = 500
+updates = 30
+inserts = 10
+deletes = 5
+record_key = ["id"]
+partition_path = ["dt"]
+date_partitions = 7
+payload_bytes = 11
+[columns]
+id = { kind = "uuid" }
+dt = { kind = "partition" }
+"""
+
+
+def test_what_a_scenario_does_not_say_its_datasets_file_does(tmp_path):
+    (tmp_path / "mine.toml").write_text(FILE)
+    (tmp_path / "s.toml").write_text('[dataset]\nname = "mine.toml"\n')
+    filled = scenario.load(str(tmp_path / "s.toml")).dataset
+    assert filled.name == str(tmp_path / "mine.toml")
+    assert (filled.rows, filled.seed, filled.partitions, filled.payload_bytes) == (500, 42, 7, 11)
+    assert (filled.batch_rows, filled.updates, filled.delete_rows) == (40, 30, 5)
+    said = scenario.load(
+        str(tmp_path / "s.toml"), sets=["dataset.rows=9000", "dataset.batch_rows=80"]
+    ).dataset
+    assert (said.rows, said.updates, said.inserts, said.partitions) == (9000, 60, 20, 7)
+    assert scenario.load("ci").dataset == scenario.load("ci").dataset.filled()
+
+
+def test_a_datasets_file_that_is_wrong_is_told_of_once(tmp_path):
+    (tmp_path / "mine.toml").write_text(FILE.replace("uuid", "uid"))
+    (tmp_path / "s.toml").write_text('indexes = ["bloom"]\n[dataset]\nname = "mine.toml"\n')
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load(str(tmp_path / "s.toml"))
+    assert len([line for line in caught.value.mistakes if "unknown kind 'uid'" in line]) == 1
+    assert len(caught.value.mistakes) == 2
+
+
 OWN = """
 [dataset.source]
 path = "rows"
