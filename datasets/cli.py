@@ -19,6 +19,7 @@ import typer
 from datasets.errors import DatasetError
 from datasets.files import Round
 from datasets.generated import GeneratedDataset
+from datasets.sizes import row_bytes
 from datasets.spec import DatasetSpec, load_spec
 
 app = typer.Typer(no_args_is_help=True, help="Rows from a seed, and the truth about them.")
@@ -142,7 +143,8 @@ def describe(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> 
         "partition_path": list(asked.spec.partition_path),
         "ordering": asked.spec.ordering,
         "date_partitions": asked.spec.date_partitions,
-        "payload_bytes": asked.spec.payload_bytes,
+        "payload_bytes": asked.spec.shape.payload_bytes,
+        "record_bytes": round(row_bytes(asked.spec.flat_columns(), asked.spec.shape)),
         "updates": stream.updates,
         "inserts": stream.inserts,
         "deletes": stream.deletes,

@@ -33,6 +33,12 @@ def test_describe_names_the_columns_and_their_types():
     ]
 
 
+def test_describe_says_how_large_rows_are():
+    described = answer("describe", "trips", *sets(record_bytes=500))
+    assert described["record_bytes"] == 500
+    assert described["payload_bytes"] == pytest.approx(404, abs=6)
+
+
 def test_what_is_written_has_the_digest_that_is_printed(tmp_path):
     for round_ in (0, 2):
         out = tmp_path / f"round{round_}"
