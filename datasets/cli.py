@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Annotated, Any, Self
 
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
@@ -19,7 +20,6 @@ import typer
 from datasets.errors import DatasetError
 from datasets.files import Round
 from datasets.generated import GeneratedDataset
-from datasets.sizes import row_bytes
 from datasets.spec import DatasetSpec, load_spec
 
 app = typer.Typer(no_args_is_help=True, help="Rows from a seed, and the truth about them.")
@@ -144,7 +144,7 @@ def describe(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> 
         "ordering": asked.spec.ordering,
         "date_partitions": asked.spec.date_partitions,
         "payload_bytes": asked.spec.shape.payload_bytes,
-        "record_bytes": round(row_bytes(asked.spec.flat_columns(), asked.spec.shape)),
+        "record_bytes": round(asked.spec.row_bytes),
         "updates": stream.updates,
         "inserts": stream.inserts,
         "deletes": stream.deletes,
@@ -239,6 +239,31 @@ def keys(
         {"keys": len(found), "present": there, "absent": len(found) - there, "out": str(out)},
         as_json=as_json,
     )
+
+
+@app.command()
+def history(
+    spec: Spec,
+    row: Annotated[list[int], typer.Option("--row", min=0, help="A row's number; repeat it.")],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell when rows came, changed and went up to a round, and their last values."""
+    asked = _request(spec, settings or ())
+    found = asked.dataset.history(np.array(row, np.int64), asked.rows.number)
+    answer = [
+        {"row": number, "changed_in": changes, "deleted_in": deleted, "value": value}
+        for number, changes, deleted, value in zip(
+            row, found.changes, found.deleted, found.rows.to_pylist(), strict=True
+        )
+    ]
+    if as_json:
+        print(json.dumps(answer, default=str))
+        return
+    for each in answer:
+        value = each.pop("value")
+        _print_fields(each)
+        _print_fields({f"  {name}": of_column for name, of_column in value.items()})
 
 
 @app.command()

@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from datasets.digest import Digest, check_columns
 from datasets.kind import Values, made
-from datasets.sizes import row_bytes
 from datasets.spec import DatasetSpec
 
 _CHUNK_ROWS = 65_536
 _CHUNK_BYTES = 32 << 20
 _FIXED_BYTES_PER_VALUE = 30
-_SAMPLE = 20
 
 
 def make_rows(
@@ -54,8 +52,8 @@ Chunk = tuple[np.ndarray, np.ndarray]
 
 def chunk_rows(spec: DatasetSpec) -> int:
     """Rows to make at once, so that a chunk of any dataset takes a few dozen megabytes."""
-    columns = list(spec.flat_columns())
-    per_row = _FIXED_BYTES_PER_VALUE * len(columns) + row_bytes(columns, spec.shape, _SAMPLE)
+    columns = sum(1 for _ in spec.flat_columns())
+    per_row = _FIXED_BYTES_PER_VALUE * columns + spec.row_bytes
     return max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // int(per_row)))
 
 

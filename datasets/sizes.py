@@ -9,7 +9,7 @@ null          0
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from datasets.kind import BaseKind, Shape, Values, made
 
-_SAMPLE = 1000
+_SAMPLE, _SAMPLE_BYTES = 1000, 16 << 20
+_PROBE = 8
 # The payload's share of a row is a line: two points of it show which.
 _POINTS = (64, 1088)
 
@@ -50,14 +51,18 @@ def _width(kind: pa.DataType) -> int:
     return int(kind.bit_width) // 8
 
 
-def row_bytes(
-    columns: Iterable[tuple[str, BaseKind]], shape: Shape, sample: int = _SAMPLE
-) -> float:
-    """Return the mean plain bytes of a row, over the first rows."""
-    numbers = np.arange(sample)
+def row_bytes(columns: Sequence[tuple[str, BaseKind]], shape: Shape) -> float:
+    """Return the mean plain bytes of a row, over the first thousand rows or a few large ones."""
+    rough = _mean_bytes(columns, shape, _PROBE)
+    count = int(_SAMPLE_BYTES / max(rough, 1))
+    return _mean_bytes(columns, shape, min(_SAMPLE, max(_PROBE, count)))
+
+
+def _mean_bytes(columns: Sequence[tuple[str, BaseKind]], shape: Shape, count: int) -> float:
+    numbers = np.arange(count)
     rows = Values(shape=shape, name="", numbers=numbers, versions=np.zeros_like(numbers))
     values = (made(kind, replace(rows, name=name)) for name, kind in columns)
-    return sum(plain_bytes(column) for column in values) / sample
+    return sum(plain_bytes(column) for column in values) / count
 
 
 def payload_for(record_bytes: int, columns: Sequence[tuple[str, BaseKind]], shape: Shape) -> int:

@@ -21,7 +21,7 @@ from datasets.hashing import derive
 from datasets.kind import DateFormat, Shape, ValueKind
 from datasets.lake_loader import expand
 from datasets.movers import TURNS, Movers
-from datasets.sizes import payload_for
+from datasets.sizes import payload_for, row_bytes
 from datasets.stripes import StripedOrder
 
 _CATALOG = Path(__file__).parent / "catalog"
@@ -221,6 +221,11 @@ class DatasetSpec(BaseModel):
             rows=self.rows,
             insert_shares=self.insert_shares,
         )
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Mean plain bytes of a row."""
+        return row_bytes(list(self.flat_columns()), self.shape)
 
 
 def built_in_names() -> tuple[str, ...]:
