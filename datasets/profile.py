@@ -22,7 +22,7 @@ from datasets.digest import check_columns
 from datasets.errors import DatasetError
 from datasets.folders import KeyCounts, count_keys, quoted
 from datasets.kind import DateFormat
-from datasets.shapes import TextSample, gini, look_at, rank_correlation
+from datasets.shapes import TextSample, gini, largest_shard, look_at, rank_correlation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -163,6 +163,8 @@ class Profile:
         counts: how often keys come.
         columns: key columns.
         partitions: None without partition columns.
+        largest_shard: share of the record keys in the fullest of 16 shards of Hudi's hash, in the
+            sample; even is 1/16.
         by_ordering: rank correlation of keys with the ordering column, in the sample.
         by_partition: rank correlation of keys with partition values, in the sample.
         other_bytes: mean bytes of a row's other values as text.
@@ -174,6 +176,7 @@ class Profile:
     counts: KeyCounts
     columns: tuple[Column, ...]
     partitions: Partitions | None
+    largest_shard: float
     by_ordering: float | None
     by_partition: float | None
     other_bytes: float
@@ -215,6 +218,7 @@ def profile(df: DataFrame, request: Request, progress: Callable[[str], None]) ->
             for place, name in enumerate(request.record_key)
         ),
         partitions=None if sizes is None else sample.partitions(sizes),
+        largest_shard=largest_shard(sample.record_keys()),
         by_ordering=sample.correlation("ordering") if request.ordering else None,
         by_partition=sample.correlation("partition") if request.partition_path else None,
         other_bytes=float(facts["other_bytes"] or 0.0),
@@ -237,7 +241,7 @@ def _aggregate(df: DataFrame, request: Request) -> dict[str, Any]:
         texts.append(f"cast({quoted(name)} as string) as k{place}_text")
         columns.append(f"{quoted(name)} as k{place}_value")
     projected = df.selectExpr(*columns, *texts, f"{_other_bytes(df, request)} as other_bytes")
-    heads = [f"regexp_replace(k{i}_text, '[0-9]+$', '') as k{i}_head" for i in range(len(texts))]
+    heads = [f"trim(trailing '0123456789' from k{i}_text) as k{i}_head" for i in range(len(texts))]
     codes = [
         f"case when k{i}_text rlike '{_UUID}' then concat('uuid', substr(k{i}_text, 15, 1)) "
         f"when k{i}_text rlike '{_ALIKE}' then 'alike' when k{i}_text rlike '{_HEX}' then 'hex' "
@@ -361,10 +365,14 @@ def described(found: Profile) -> dict[str, Any]:
         "keys_null": found.counts.nulls,
         "key": key,
         "entropy_bits": round(sum(column.sample.entropy_bits for column in found.columns), 1),
+        "largest_shard_of_16": round(found.largest_shard, 4),
         "grows_with_ordering": _rounded(found.by_ordering),
         "grows_with_partition": _rounded(found.by_partition),
         "other_bytes_per_row": round(found.other_bytes, 1),
         "stored_bytes": found.stored_bytes,
+        "stored_bytes_per_row": None
+        if found.stored_bytes is None
+        else round(found.stored_bytes / found.counts.rows, 1),
         "sampled_rows": found.sampled,
         "estimated": ESTIMATED,
     }
@@ -399,7 +407,6 @@ def _described(column: Column) -> dict[str, Any]:
         "characters": {name: round(share, 4) for name, (share, _) in sample.characters.items()},
         "different_characters": sum(count for _, count in sample.characters.values()),
         "entropy_bits": round(sample.entropy_bits, 1),
-        "largest_shard_of_16": round(sample.largest_shard, 4),
     }
 
 
@@ -429,6 +436,16 @@ class _Sample:
     def texts(self, place: int) -> list[str]:
         """The texts of a key column."""
         return [row[f"text_{place}"] for row in self.rows]
+
+    def record_keys(self) -> list[str]:
+        """The keys as Hudi's key generators write them: one text, or `name:text` with commas."""
+        names = self.request.record_key
+        if len(names) == 1:
+            return self.texts(0)
+        return [
+            ",".join(f"{name}:{row[f'text_{place}']}" for place, name in enumerate(names))
+            for row in self.rows
+        ]
 
     def partitions(self, sizes: np.ndarray) -> Partitions:
         """The partitions of these sizes, with what their values look like."""

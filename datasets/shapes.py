@@ -15,7 +15,7 @@ import numpy as np
 from datasets.columns import Partition
 from datasets.kind import Shape
 
-SHARDS = 16
+_SHARDS = 16
 _MAX_CHARACTERS = 1_000
 
 
@@ -28,13 +28,11 @@ class TextSample:
             than what a key really holds can be told apart from it, so it is an upper bound.
         characters: of each class of characters its share and how many different ones there are;
             `hex` is a-f and 0-9, where the texts have all of these letters and no others.
-        largest_shard: share of the keys in the fullest of 16 shards of Hudi's hash; even is 1/16.
         one_hash: whether different texts all have the same String.hashCode.
     """
 
     entropy_bits: float
     characters: dict[str, tuple[float, int]]
-    largest_shard: float
     one_hash: bool
 
 
@@ -45,13 +43,16 @@ def look_at(texts: Sequence[str]) -> TextSample:
     width = left.shape[1]
     right = _matrix([text.rjust(width, "\0") for text in cut])
     hashes = java_hashes(texts)
-    shards = np.bincount(np.abs(hashes) % SHARDS, minlength=SHARDS)
     return TextSample(
         entropy_bits=min(_entropy(left), _entropy(right)),
         characters=_characters(left[left > 0]),
-        largest_shard=float(shards.max() / len(texts)),
         one_hash=len(set(texts)) > 1 and bool((hashes == hashes[0]).all()),
     )
+
+
+def largest_shard(texts: Sequence[str]) -> float:
+    """Share of keys in the fullest of 16 shards of the record index; even is 1/16."""
+    return float(np.bincount(np.abs(java_hashes(texts)) % _SHARDS).max() / len(texts))
 
 
 def java_hashes(texts: Sequence[str]) -> np.ndarray:

@@ -88,10 +88,10 @@ def test_a_look_alike_has_the_profile_of_its_source(spark, found):
         assert copy.bytes_mean == pytest.approx(source.bytes_mean, rel=0.05), source.name
         bits, bits_again = source.sample.entropy_bits, copy.sample.entropy_bits
         assert bits_again == pytest.approx(bits, rel=0.06), source.name
-        shard = source.sample.largest_shard
-        assert copy.sample.largest_shard == pytest.approx(shard, abs=0.05), source.name
+        assert copy.sample.one_hash == source.sample.one_hash, source.name
     assert np.allclose(again.partitions.sizes, found.partitions.sizes, rtol=0.05, atol=5)
     assert again.other_bytes == pytest.approx(found.other_bytes, abs=1)
+    assert again.largest_shard == pytest.approx(found.largest_shard, abs=0.03)
     assert again.counts == found.counts
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from datasets.columns import Partition
 from datasets.generated import GeneratedDataset
 from datasets.rows import make_rows
-from datasets.shapes import fitted, gini, java_hashes, look_at, rank_correlation
+from datasets.shapes import fitted, gini, java_hashes, largest_shard, look_at, rank_correlation
 from datasets.spec import load_spec
 from table.format.hashing import shards
 
@@ -47,7 +47,8 @@ def test_keys_of_one_hash_and_empty_texts():
     assert not look_at(["AaAa", "BBBC"]).one_hash
     assert not look_at(["AaAa", "AaAa"]).one_hash
     assert look_at([""]).entropy_bits == 0
-    assert look_at(["x"]).largest_shard == 1
+    assert largest_shard(["AaAa", "BBBB"]) == 1
+    assert largest_shard([str(number) for number in range(10_000)]) < 0.07
 
 
 def test_rank_correlation():
