@@ -24,7 +24,7 @@ COMMANDS = {
     "scenarios": ("harness.cli", "scenarios", "list the built-in scenarios"),
     "engine": ("harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
     "report": ("reports.cli", "app", "write the report of one or several runs"),
-    "data": ("datasets.cli", "app", "describe, write or digest a dataset"),
+    "data": ("datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
     "table": ("table.cli", "app", "create, write, read and check tables"),
 }
 

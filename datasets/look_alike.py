@@ -62,7 +62,7 @@ class LookAlike:
     def toml(self) -> str:
         """The specification as a TOML file."""
         lines = ["# Made by `run_bench.py data profile` from shapes and sizes, not from values."]
-        lines += [f"# {note}" for note in self.notes]
+        lines += [f"# {' '.join(note.split())}" for note in self.notes]
         tables = {key: value for key, value in self.settings.items() if isinstance(value, dict)}
         lines += [
             f"{key} = {_toml(value)}" for key, value in self.settings.items() if key not in tables
@@ -90,7 +90,7 @@ class _Draft:
     def name(self, wanted: str) -> str:
         """A name that a specification allows and that no other column has."""
         plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
-        plain = plain if plain[0].isalpha() else f"c{plain}"
+        plain = plain if plain[:1].isalpha() else f"c{plain}"
         names = (plain if number == 1 else f"{plain}_{number}" for number in itertools.count(1))
         name = next(name for name in names if name.lower() not in self.taken)
         self.taken.add(name.lower())
@@ -163,6 +163,8 @@ def _sequence(column: Column, draft: _Draft) -> dict[str, Any]:
 
 
 def _uuid(column: Column, draft: _Draft) -> dict[str, Any]:
+    if column.versions[7] >= _ALL and column.uuids < 1:  # then bounds may be anything
+        return {"kind": "uuid7"}
     if column.versions[7] >= _ALL:
         first, last = (int(text[:8] + text[9:13], 16) for text in (column.low, column.high))
         rate = round(draft.rows / (last - first + 1))

@@ -118,6 +118,9 @@ def test_digests_and_other_hex_texts():
 def test_uuids():
     ids = [f"{number:08x}-0000-7000-8000-000000000000" for number in range(ROWS)]
     assert kind_of(ids, uuids=1.0, versions={4: 0.0, 7: 1.0})[0] == {"kind": "uuid7", "per_ms": 1}
+    assert kind_of([*ids[1:], "none"], uuids=0.999, versions={4: 0.0, 7: 0.999})[0] == {
+        "kind": "uuid7"
+    }
     kind, notes = kind_of(ids, uuids=1.0, versions={4: 0.5, 7: 0.5})
     assert kind == {"kind": "uuid"}
     assert notes == ("id: UUIDs of other versions become version 4",)
@@ -139,13 +142,14 @@ def test_composite_keys_have_one_column_that_makes_them_unique():
 
 def test_names_that_a_specification_has_not():
     texts = numbers("d")
-    both = (column(texts, "my key"), column(texts, "my_key"), column(texts, "_9"))
+    both = (column(texts, "my\nkey"), column(texts, "my_key"), column(texts, "_9"))
     alike = look_alike(profiled(*both, other_bytes=9.6), keep_prefix=False)
     assert alike.settings["record_key"] == ["my_key", "my_key_2", "c_9"]
     assert alike.settings["name"] == "a_table"
     assert alike.settings["payload_bytes"] == 10
     assert len(alike.notes) == 3
     assert alike.spec.record_key == ("my_key", "my_key_2", "c_9")
+    assert tomllib.loads(alike.toml) == alike.settings
 
 
 @pytest.mark.parametrize(
