@@ -34,11 +34,12 @@ def compared(run: Run) -> str:
     engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
     parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
     table = _mapping(plan.get("table"))
-    source = table.get("source")
+    source, own = table.get("source"), _mapping(data.get("source")).get("path")
     sizes = _sizes(run, data, work)
-    if source:
+    if source or own:
         rows = f" of {_count(sizes, 'rows')} rows" if _section(run, "measured") else ""
-        parts.append(f"on a copy of the table {clean(source)}{rows}")
+        held = f"a copy of the table {clean(source)}" if source else f"the data in {clean(own)}"
+        parts.append(f"on {held}{rows}")
     elif _count(data, "rows"):
         several = _counts(data, "sizes")
         on = f"tables of {listed(several)}" if several else f"a table of {_count(data, 'rows')}"

@@ -28,6 +28,13 @@ def test_a_copied_table_is_told(tmp_path):
     )
 
 
+def test_rows_of_the_users_own_are_told(tmp_path):
+    scenario = INFO["scenario"] | {"dataset": {"name": "trips", "source": {"path": "my/orders"}}}
+    measured = dict.fromkeys(("batch_updates", "batch_inserts", "deletes", "lookup_keys"), 5)
+    run = run_with(tmp_path, {"scenario": scenario, "measured": {"rows": 7000, **measured}})
+    assert "on the data in my/orders of 7,000 rows" in facts.compared(run)
+
+
 def test_the_command_measures_again_into_a_new_folder(tmp_path):
     words = ["python", "run_bench.py", "run", "my file.toml", "--out", "runs/x", "--resume"]
     run = run_with(tmp_path, {"command": [*words, "--set", "table.source=s3://me:pw@host/t"]})
