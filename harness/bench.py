@@ -144,6 +144,8 @@ def describe(scenario: Scenario) -> dict[str, Any]:
     """The scenario as run.json holds it: JSON types only, secrets left out."""
     described = scenario.model_dump(mode="json")
     described["spark"]["conf"] = redact(scenario.spark.conf)
+    if scenario.dataset.source is not None:
+        described["dataset"]["source"]["options"] = redact(scenario.dataset.source.options)
     return described
 
 

@@ -10,8 +10,11 @@ from pydantic import ValidationError
 
 from datasets.errors import DatasetError
 from datasets.source import SourceDataset
+from harness import scenario
+from harness.bench import describe
 from harness.errors import HarnessError
 from harness.own_data import ORDERING, SourceSection, load
+from harness.session import REDACTED
 
 FAR = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 ROWS = pa.table(
@@ -51,6 +54,16 @@ def test_options_are_texts(folder):
         "header": "false",
         "x": "1",
     }
+
+
+def test_secrets_among_the_options_stay_out_of_the_run(folder):
+    options = {"header": "true", "my.secret.key": "hunter2"}
+    own = section(folder, options=options)
+    plan = scenario.load("ci")
+    plan = plan.model_copy(update={"dataset": plan.dataset.model_copy(update={"source": own})})
+    shown = describe(plan)["dataset"]["source"]
+    assert shown["options"] == {"header": "true", "my.secret.key": REDACTED}
+    assert shown["record_key"] == ["id"]
 
 
 @pytest.mark.spark
