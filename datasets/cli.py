@@ -426,4 +426,4 @@ def _print_fields(answer: dict[str, Any]) -> None:
 def _shown(value: Any) -> Any:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
-    return ", ".join(value) if isinstance(value, list) else value
+    return ", ".join(map(str, value)) if isinstance(value, list) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from datasets import spark as on_spark
 from datasets.digest import Digest, Truth, check_columns
+from datasets.errors import DatasetError
 from datasets.hashing import derive
 from datasets.permutation import Permutation
 from datasets.rows import Chunk, chunk_rows, digest_rows, make_rows
@@ -21,6 +23,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NEVER_INSERTED = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What became of some rows.
+
+    Attributes:
+        rows: pa.Table, their latest values; the last ones they had if they were deleted.
+        changes: of each row the rounds that brought or changed it, ascending.
+        deleted: of each row the round whose delete step took it, None if none did.
+    """
+
+    rows: Any
+    changes: list[list[int]]
+    deleted: list[int | None]
 
 
 class GeneratedDataset:
@@ -106,6 +123,24 @@ class GeneratedDataset:
             if every and 0 < past < round and past % every == 0:
                 total -= self._removed(past)
         return total - self._removed(round) if deleted else total
+
+    def history(self, numbers: np.ndarray, round: int) -> History:  # noqa: A002
+        """What became of rows up to a round, at a cost that does not grow with the table.
+
+        Args:
+            numbers: int64, numbers of rows that were there by then.
+            round: the last one.
+
+        Raises:
+            DatasetError: a row comes later, or the round does not exist.
+        """
+        _, end = self.stream.inserted(round)
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < end:
+            raise DatasetError(f"rows are numbered 0 to {end - 1:,} by round {round}")
+        changes = self.stream.changes(numbers, round)
+        versions = np.array([rounds[-1] for rounds in changes], np.int64)
+        deleted = self.stream.deleted_in(numbers, round)
+        return History(make_rows(self.spec, numbers, versions, self.columns), changes, deleted)
 
     def batch_slice(self, round: int, start: int, stop: int) -> Chunk:  # noqa: A002
         """Numbers and versions of a slice of a round's batch.

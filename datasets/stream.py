@@ -299,6 +299,21 @@ class Stream:
         """Numbers of the rows at places from `start` to `stop` (int64)."""
         return self.order.apply(np.arange(start, stop, dtype=np.int64))
 
+    def deleted_in(self, numbers: np.ndarray, round_: int) -> list[int | None]:
+        """Of each row the round whose delete step removed it, None if none up to this round did.
+
+        Only delete steps that later rounds go on from count.
+        """
+        every = self.spec.delete_every
+        if not every or not self.deletes:
+            return [None] * len(numbers)
+        rounds = (self.places(numbers) // self.deletes + 1) * every
+        gone = (numbers < self.spec.rows) & (rounds <= round_)
+        return [
+            taken if is_gone else None
+            for taken, is_gone in zip(rounds.tolist(), gone.tolist(), strict=True)
+        ]
+
     def versions(self, numbers: np.ndarray, round_: int) -> np.ndarray:
         """Round of each row's last change, as of the end of a round's batch (int64).
 

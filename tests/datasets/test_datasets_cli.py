@@ -139,3 +139,17 @@ def test_a_list_of_keys_says_which_are_there(tmp_path):
     assert sum(keys["expect_present"].to_pylist()) == 30
     with pytest.raises(DatasetError, match="exists already"):
         answer("keys", "trips", "--out", out)
+
+
+def test_the_history_of_rows_at_any_size():
+    big = sets(rows=10**12, updates=10**10, deletes=10**9, delete_every=1, round=300)
+    told = answer("history", "trips", *big, "--row", 5, "--row", 77)
+    assert [each["row"] for each in told] == [5, 77]
+    for each in told:
+        assert each["changed_in"][0] == 0
+        assert each["value"]["version"] == each["changed_in"][-1]
+        assert each["deleted_in"] is None or each["deleted_in"] <= 300
+    shown = CliRunner().invoke(app, ["history", "trips", *sets(rows=100), "--row", "5"])
+    assert "changed_in       0" in shown.output
+    with pytest.raises(DatasetError, match="rows are numbered 0 to 99 by round 0"):
+        answer("history", "trips", *sets(rows=100), "--row", 100)

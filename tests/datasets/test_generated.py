@@ -59,6 +59,21 @@ def check_stream(dataset, rounds):
         assert dataset.truth(round_, deleted=True) == left.truth
         check_sample(dataset, round_, left)
         model = left if every else model
+        check_history(dataset, round_, model)
+
+
+def check_history(dataset, round_, model):
+    """Values, changes and deletes of all rows against the dictionary after a round."""
+    numbers = np.arange(dataset.stream.inserted(round_)[1])
+    found = dataset.history(numbers, round_)
+    last = dataset.stream.versions(numbers, round_).tolist()
+    assert [rounds[-1] for rounds in found.changes] == last
+    kept = {
+        model.key_of(row): row
+        for row, gone in zip(found.rows.to_pylist(maps_as_pydicts=None), found.deleted, strict=True)
+        if gone is None
+    }
+    assert kept == model.rows
 
 
 def check_sample(dataset, round_, model):
