@@ -122,7 +122,7 @@ def stack(whole: Table, title: str) -> Drawing:
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        left = [0.0] * len(totals)
+        left, inside = [0.0] * len(totals), []
         for phase, lengths in parts.items():
             color, hatch, ink = PHASE_LOOKS.get(phase, (UNKNOWN_COLOR, "", "#111111"))
             drawn = [length / scale for length in lengths]
@@ -138,19 +138,20 @@ def stack(whole: Table, title: str) -> Drawing:
                 label=phase,
             )
             for row, length in enumerate(drawn):
-                if length * scale >= 0.13 * max(totals) and not hatch:
-                    text = amount(lengths[row], Unit.SECONDS.value)
-                    axes.text(
-                        left[row] + length / 2, row, text, ha="center", va="center", color=ink,
-                        fontsize=8.5,
+                if length and not hatch:
+                    text = axes.text(
+                        left[row] + length / 2, row, amount(lengths[row], Unit.SECONDS.value),
+                        ha="center", va="center", color=ink, fontsize=8.5,
                     )  # fmt: skip
+                    inside.append((text, axes.patches[-len(drawn) + row]))
                 left[row] += length
         for row, end in enumerate(left):
             _value_label(axes, row, end, amount(totals[row], Unit.SECONDS.value))
         _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
-        axes.set_xlabel(f"{unit}, medians; at the end of a bar: the total")
+        axes.set_xlabel(f"{unit}, medians\nat the end of a bar: the total")
         figure.legend(loc="outside lower left", ncols=5, frameon=False, handlelength=1.2,
                       columnspacing=1.1, fontsize=9)  # fmt: skip
+        _drop_too_wide(figure, inside)
 
     return render(draw, rows=len(totals) + 1, title=title)
 
@@ -204,12 +205,20 @@ def _bar(axes: Any, row: int, summary: Summary, scale: float) -> None:
     axes.errorbar(median, row, xerr=around, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
 
 
+def _drop_too_wide(figure: Figure, inside: Sequence[tuple[Any, Any]]) -> None:
+    """Take away texts that are wider than the part of a bar which they are written on."""
+    figure.draw_without_rendering()
+    for text, patch in inside:
+        if text.get_window_extent().width > 0.94 * patch.get_window_extent().width:
+            text.remove()
+
+
 def _value_label(axes: Any, row: int, end: float, text: str) -> None:
     axes.annotate(text, (end, row), (5, 0), textcoords="offset points", va="center")
 
 
 def _finish(axes: Any, labels: Sequence[str], right: float) -> None:
-    axes.set_yticks(range(len(labels)), [textwrap.fill(_two_lines(t), 26) for t in labels])
+    axes.set_yticks(range(len(labels)), [_two_lines(label) for label in labels])
     axes.set_xlim(0, right if right > 0 else 1)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -222,7 +231,7 @@ def _finish(axes: Any, labels: Sequence[str], right: float) -> None:
 
 
 def _two_lines(label: str) -> str:
-    return label.replace(" · ", "\n", 1)
+    return "\n".join(textwrap.fill(part, 26) for part in label.split(" · ", 1))
 
 
 def _hatch(kind: int) -> str:

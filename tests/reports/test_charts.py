@@ -1,0 +1,49 @@
+"""What is written on charts fits where it is written."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from synthetic_runs import quickstart
+
+from reports import charts, projection, tables
+
+
+@pytest.fixture
+def cells(tmp_path):
+    [run] = projection.load([quickstart(tmp_path / "run")])
+    return run.cells
+
+
+def texts(svg):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_a_bar_has_its_value_written_on_where_it_is_wide_enough(cells):
+    whole = tables.phases(cells)
+    drawn = texts(charts.stack(whole, "title").bare_svg)
+    parts, totals = charts.stacked_medians(whole)
+    wide = [
+        charts.amount(length, "s")
+        for name, lengths in parts.items()
+        for length, total in zip(lengths, totals, strict=True)
+        if length > 0.3 * max(totals) and not charts.PHASE_LOOKS[name][1] and total
+    ]
+    narrow = [
+        charts.amount(length, "s")
+        for lengths in parts.values()
+        for length in lengths
+        if 0 < length < 0.05 * max(totals)
+    ]
+    ends = [charts.amount(total, "s") for total in totals]
+    assert wide
+    assert narrow
+    assert set(wide) <= set(drawn)
+    assert not (set(narrow) - set(ends)) & set(drawn)
+
+
+def test_a_label_has_its_engine_in_a_line_of_its_own():
+    label = charts._two_lines("global_simple · hudi@0.15.0 · A")
+    assert label == "global_simple\nhudi@0.15.0 · A"
+    assert charts._two_lines("a " * 20).count("\n") == 1
