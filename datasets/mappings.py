@@ -65,7 +65,7 @@ class Mappings:
 
     @property
     def _labels(self) -> tuple[str, ...]:
-        return _date_labels(self.spec.shape) if self.spec.partition_path else ("",)
+        return _labels(self.spec.partition_kind, self.spec.shape) if self.spec.partition else ("",)
 
     @property
     def _wave_rows(self) -> int:
@@ -108,6 +108,6 @@ class Mappings:
 
 
 @lru_cache(maxsize=16)
-def _date_labels(shape: Shape) -> tuple[str, ...]:
-    """The days of a dataset; printing them takes as long as making some thousand keys."""
-    return shape.date_labels
+def _labels(kind: Partition, shape: Shape) -> tuple[str, ...]:
+    """The partitions of a dataset; printing days takes as long as making some thousand keys."""
+    return kind.labels(shape)

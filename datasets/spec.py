@@ -169,11 +169,17 @@ class DatasetSpec(BaseModel):
         found = (name for name in self.partition_path if isinstance(kinds.get(name), Partition))
         return next(found, "")
 
+    @property
+    def partition_kind(self) -> Partition:
+        """The kind of that column; there must be one."""
+        kind = dict(self.flat_columns())[self.partition]
+        assert isinstance(kind, Partition)
+        return kind
+
     @cached_property
     def partition_lots(self) -> tuple[np.ndarray, np.ndarray]:
         """Partitions of the lots of loaded and of inserted rows (int64), ascending."""
-        kind = dict(self.flat_columns())[self.partition]
-        assert isinstance(kind, Partition)
+        kind = self.partition_kind
         return np.array(kind.lots(self._plain)), np.array(kind.insert_lots(self._plain))
 
     @cached_property

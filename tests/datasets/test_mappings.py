@@ -22,8 +22,9 @@ def mappings(rows=1000, file_rows=50, **changes):
     return Mappings(load_spec("trips", {"rows": rows, "date_partitions": 4, **changes}), file_rows)
 
 
-def test_keys_and_partitions_are_those_of_the_rows():
-    made = mappings()
+@pytest.mark.parametrize("of", ["days", "countries", "hashes"])
+def test_keys_and_partitions_are_those_of_the_rows(of):
+    made = mappings(**{"columns.dt.of": of})
     numbers = np.array([0, 999, 5, 400], np.int64)
     columns, groups = made.make(numbers)
     rows = make_rows(made.spec, numbers, np.zeros_like(numbers))
