@@ -16,6 +16,9 @@ from reports.grids import Grid
 from reports.page import Report
 from reports.publish import Published, publish
 
+# Columns of what is printed into a file: nothing need be cut there.
+_FILE_WIDTH = 200
+
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
@@ -37,7 +40,8 @@ def show(published: Published, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(published.summary, indent=2, allow_nan=False))
         return
-    console = Console(highlight=False, soft_wrap=not Console().is_terminal)
+    shown = Console().is_terminal
+    console = Console(highlight=False, soft_wrap=not shown, width=None if shown else _FILE_WIDTH)
     _comparison(console, published.report)
     console.print(Text(f"report: {published.index}"))
 
@@ -58,10 +62,10 @@ def _comparison(console: Console, found: Report) -> None:
 
 def _table(answer: Grid) -> Table:
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="* best or joint best")
-    shown.add_column("index", no_wrap=True)
-    for head in answer.heads:
-        shown.add_column(head, justify="right")
-    for row in answer.rows:
-        values = [Text(entry.value + ("*" if entry.mark else "")) for entry in row.entries]
-        shown.add_row(Text(row.label), *values)
+    shown.add_column("index", overflow="fold")
+    rows = [[e.value + ("*" if e.mark else "") for e in row.entries] for row in answer.rows]
+    for head, values in zip(answer.heads, zip(*rows, strict=True), strict=True):
+        shown.add_column(head, justify="right", min_width=max(map(len, values)))
+    for row, texts in zip(answer.rows, rows, strict=True):
+        shown.add_row(Text(row.label), *map(Text, texts))
     return shown

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.amounts import amount, digits
+from reports.amounts import amount
 from reports.figures import Chart, chart
 from reports.grids import Entry, Grid, Row, ratio_words, spread
 from reports.growth import Contest, Line, contests, lines
@@ -99,11 +99,16 @@ def _meeting(contest: Contest, mine: str, other: str) -> str:
     at = contest.meeting
     sizes = list(contest.ratios)
     inside = sizes[0] <= at.median <= sizes[-1]
-    low, high = digits(at.low), digits(at.high)
+    low, high = _about(at.low), _about(at.high)
     around = f" ({low} to {high})" if low != high else ""
     often = "" if contest.met == contest.trials else f", in {contest.met} of {contest.trials} turns"
     beyond = "" if inside else ", extrapolated"
-    return f"the lines meet at about {digits(at.median)} rows{around}{often}{beyond}"
+    return f"the lines meet at about {_about(at.median)} rows{around}{often}{beyond}"
+
+
+def _about(rows: float) -> str:
+    """Three digits of a number of rows."""
+    return f"{float(f'{rows:.3g}'):,.0f}"
 
 
 def _chart(measure: Measure, found: Sequence[Line], suffix: str) -> Chart:
