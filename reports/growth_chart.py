@@ -32,6 +32,8 @@ def growth_chart(measure: Measure, found: Sequence[Line], title: str) -> Drawing
             for line in found:
                 if line.engine == engine:
                     _draw_line(axes, line, _MARKERS[indexes.index(line.index) % 7], scale)
+        # Only now: a limit that is set keeps the shared axes from growing with later panels.
+        for axes, engine in zip(panels, engines, strict=True):
             _finish(axes, clean(engine, 40), unit)
         panels[-1].set_xlabel(f"rows of the table\n{interval_words(summaries)}")
         figure.legend(

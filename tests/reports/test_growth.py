@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from synthetic_runs import sample, write_run
 
 from reports import projection
 from reports.growth import contests, lines, meeting_point
+from reports.growth_chart import growth_chart
 from reports.growth_part import growth_part, verdict
 from reports.publish import publish
 from reports.tables import HEADLINE
@@ -156,3 +158,13 @@ def test_a_size_that_was_not_measured_is_missed(tmp_path):
         "native/record/rows-9000",
         "native/global_simple/rows-9000",
     ]
+
+
+def test_a_panel_shows_the_values_of_every_engine(tmp_path):
+    """The axes are shared: a later engine's greater values must widen them."""
+    slow = {index: lambda rows: 100 + rows / 100 for index in GROWS}
+    made = [*samples(GROWS), *samples(slow, engine="hudi@0.15.0")]
+    (run,) = projection.load([run_of(tmp_path, made)])
+    svg = growth_chart(UPSERT, lines(run.cells, UPSERT), "title").bare_svg
+    ticks = [float(text) for text in re.findall(r"<text[^>]*>([0-9.]+)</text>", svg)]
+    assert max(ticks) >= 150
