@@ -10,9 +10,10 @@ from datasets.digest import Truth, digest_arrow
 class TableModel:
     """Rows by record key."""
 
-    def __init__(self, load: pa.Table, key: tuple[str, ...]) -> None:
+    def __init__(self, load: pa.Table, key: tuple[str, ...], ordering: str = "ts") -> None:
         self.schema = load.schema
         self.key = key
+        self.ordering = ordering
         self.rows = {self.key_of(row): row for row in load.to_pylist(maps_as_pydicts=None)}
         assert len(self.rows) == load.num_rows
 
@@ -24,7 +25,7 @@ class TableModel:
         before = dict(self.rows)
         for row in batch.to_pylist(maps_as_pydicts=None):
             stored = self.rows.get(self.key_of(row))
-            if stored is None or stored["ts"] < row["ts"]:
+            if stored is None or stored[self.ordering] < row[self.ordering]:
                 self.rows[self.key_of(row)] = row
         inserts = len(self.rows.keys() - before.keys())
         updates = sum(self.rows[key] is not row for key, row in before.items())
@@ -35,7 +36,7 @@ class TableModel:
             del self.rows[self.key_of(row)]
 
     def copy(self) -> TableModel:
-        other = TableModel(self.schema.empty_table(), self.key)
+        other = TableModel(self.schema.empty_table(), self.key, self.ordering)
         other.rows = dict(self.rows)
         return other
 

@@ -36,7 +36,7 @@ def small(name="trips", **overrides):
 
 def check_stream(dataset, rounds):
     """Truth, counts, ordering and samples against the dictionary, round by round."""
-    model = TableModel(arrow_load(dataset), dataset.record_key)
+    model = TableModel(arrow_load(dataset), dataset.record_key, dataset.ordering)
     assert dataset.truth(0, deleted=False) == model.truth
     every = dataset.spec.delete_every
     for round_ in range(1, rounds + 1):
@@ -46,7 +46,8 @@ def check_stream(dataset, rounds):
         assert batch.num_rows == dataset.batch_size(round_)
         assert batch.num_rows == sum(dataset.batch_counts(round_)) + stream.late + stream.duplicates
         assert model.upsert(batch) == dataset.batch_counts(round_)
-        moved = [key for key, row in before.items() if model.rows[key]["dt"] != row["dt"]]
+        path = dataset.partition_path
+        moved = [k for k, row in before.items() if any(model.rows[k][c] != row[c] for c in path)]
         assert len(moved) == stream.moves
         assert dataset.truth(round_, deleted=False) == model.truth
         if every and round_ % every:
@@ -84,6 +85,12 @@ def check_sample(dataset, round_, model):
     assert present == sample["expect_present"].to_pylist()
     assert sum(present) == min(15, len(model.rows))
     assert len(keys) == sum(present) + 10 == len({tuple(row.values()) for row in keys.to_pylist()})
+
+
+@pytest.mark.parametrize("name", built_in_names())
+def test_truth_of_every_dataset_equals_brute_force(name):
+    settings = {"rows": 150, "updates": 20, "inserts": 10, "deletes": 4, "delete_every": 1}
+    check_stream(small(name, **settings, moves=2, late=5, duplicates=7), 3)
 
 
 def test_truth_does_not_depend_on_what_was_asked_before():
