@@ -11,6 +11,8 @@ from datasets.look_alike import look_alike
 from datasets.profile import Request, described, profile
 from datasets.spec import DatasetSpec, load_spec
 
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
 ROWS = 3_000
 KEYS = {
     "a_uuid": {"kind": "uuid"},
@@ -59,7 +61,6 @@ def found(spark):
     return profiled(spark, SPEC)
 
 
-@pytest.mark.spark
 def test_each_kind_of_key_is_recognised(found):
     alike = look_alike(found, keep_prefix=False)
     kinds = {name: alike.settings["columns"][name] for name in KEYS}
@@ -78,7 +79,6 @@ def test_each_kind_of_key_is_recognised(found):
     assert alike.settings["payload_bytes"] == pytest.approx(65, abs=1)
 
 
-@pytest.mark.spark
 def test_a_look_alike_has_the_profile_of_its_source(spark, found):
     alike = look_alike(found, keep_prefix=False)
     again = profiled(spark, alike.spec)
@@ -95,7 +95,6 @@ def test_a_look_alike_has_the_profile_of_its_source(spark, found):
     assert again.counts == found.counts
 
 
-@pytest.mark.spark
 def test_no_value_is_written_and_a_prefix_only_if_it_is_kept(found):
     texts = [look_alike(found, keep_prefix=kept).toml for kept in (False, True)]
     assert "order-" not in texts[0]
@@ -106,7 +105,6 @@ def test_no_value_is_written_and_a_prefix_only_if_it_is_kept(found):
             assert secret not in json.dumps(described(found)), secret
 
 
-@pytest.mark.spark
 def test_the_file_is_a_specification(found, tmp_path):
     alike = look_alike(found, keep_prefix=True)
     path = tmp_path / "like.toml"
