@@ -1,14 +1,16 @@
 """Rows per second and core: ours, dbldatagen's and lake-loader's, in one Spark session, in turns.
 
-    python tests/benchmarks/generation_speed.py [--repetitions 5] [--seconds 4]
+    python tests/benchmarks/generation_speed.py [--repetitions 5] [--share 1.0]
 
 dbldatagen is no dependency; without it (`pip install dbldatagen` beside `pyspark pandas faker
 numba pyarrow pydantic xxhash`) its lines are missing. Spark's own compiler makes lake-loader's
 recipe (`lake_loader_recipe.scala`).
 
-One core: the master is local[1]. Every DataFrame goes into the same sink, `noop`, which takes each
-row and keeps none; what is written to Parquet goes through Spark's writer, and while it does the
-stack of its task is looked at: that shows what the time goes into.
+One core: the master is local[1]. The time is that of the clock; beside it stands the processor time
+of the virtual machine (compiler and garbage collector included) and of its Python workers, which
+other work on the machine disturbs less. Every DataFrame goes into the same sink, `noop`, which
+takes each row and keeps none; what is written to Parquet goes through Spark's writer, and while it
+does the stack of its task is looked at: that shows what the time goes into.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ except ImportError:
     dbldatagen = None
 
 SEED = 42
+# Rows of a measurement, which take seconds.
+ROWS = {"keymark": 1_500_000, "lake-loader's recipe": 60_000, "dbldatagen": 300_000}
 CITIES = [f"city {number}" for number in range(200)]
 # The same eight columns for ours and dbldatagen's.
 EIGHT = {
@@ -150,20 +154,39 @@ def rate(work: Callable[[], None], rows: int) -> float:
     return rows / (time.perf_counter() - begin)
 
 
-def in_turns(made: dict[str, Callable[[int], DataFrame]], repetitions: int, seconds: float) -> None:
+def in_turns(
+    spark: SparkSession,
+    made: dict[str, Callable[[int], DataFrame]],
+    repetitions: int,
+    share: float,
+) -> None:
     """Measure all contenders, one after the other in each repetition, and print lines."""
-    counts = {}
+    counts = {name: max(1, round(share * ROWS[name.partition(",")[0]])) for name in made}
     for name, rows_of in made.items():
-        to_noop(rows_of(50_000))  # classes are loaded and compiled
-        counts[name] = round(seconds * rate(lambda: to_noop(rows_of(50_000)), 50_000))  # noqa: B023
-        to_noop(rows_of(counts[name]))
+        to_noop(rows_of(counts[name]))  # all is compiled
     rates: dict[str, list[float]] = {name: [] for name in made}
+    processor: dict[str, list[float]] = {name: [] for name in made}
     for _ in range(repetitions):
         for name, rows_of in made.items():
-            df = rows_of(counts[name])
-            rates[name].append(rate(functools.partial(to_noop, df), counts[name]))
+            before = processor_seconds(spark)
+            work = functools.partial(to_noop, rows_of(counts[name]))
+            rates[name].append(rate(work, counts[name]))
+            processor[name].append(counts[name] / (processor_seconds(spark) - before))
     for name, found in rates.items():
-        answer(name, found, rows=counts[name], sink="noop")
+        by_processor = round(statistics.median(processor[name]))
+        answer(name, found, rows=counts[name], rows_per_processor_second=by_processor)
+
+
+def processor_seconds(spark: SparkSession) -> float:
+    """Processor time of the virtual machine, all its threads, and of its Python workers."""
+    ticks, todo = 0, [spark.sparkContext._gateway.proc.pid]
+    while todo:
+        folder = Path("/proc") / str(todo.pop())
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15]))
+        for task in (folder / "task").iterdir():
+            todo += map(int, (task / "children").read_text().split())
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def answer(name: str, rates: list[float], **more: Any) -> None:
@@ -224,26 +247,33 @@ def rows_alone(repetitions: int, rows: int = 500_000) -> None:
 
 def parquet(spark: SparkSession, repetitions: int, rows: int = 2_000_000) -> None:
     """EIGHT through Spark's Parquet writer, with a profile of its task."""
-    rates, seen = [], Counter()
+    rates, processor, seen = [], [], Counter()
     with tempfile.TemporaryDirectory() as folder:
         for number in range(repetitions + 1):
-            df = ours(spark, EIGHT, "id", rows)
+            df, before = ours(spark, EIGHT, "id", rows), processor_seconds(spark)
             profile = Profile(spark)
             with profile:
                 write = functools.partial(df.write.parquet, f"{folder}/{number}")
                 found = rate(write, rows)
             if number:
                 rates.append(found)
+                processor.append(rows / (processor_seconds(spark) - before))
                 seen.update(profile.seen)
         size = sum(file.stat().st_size for file in Path(f"{folder}/0").glob("*.parquet"))
     samples = sum(seen.values())
     shares = {name: round(count / samples, 3) for name, count in seen.most_common()}
-    more = {"bytes_per_row": round(size / rows, 1), "samples": samples, "shares": shares}
+    by_processor = round(statistics.median(processor))
+    more = {
+        "rows_per_processor_second": by_processor,
+        "bytes_per_row": round(size / rows, 1),
+        "samples": samples,
+        "shares": shares,
+    }
     answer("keymark, 8 columns, Spark's Parquet writer", rates, rows=rows, **more)
 
 
 class Profile:
-    """Looks at the stack of the task that runs, a hundred times a second, and says what it is in.
+    """Looks at the stack of the task that runs, some dozen times a second, and says what it is in.
 
     Attributes:
         seen: samples whose innermost known frame belongs to the Parquet writer, to the file
@@ -305,7 +335,7 @@ def main() -> None:
     """Run, and print a line of JSON for everything that is measured."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--repetitions", type=int, default=5)
-    arguments.add_argument("--seconds", type=float, default=4, help="of one measurement")
+    arguments.add_argument("--share", type=float, default=1.0, help="of the rows of a measurement")
     chosen = arguments.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory() as folder:
@@ -319,7 +349,7 @@ def main() -> None:
             .getOrCreate()
         )
         spark.sparkContext.setLogLevel("ERROR")
-        in_turns(contenders(spark), chosen.repetitions, chosen.seconds)
+        in_turns(spark, contenders(spark), chosen.repetitions, chosen.share)
         parquet(spark, chosen.repetitions)
     keys_alone(chosen.repetitions)
     rows_alone(chosen.repetitions)
