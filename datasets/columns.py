@@ -69,14 +69,18 @@ class Partition(BaseKind):
 
     def arrow(self, rows: Values) -> pa.Array:
         """Return the values as an Arrow array."""
+        return take(self.labels(rows.shape), self.places(rows))
+
+    def places(self, rows: Values) -> np.ndarray:
+        """The place of each row's partition among the labels (int64)."""
         shape, numbers = rows.shape, rows.numbers
-        loaded = np.array(self.lots(shape))[Stripes(len(self.lots(shape))).lot(numbers)]
-        later = self.insert_lots(shape)
-        added = np.array(later)[Stripes(len(later)).lot(np.maximum(numbers - shape.rows, 0))]
-        place = np.where(numbers < shape.rows, loaded, added)
+        place = _place(self.lots(shape), numbers)
+        if len(numbers) and numbers.max() >= shape.rows:
+            added = _place(self.insert_lots(shape), np.maximum(numbers - shape.rows, 0))
+            place = np.where(numbers < shape.rows, place, added)
         if shape.movers is not None and shape.movers.column == rows.name:
             place = (place + shape.movers.count(numbers, rows.versions)) % shape.date_partitions
-        return take(self.labels(shape), place)
+        return place
 
     def sql(self, rows: Expressions) -> str:
         """Return the values as a SQL expression."""
@@ -110,6 +114,11 @@ class Partition(BaseKind):
         if not shape.insert_shares:
             return self.lots(shape)
         return _insert_lots(shape.insert_shares, shape.date_partitions)
+
+
+def _place(lots: tuple[int, ...], numbers: np.ndarray) -> np.ndarray:
+    """What the lots of rows stand for (int64)."""
+    return np.asarray(np.array(lots, np.int64)[Stripes(len(lots)).lot(numbers)])
 
 
 @lru_cache(maxsize=64)

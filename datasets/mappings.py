@@ -13,12 +13,11 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datasets.columns import Partition
 from datasets.errors import DatasetError
 from datasets.hashing import derive, draw
-from datasets.kind import Shape
+from datasets.kind import Shape, Values
 from datasets.permutation import Permutation
 from datasets.rows import make_rows
 from datasets.spec import DatasetSpec
@@ -87,14 +86,13 @@ class Mappings:
         Args:
             numbers: int64, row numbers.
         """
-        names = dict.fromkeys((*self.spec.record_key, *self.spec.partition_path))
-        table = make_rows(self.spec, numbers, np.zeros_like(numbers), list(names))
+        spec, versions = self.spec, np.zeros_like(numbers)
         groups = numbers // self._wave_rows
-        for name in self.spec.partition_path:
-            labels = pa.array(self._labels, pa.string())
-            found = pc.index_in(table.column(name), value_set=labels)
-            groups = groups * len(labels) + found.to_numpy()
-        return table.select(list(self.spec.record_key)), groups.astype(np.int32)
+        for name in spec.partition_path:
+            rows = Values(shape=spec.shape, name=name, numbers=numbers, versions=versions)
+            groups = groups * len(self._labels) + spec.partition_kind.places(rows)
+        keys = make_rows(spec, numbers, versions, list(spec.record_key))
+        return keys, groups.astype(np.int32)
 
     def sample(self, turn: int, count: int) -> np.ndarray:
         """Numbers of `count` rows at random, other ones in each turn as long as there are some."""
