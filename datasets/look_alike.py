@@ -180,7 +180,7 @@ def _numbered(column: Column, draft: _Draft) -> dict[str, Any]:
     if not draft.keep_prefix or "\n" in prefix:
         prefix = _FILLER * len(prefix)
     shortest, longest = column.digits
-    low, _ = column.numbers or (0, 0)
+    low, _ = column.numbers or (draft.rows, 0)  # beyond what is counted
     _note_gaps(column, draft)
     width = 0
     if column.padded or shortest == longest:

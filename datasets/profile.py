@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS = 1_000_000
 ESTIMATED = (
-    "entropy, characters, shards and growth from the sample; entropy is that of each position's "
-    "characters, summed, so an upper bound; percentiles and, of several key columns, the number "
-    "of different values to about one twentieth"
+    "entropy, characters, shards, growth and percentiles from the sample; entropy is that of each "
+    "position's characters, summed, so an upper bound; of several key columns, the number of "
+    "different values to about one twentieth"
 )
 _META = "_hoodie_"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -43,6 +43,9 @@ _DAYS: dict[DateFormat, re.Pattern[str]] = {
     "yyyy/MM/dd": re.compile("[0-9]{4}/[0-9]{2}/[0-9]{2}"),
     "yyyyMMdd": re.compile("[0-9]{8}"),
 }
+_HEAD = "trim(trailing '0123456789' from {text})"
+_DIGITS_MAX = 18  # which a bigint holds
+_ALIKE_CODE, _HEX_CODE = 1, 2
 _SLICES = 1_000_000
 _UNIQUE = 0.85  # of several columns the number of different values is known to one twentieth
 
@@ -68,7 +71,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Lengths of texts in characters; the percentiles are Spark's approximate ones."""
+    """Lengths of texts in characters; the percentiles are those of the sample."""
 
     min: int
     mean: float
@@ -123,9 +126,7 @@ class Column:
     @property
     def is_integer(self) -> bool:
         """Whether the column holds whole numbers and not texts."""
-        return self.type in _INTEGERS or (
-            self.type.startswith("decimal") and self.type.endswith(",0)")
-        )
+        return is_integer(self.type)
 
     @property
     def is_unique(self) -> bool:
@@ -184,6 +185,11 @@ class Profile:
     sampled: int
 
 
+def is_integer(type_: str) -> bool:
+    """Whether values of one of Spark's types are whole numbers."""
+    return type_ in _INTEGERS or (type_.startswith("decimal") and type_.endswith(",0)"))
+
+
 def profile(df: DataFrame, request: Request, progress: Callable[[str], None]) -> Profile:
     """Compute the statistics of the key columns of a table.
 
@@ -235,58 +241,70 @@ def _refuse_binary(df: DataFrame, record_key: Sequence[str]) -> None:
 
 
 def _aggregate(df: DataFrame, request: Request) -> dict[str, Any]:
-    """One pass over the rows: everything that an aggregate without a shuffle can tell."""
-    columns, texts = [], []
-    for place, name in enumerate(request.record_key):
-        texts.append(f"cast({quoted(name)} as string) as k{place}_text")
-        columns.append(f"{quoted(name)} as k{place}_value")
-    projected = df.selectExpr(*columns, *texts, f"{_other_bytes(df, request)} as other_bytes")
-    heads = [f"trim(trailing '0123456789' from k{i}_text) as k{i}_head" for i in range(len(texts))]
-    codes = [
-        f"case when k{i}_text rlike '{_UUID}' then concat('uuid', substr(k{i}_text, 15, 1)) "
-        f"when k{i}_text rlike '{_ALIKE}' then 'alike' when k{i}_text rlike '{_HEX}' then 'hex' "
-        f"else '' end as k{i}_code"
-        for i in range(len(texts))
-    ]
-    tails = [f"substr(k{i}_text, length(k{i}_head) + 1) as k{i}_tail" for i in range(len(texts))]
-    staged = projected.selectExpr("*", *heads, *codes).selectExpr("*", *tails)
-    wanted = [part for place in range(len(texts)) for part in _aggregates(f"k{place}")]
-    if len(texts) > 1:  # of one column, the keys are counted anyway
-        wanted += [
-            f"approx_count_distinct(k{place}_value) as k{place}_distinct"
-            for place in range(len(texts))
-        ]
+    """One pass over the rows: everything that an aggregate without a shuffle can tell.
+
+    What is aggregated is projected before, where Spark compiles it.
+    """
+    places = range(len(request.record_key))
+    projected = df.selectExpr(
+        *(f"{quoted(name)} as k{i}_value" for i, name in enumerate(request.record_key)),
+        *(
+            f"cast({quoted(name)} as string) as k{i}_text"
+            for i, name in enumerate(request.record_key)
+        ),
+        f"{_other_bytes(df, request)} as other_bytes",
+    ).selectExpr("*", *(f"{_HEAD.format(text=f'k{i}_text')} as k{i}_head" for i in places))
+    tails = (f"substr(k{i}_text, length(k{i}_head) + 1) as k{i}_tail" for i in places)
+    staged = projected.selectExpr("*", *tails).selectExpr(
+        "*", *(part for i in places for part in _measures(f"k{i}"))
+    )
+    wanted = [part for place in places for part in _aggregates(f"k{place}")]
+    if len(places) > 1:  # of one column, the keys are counted anyway
+        wanted += [f"approx_count_distinct(k{i}_value) as k{i}_distinct" for i in places]
     row = staged.selectExpr(*wanted, "avg(other_bytes) as other_bytes").collect()[0]
     return dict(row.asDict())
 
 
+def _measures(key: str) -> list[str]:
+    """What is taken of each row of a key column, beside its text and the digits at its end."""
+    text, tail = f"{key}_text", f"{key}_tail"
+    measures = {
+        "size": f"length({text})",
+        "octets": f"octet_length({text})",
+        "digits": f"length({tail})",
+        "zero": f"{tail} like '0_%'",
+        "number": f"if(length({tail}) between 1 and {_DIGITS_MAX}, cast({tail} as bigint), null)",
+        "code": f"case when {text} rlike '{_UUID}' then ascii(substr({text}, 15, 1)) "
+        f"when {text} rlike '{_ALIKE}' then {_ALIKE_CODE} when {text} rlike '{_HEX}' "
+        f"then {_HEX_CODE} else 0 end",
+    }
+    return [f"{expression} as {key}_{name}" for name, expression in measures.items()]
+
+
 def _aggregates(key: str) -> list[str]:
     """The aggregates of one key column, named `<key>_<what>`."""
-    text, tail, code, size = f"{key}_text", f"{key}_tail", f"{key}_code", f"length({key}_text)"
-    number = f"try_cast({tail} as decimal(38, 0))"
     wanted = {
-        "rows": f"count({text})",
-        "min": f"min({size})",
-        "mean": f"avg({size})",
-        "max": f"max({size})",
-        "percentiles": f"percentile_approx({size}, array(0.5, 0.9, 0.99))",
-        "bytes": f"avg(octet_length({text}))",
-        "low": f"min({text})",
-        "high": f"max({text})",
+        "rows": f"count({key}_text)",
+        "min": f"min({key}_size)",
+        "mean": f"avg({key}_size)",
+        "max": f"max({key}_size)",
+        "bytes": f"avg({key}_octets)",
+        "low": f"min({key}_text)",
+        "high": f"max({key}_text)",
         "first_head": f"min({key}_head)",
         "last_head": f"max({key}_head)",
-        "digits_min": f"min(length({tail}))",
-        "digits_max": f"max(length({tail}))",
-        "padded": f"count_if({tail} like '0_%')",
-        "number_min": f"min({number})",
-        "number_max": f"max({number})",
-        "value_min": f"min(try_cast({text} as decimal(38, 0)))",
-        "value_max": f"max(try_cast({text} as decimal(38, 0)))",
-        "uuids": f"count_if({code} like 'uuid%')",
-        "uuid4": f"count_if({code} = 'uuid4')",
-        "uuid7": f"count_if({code} = 'uuid7')",
-        "hexes": f"count_if({code} = 'hex')",
-        "alike": f"count_if({code} = 'alike')",
+        "digits_min": f"min({key}_digits)",
+        "digits_max": f"max({key}_digits)",
+        "padded": f"count_if({key}_zero)",
+        "number_min": f"min({key}_number)",
+        "number_max": f"max({key}_number)",
+        "value_min": f"min({key}_value)",
+        "value_max": f"max({key}_value)",
+        "uuids": f"count_if({key}_code between {ord('0')} and {ord('f')})",
+        "uuid4": f"count_if({key}_code = {ord('4')})",
+        "uuid7": f"count_if({key}_code = {ord('7')})",
+        "hexes": f"count_if({key}_code = {_HEX_CODE})",
+        "alike": f"count_if({key}_code = {_ALIKE_CODE})",
     }
     return [f"{expression} as {key}_{name}" for name, expression in wanted.items()]
 
@@ -311,10 +329,12 @@ def _column(facts: Mapping[str, Any], place: int, *, type_: str, sample: _Sample
         if name.startswith(f"k{place}_")
     }
     rows = int(found["rows"])
-    p50, p90, p99 = found["percentiles"]
+    texts = sample.texts(place)
+    sizes = np.percentile([len(text) for text in texts], (50, 90, 99), method="nearest")
+    p50, p90, p99 = (int(size) for size in sizes)
     same_head = found["first_head"] == found["last_head"]
-    whole = not type_.startswith("string")
-    low, high = ("value_min", "value_max") if whole else ("number_min", "number_max")
+    source = "value" if is_integer(type_) else "number"
+    low, high = f"{source}_min", f"{source}_max"
     known = found[low] is not None
     return Column(
         name=sample.request.record_key[place],
@@ -335,7 +355,7 @@ def _column(facts: Mapping[str, Any], place: int, *, type_: str, sample: _Sample
         digits=(int(found["digits_min"]), int(found["digits_max"])),
         padded=found["padded"] / rows,
         numbers=(int(found[low]), int(found[high])) if known else None,
-        sample=look_at(sample.texts(place)),
+        sample=look_at(texts),
     )
 
 
