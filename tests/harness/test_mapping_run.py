@@ -223,7 +223,7 @@ def test_the_time_left_counts_all_processes(tmp_path):
     pace.begin()
     pace.told(0, 10, "tasks of the key scan")
     clock.now += 10
-    # A fourth of the work is the scan.
+    # A seventh of the work is the scan.
     pace.told(10, 10, "tasks of the key scan")
     clock.now += 5
     pace = Pace(path, clock, said.append)
@@ -234,9 +234,9 @@ def test_the_time_left_counts_all_processes(tmp_path):
     pace.told(10, 30, "shards")
     assert said == [
         "0 of 10 tasks of the key scan",
-        "10 of 10 tasks of the key scan, about 30 s left",
-        "0 of 30 shards, about 30 s left",
-        "10 of 30 shards, about 21 s left",
+        "10 of 10 tasks of the key scan, about 60 s left",
+        "0 of 30 shards, about 60 s left",
+        "10 of 30 shards, about 28 s left",
     ]
     clock.now += 20
     pace.end()
