@@ -16,6 +16,7 @@ does the stack of its task is looked at: that shows what the time goes into.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -185,7 +186,8 @@ def processor_seconds(spark: SparkSession) -> float:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
         ticks += sum(map(int, fields[11:15]))
         for task in (folder / "task").iterdir():
-            todo += map(int, (task / "children").read_text().split())
+            with contextlib.suppress(OSError):  # the thread has ended
+                todo += map(int, (task / "children").read_text().split())
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
