@@ -21,6 +21,7 @@ import numpy as np
 from datasets.digest import check_columns
 from datasets.errors import DatasetError
 from datasets.folders import KeyCounts, count_keys, quoted
+from datasets.key_columns import aggregate
 from datasets.kind import DateFormat
 from datasets.shapes import TextSample, gini, largest_shard, look_at, rank_correlation
 
@@ -33,19 +34,12 @@ ESTIMATED = (
     "position's characters, summed, so an upper bound; of several key columns, the number of "
     "different values to about one twentieth"
 )
-_META = "_hoodie_"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
-_HEX = "^([0-9a-f]+|[0-9A-F]+)$"
-_ALIKE = "^(Aa|BB)+$"
 _DAYS: dict[DateFormat, re.Pattern[str]] = {
     "yyyy-MM-dd": re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "yyyy/MM/dd": re.compile("[0-9]{4}/[0-9]{2}/[0-9]{2}"),
     "yyyyMMdd": re.compile("[0-9]{8}"),
 }
-_HEAD = "trim(trailing '0123456789' from {text})"
-_DIGITS_MAX = 18  # which a bigint holds
-_ALIKE_CODE, _HEX_CODE = 1, 2
 _SLICES = 1_000_000
 _UNIQUE = 0.85  # of several columns the number of different values is known to one twentieth
 
@@ -201,11 +195,12 @@ def profile(df: DataFrame, request: Request, progress: Callable[[str], None]) ->
     Raises:
         DatasetError: a column is missing or binary, or there are no keys.
     """
-    named = (*request.record_key, *request.partition_path)
-    check_columns([*named, *([request.ordering] if request.ordering else [])], df.columns)
+    roles = [*request.record_key, *request.partition_path]
+    roles += [request.ordering] if request.ordering else []
+    check_columns(roles, df.columns)
     _refuse_binary(df, request.record_key)
     progress("key columns")
-    facts = _aggregate(df, request)
+    facts = aggregate(df, request.record_key, roles)
     if not all(facts[f"k{place}_rows"] for place in range(len(request.record_key))):
         raise DatasetError(f"{request.name} has no keys: no rows, or nulls in all of them")
     progress("keys counted")
@@ -238,88 +233,6 @@ def _refuse_binary(df: DataFrame, record_key: Sequence[str]) -> None:
     for name in record_key:
         if types[name] == "binary" or types[name].startswith(("array", "map", "struct")):
             raise DatasetError(f"key column {name!r} is {types[name]}, of which no key is made")
-
-
-def _aggregate(df: DataFrame, request: Request) -> dict[str, Any]:
-    """One pass over the rows: everything that an aggregate without a shuffle can tell.
-
-    What is aggregated is projected before, where Spark compiles it.
-    """
-    places = range(len(request.record_key))
-    projected = df.selectExpr(
-        *(f"{quoted(name)} as k{i}_value" for i, name in enumerate(request.record_key)),
-        *(
-            f"cast({quoted(name)} as string) as k{i}_text"
-            for i, name in enumerate(request.record_key)
-        ),
-        f"{_other_bytes(df, request)} as other_bytes",
-    ).selectExpr("*", *(f"{_HEAD.format(text=f'k{i}_text')} as k{i}_head" for i in places))
-    tails = (f"substr(k{i}_text, length(k{i}_head) + 1) as k{i}_tail" for i in places)
-    staged = projected.selectExpr("*", *tails).selectExpr(
-        "*", *(part for i in places for part in _measures(f"k{i}"))
-    )
-    wanted = [part for place in places for part in _aggregates(f"k{place}")]
-    if len(places) > 1:  # of one column, the keys are counted anyway
-        wanted += [f"approx_count_distinct(k{i}_value) as k{i}_distinct" for i in places]
-    row = staged.selectExpr(*wanted, "avg(other_bytes) as other_bytes").collect()[0]
-    return dict(row.asDict())
-
-
-def _measures(key: str) -> list[str]:
-    """What is taken of each row of a key column, beside its text and the digits at its end."""
-    text, tail = f"{key}_text", f"{key}_tail"
-    measures = {
-        "size": f"length({text})",
-        "octets": f"octet_length({text})",
-        "digits": f"length({tail})",
-        "zero": f"{tail} like '0_%'",
-        "number": f"if(length({tail}) between 1 and {_DIGITS_MAX}, cast({tail} as bigint), null)",
-        "code": f"case when {text} rlike '{_UUID}' then ascii(substr({text}, 15, 1)) "
-        f"when {text} rlike '{_ALIKE}' then {_ALIKE_CODE} when {text} rlike '{_HEX}' "
-        f"then {_HEX_CODE} else 0 end",
-    }
-    return [f"{expression} as {key}_{name}" for name, expression in measures.items()]
-
-
-def _aggregates(key: str) -> list[str]:
-    """The aggregates of one key column, named `<key>_<what>`."""
-    wanted = {
-        "rows": f"count({key}_text)",
-        "min": f"min({key}_size)",
-        "mean": f"avg({key}_size)",
-        "max": f"max({key}_size)",
-        "bytes": f"avg({key}_octets)",
-        "low": f"min({key}_text)",
-        "high": f"max({key}_text)",
-        "first_head": f"min({key}_head)",
-        "last_head": f"max({key}_head)",
-        "digits_min": f"min({key}_digits)",
-        "digits_max": f"max({key}_digits)",
-        "padded": f"count_if({key}_zero)",
-        "number_min": f"min({key}_number)",
-        "number_max": f"max({key}_number)",
-        "value_min": f"min({key}_value)",
-        "value_max": f"max({key}_value)",
-        "uuids": f"count_if({key}_code between {ord('0')} and {ord('f')})",
-        "uuid4": f"count_if({key}_code = {ord('4')})",
-        "uuid7": f"count_if({key}_code = {ord('7')})",
-        "hexes": f"count_if({key}_code = {_HEX_CODE})",
-        "alike": f"count_if({key}_code = {_ALIKE_CODE})",
-    }
-    return [f"{expression} as {key}_{name}" for name, expression in wanted.items()]
-
-
-def _other_bytes(df: DataFrame, request: Request) -> str:
-    """Bytes of the values of a row that are neither key, partition nor ordering, as text."""
-    roles = {*request.record_key, *request.partition_path, request.ordering}
-    parts = ["0L"]
-    for name, kind in df.dtypes:
-        if name in roles or name.startswith(_META):
-            continue
-        nested = kind.startswith(("array", "map", "struct"))
-        text = f"to_json({quoted(name)})" if nested else f"cast({quoted(name)} as string)"
-        parts.append(f"coalesce(octet_length({text}), 0)")
-    return " + ".join(parts)
 
 
 def _column(facts: Mapping[str, Any], place: int, *, type_: str, sample: _Sample) -> Column:
