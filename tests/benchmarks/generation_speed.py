@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -37,6 +38,7 @@ import numpy as np
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from datasets import files
 from datasets.files import Round
 from datasets.generated import GeneratedDataset
 from datasets.keys import Uuid
@@ -239,12 +241,41 @@ def rows_alone(repetitions: int, rows: int = 500_000) -> None:
             for number in range(repetitions + 1)
         ]
         size = sum(file.stat().st_size for file in (Path(folder) / "0").iterdir())
+        # Apart from what was timed.
+        shares = shares_of(functools.partial(write, Path(folder) / "profiled"))
         answer(
             "keymark, 8 columns, `data write` (Parquet and digest)",
             rates[1:],
             rows=rows,
             bytes_per_row=round(size / rows, 1),
+            profile_percent=shares,
         )
+
+
+def shares_of(work: Callable[[], None]) -> dict[str, float]:
+    """Percents of the time of a `data write` by one thread: its parts, in one look at each call."""
+    spent: Counter[str] = Counter()
+
+    def timed(call: Callable[..., Any], part: str) -> Callable[..., Any]:
+        def timing(*given: Any, **named: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return call(*given, **named)
+            finally:
+                spent[part] += time.perf_counter() - begin
+
+        return timing
+
+    writer, digest = files.pq.ParquetWriter, files.Digest
+    with (
+        mock.patch.object(writer, "write_table", timed(writer.write_table, "the Parquet writer")),
+        mock.patch.object(files, "make_rows", timed(files.make_rows, "making rows")),
+        mock.patch.object(digest, "of", timed(digest.of, "the digest")),
+    ):
+        whole = timed(work, "all")
+        whole()
+    every = spent.pop("all")
+    return {part: round(100 * seconds / every, 1) for part, seconds in spent.most_common()}
 
 
 def parquet(spark: SparkSession, repetitions: int, rows: int = 2_000_000) -> None:

@@ -33,6 +33,9 @@ def test_every_measurement_is_a_line(spark, capsys):
     assert len(lines) == 4
     assert all(line["low"] <= line["rows_per_second_per_core"] for line in lines)
     assert all(line["rows"] == 2000 for line in lines)
+    parts = {"the Parquet writer", "making rows", "the digest"}
+    assert lines[-1]["profile_percent"].keys() == parts
+    assert 0 < sum(lines[-1]["profile_percent"].values()) <= 101
 
 
 @pytest.mark.spark
