@@ -94,9 +94,10 @@ def chunk_pages(
             yield header, _decompress(codec, data[start:at], full, (name, start))
             continue
         # Levels come first and are not compressed in the second version of data pages.
-        levels = second.get(_DEFINITION_BYTES, 0) + second.get(_REPETITION_BYTES, 0)
+        told = [second.get(field, 0) for field in (_DEFINITION_BYTES, _REPETITION_BYTES)]
+        levels = sum(told) if all(isinstance(each, int) for each in told) else -1
         if not 0 <= levels <= min(size, full):
-            cursor.fail(f"{levels} bytes of levels in a page of {size}")
+            cursor.fail(f"levels of {told} bytes in a page of {size}")
         plain = second.get(_IS_COMPRESSED, True) is False
         values = data[start + levels : at]
         used = "UNCOMPRESSED" if plain else codec

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from table.errors import CorruptFileError, UnsupportedTableError
+from table.format.pages import chunk_pages
 from table.format.parquet import BaseFileOptions, FooterOptions, read_footer, write_base_file
 from table.format.plain_strings import plain_strings
 from table.storage import BytesReader
@@ -116,6 +117,14 @@ def test_footers_go_with_their_readers():
     finally:
         gc.enable()
     assert after == before
+
+
+def test_levels_of_no_number_of_bytes_are_damage():
+    """A header in Thrift's compact form: version 2 of data pages, levels whose sizes are texts."""
+    sizes = b"\x15\x06" + b"\x15\x00" + b"\x15\x00"
+    header = sizes + b"\x5c" + b"\x58\x01a" + b"\x18\x01b" + b"\x00" + b"\x00"
+    with pytest.raises(CorruptFileError, match=r"levels of .* bytes in a page of 0"):
+        list(chunk_pages(header, range(len(header)), "GZIP", "x"))
 
 
 @given(st.data())
