@@ -322,7 +322,7 @@ def read_metadata(source: RangeReader) -> Any:
     try:
         # Four bytes more stand in for the magic at the start of a file.
         return pq.read_metadata(pa.BufferReader(source.read(start - 4, length + 12)))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(source.name, start, f"damaged footer: {error}") from error
 
 
@@ -361,7 +361,7 @@ def read_base_file(
         if columns is not None:
             columns = [name for name in columns if name in file.schema_arrow.names]
         table = file.read(columns=columns, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(source.name, 0, f"damaged Parquet: {error}") from error
     if columns is not None:
         table = table.select(columns)

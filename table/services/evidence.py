@@ -194,7 +194,7 @@ def _search_base(work: FileSearch, found: _Found) -> None:
         columns += [name for name in work.config.record_key if name not in columns]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
             _search_rows(work, pa.Table.from_batches([batch]), found)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(work.path, 0, f"damaged Parquet: {error}") from error
 
 

@@ -119,6 +119,12 @@ def test_footers_go_with_their_readers():
     assert after == before
 
 
+def test_names_that_are_no_utf8_are_damage():
+    content = written(pa.table({"zzzz": ["a"]})).replace(b"zzzz", b"\x80zzz")
+    with pytest.raises(CorruptFileError, match="damaged footer"):
+        read_footer(BytesReader(name="x", data=content))
+
+
 def test_levels_of_no_number_of_bytes_are_damage():
     """A header in Thrift's compact form: version 2 of data pages, levels whose sizes are texts."""
     sizes = b"\x15\x06" + b"\x15\x00" + b"\x15\x00"
