@@ -359,11 +359,15 @@ class Stream:
         """Whether a round updates the rows at places (bool)."""
         ranks = self.ranking(self.before(round_)).ranks(places)
         hit = np.zeros(len(ranks), np.bool_)
-        for each in self.chosen(round_):
+        chosen = self.chosen(round_)
+        piece = np.searchsorted([each.piece.first for each in chosen], ranks, "right") - 1
+        # Few of the pieces have any of the rows.
+        for number in np.unique(piece[piece >= 0]).tolist():
+            each = chosen[number]
             inner = ranks - each.piece.first
-            within = np.flatnonzero((ranks >= 0) & (inner >= 0) & (inner < each.piece.size))
+            within = np.flatnonzero((piece == number) & (inner < each.piece.size))
             if each.piece.quota == each.piece.size:
                 hit[within] = True
-            elif len(within):
+            else:
                 hit[within] = each.order.invert(inner[within]) < each.piece.quota
         return hit
