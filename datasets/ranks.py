@@ -116,7 +116,7 @@ class Strip:
     @cached_property
     def widths(self) -> np.ndarray:
         """Lots of each group (int64)."""
-        return np.diff(np.array(self.bounds, np.int64))
+        return np.diff(self._bounds)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -142,13 +142,17 @@ class Strip:
     def group(self, places: np.ndarray) -> np.ndarray:
         """The groups of places (int64)."""
         lots = self.stripes.lot(places - self.origin)
-        return np.asarray(np.searchsorted(np.array(self.bounds), lots, "right") - 1)
+        return np.asarray(np.searchsorted(self._bounds, lots, "right") - 1)
+
+    @cached_property
+    def _bounds(self) -> np.ndarray:
+        return np.array(self.bounds, np.int64)
 
     def places(self, groups: np.ndarray, inner: np.ndarray) -> np.ndarray:
         """The places at positions within groups (int64)."""
         start, end = self.whole
         widths = np.maximum(self.widths[groups], 1)
-        lots = np.array(self.bounds)[groups] + inner % widths
+        lots = self._bounds[groups] + inner % widths
         within = lots * self.stripes.back % self.stripes.lots
         whole = self.origin + (start + inner // widths) * self.stripes.lots + within
         beyond = inner - (end - start) * self.widths[groups]
@@ -163,7 +167,7 @@ class Strip:
         groups = self.group(places)
         stripe = (places - self.origin) // self.stripes.lots
         lots = self.stripes.lot(places - self.origin)
-        whole = (stripe - start) * self.widths[groups] + lots - np.array(self.bounds)[groups]
+        whole = (stripe - start) * self.widths[groups] + lots - self._bounds[groups]
         span = max(self.stop, int(places.max(initial=0)) + 1)
         order = self.group(self.loose) * span + self.loose
         at = np.searchsorted(order, groups * span + places)

@@ -190,15 +190,19 @@ class Stream:
 
     def chosen(self, round_: int) -> tuple[Chosen, ...]:
         """What a round updates: of each piece of ranks the first images of a permutation."""
+        state = self.before(round_)
+        return self._chosen(round_, state, self.ranking(state))
+
+    def _chosen(self, round_: int, state: State, ranking: Ranking) -> tuple[Chosen, ...]:
         choice, seed = self.spec.update_choice, self.spec.seed
-        state, updates = self.before(round_), self.updates if round_ else 0
+        updates = self.updates if round_ else 0
         if choice.kind == "uniform":
             found = _pieces(choice, state.ranked, updates)
             return tuple(
                 Chosen(p, _permutation(p.size, derive(seed, "update", round_))) for p in found
             )
-        if choice.kind == "partitions":
-            found = group_pieces(choice, np.diff(self._grouped(state).starts).tolist(), updates)
+        if isinstance(ranking, Grouped):
+            found = group_pieces(choice, np.diff(ranking.starts).tolist(), updates)
         else:
             found = _pieces(choice, state.ranked, updates)
         return tuple(
@@ -357,9 +361,11 @@ class Stream:
 
     def _hit(self, places: np.ndarray, round_: int) -> np.ndarray:
         """Whether a round updates the rows at places (bool)."""
-        ranks = self.ranking(self.before(round_)).ranks(places)
+        state = self.before(round_)
+        ranking = self.ranking(state)
+        ranks = ranking.ranks(places)
         hit = np.zeros(len(ranks), np.bool_)
-        chosen = self.chosen(round_)
+        chosen = self._chosen(round_, state, ranking)
         piece = np.searchsorted([each.piece.first for each in chosen], ranks, "right") - 1
         # Few of the pieces have any of the rows.
         for number in np.unique(piece[piece >= 0]).tolist():
