@@ -27,6 +27,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 Numbers = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)]
 Texts = Annotated[dict[str, str], BeforeValidator(as_texts)]
+TextGroups = Annotated[dict[str, dict[str, str]], BeforeValidator(as_texts)]
 
 
 class Section(BaseModel):

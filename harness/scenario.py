@@ -27,7 +27,7 @@ from harness.engines import (
     engine_mistake,
 )
 from harness.errors import ScenarioError
-from harness.fields import Names, Natural, Numbers, Positive, Section, Share, as_texts
+from harness.fields import Names, Natural, Numbers, Positive, Section, Share, TextGroups, Texts
 from harness.own_data import SourceSection
 from table.errors import TableError
 from table.options import EVENT_TIME_PAYLOAD, MOVE_OPTIONS, PAYLOAD_CLASS, check_options
@@ -149,15 +149,10 @@ class TableSection(Section):
     source: str | None = None
     mappings: bool = False
     file_rows: Positive = FILE_ROWS
-    options: dict[str, str] = Field(default_factory=dict)
-    index_options: dict[str, dict[str, str]] = Field(default_factory=dict)
-    engine_options: dict[str, dict[str, str]] = Field(default_factory=dict)
-    variants: dict[str, dict[str, str]] = Field(default_factory=dict)
-
-    @field_validator("options", "index_options", "engine_options", "variants", mode="before")
-    @classmethod
-    def _texts(cls, value: object) -> object:
-        return as_texts(value)
+    options: Texts = Field(default_factory=dict)
+    index_options: TextGroups = Field(default_factory=dict)
+    engine_options: TextGroups = Field(default_factory=dict)
+    variants: TextGroups = Field(default_factory=dict)
 
     @field_validator("index_options")
     @classmethod
@@ -223,12 +218,7 @@ class SparkSection(Section):
     """
 
     master: str = "local[2]"
-    conf: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("conf", mode="before")
-    @classmethod
-    def _texts(cls, value: object) -> object:
-        return as_texts(value)
+    conf: Texts = Field(default_factory=dict)
 
 
 class Scenario(Section):
