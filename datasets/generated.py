@@ -17,12 +17,10 @@ from datasets.hashing import derive
 from datasets.permutation import Permutation
 from datasets.rows import Chunk, chunk_rows, digest_rows, make_rows
 from datasets.spec import DatasetSpec
-from datasets.stream import LATE, State, Stream
+from datasets.stream import LATE, NEVER_INSERTED, State, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_NEVER_INSERTED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +204,7 @@ class GeneratedDataset:
         live = np.concatenate([gone_off, live[~np.isin(live, gone_off)]])[: len(live)]
         first, end = self.stream.deleted_slice(round) if deleted else (0, 0)
         gone = self.stream.deleted(first, min(end, first + absent // 2))
-        never = _NEVER_INSERTED + np.arange(absent - len(gone), dtype=np.int64)
+        never = NEVER_INSERTED + np.arange(absent - len(gone), dtype=np.int64)
         numbers = np.concatenate([live, gone, never])
         keys = make_rows(self.spec, numbers, np.zeros_like(numbers), self.record_key)
         return keys.append_column("expect_present", pa.array(np.arange(len(numbers)) < len(live)))

@@ -21,10 +21,9 @@ from datasets.kind import Shape, Values
 from datasets.permutation import Permutation
 from datasets.rows import make_rows
 from datasets.spec import DatasetSpec
+from datasets.stream import NEVER_INSERTED
 from datasets.text import uuid_text
 
-# As in `datasets.generated`: rows from here on are in no table.
-_NEVER_INSERTED = 1 << 60
 FILE_ROWS = 1_000_000
 """Rows of a file group, where nothing else is asked for: 120 MB of rows of 120 bytes."""
 
@@ -102,7 +101,7 @@ class Mappings:
 
     def absent(self, turn: int, count: int) -> np.ndarray:
         """Numbers of rows that are in no table, other ones in each turn."""
-        return _NEVER_INSERTED + turn * count + np.arange(count, dtype=np.int64)
+        return NEVER_INSERTED + turn * count + np.arange(count, dtype=np.int64)
 
 
 @lru_cache(maxsize=16)

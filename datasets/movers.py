@@ -7,6 +7,7 @@ other update and no delete step takes movers, so how often one has moved is know
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -38,20 +39,19 @@ class Movers:
         return first, first + self.each
 
     @staticmethod
-    def moves(round_: int) -> int:
-        """How often a row has moved after its move in a round."""
-        return (round_ - 1) // TURNS + 1 if round_ > 0 else 0
+    def moves(rounds: Any) -> Any:
+        """How often rows have moved after their moves in rounds (int or int64); 0 before any."""
+        return (rounds - 1) // TURNS + 1
 
     def count(self, numbers: np.ndarray, versions: np.ndarray) -> np.ndarray:
         """How often rows have moved that were changed last in these rounds (int64)."""
-        moves = (versions - 1) // TURNS + 1
-        return np.where(self.are(numbers) & (versions > 0), moves, 0)
-
-    def are(self, numbers: np.ndarray) -> np.ndarray:
-        """Whether rows are movers (bool)."""
         loaded = numbers < self.order.size
         places = self.order.invert(np.where(loaded, numbers, 0))
-        return loaded & (places >= self.first)
+        return np.where(loaded & self.hold(places), self.moves(versions), 0)
+
+    def hold(self, places: np.ndarray) -> np.ndarray:
+        """Whether movers have these places (bool)."""
+        return (places >= self.first) & (places < self.order.size)
 
     def last(self, places: np.ndarray, round_: int) -> np.ndarray:
         """The round of the last move of movers up to a round; 0 for none (int64)."""

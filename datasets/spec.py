@@ -127,27 +127,16 @@ class DatasetSpec(BaseModel):
         yield from self._stream_problems()
 
     def _stream_problems(self) -> Iterator[str]:
-        asking = [
-            role
-            for role, asked in (
-                ("moves", self.moves),
-                ("insert_shares", self.insert_shares),
-                ("update_choice.shares", self._shares),
-            )
-            if asked
-        ]
+        shares = {"insert_shares": self.insert_shares, "update_choice.shares": self._shares}
         yield from (
             f"{role}: needs a column of kind partition in partition_path"
-            for role in asking
-            if not self.partition
+            for role, asked in {"moves": self.moves, **shares}.items()
+            if asked and not self.partition
         )
         yield from (
-            f"{role}: {len(shares)} shares for {self.date_partitions} partitions"
-            for role, shares in (
-                ("insert_shares", self.insert_shares),
-                ("update_choice.shares", self._shares),
-            )
-            if len(shares) > self.date_partitions
+            f"{role}: {len(asked)} shares for {self.date_partitions} partitions"
+            for role, asked in shares.items()
+            if len(asked) > self.date_partitions
         )
         moves = self.count(self.moves)
         if TURNS * moves > self.rows // 2:

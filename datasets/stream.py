@@ -36,6 +36,8 @@ from datasets.ranks import Grouped, Ranking, Straight, Stretch, Strip
 from datasets.spec import DatasetSpec
 from datasets.stripes import StripedOrder, Stripes
 
+NEVER_INSERTED = 1 << 60
+"""Row numbers from here on are in no table."""
 LATE = -1
 """The version of late rows: their ordering value is less than that of any other row."""
 
@@ -246,12 +248,14 @@ class Stream:
         """Numbers of the rows that a round updates, for a slice of 0..updates-1 (int64)."""
         parts = [np.empty(0, np.int64)]
         before = 0
-        for each in self.chosen(round_):
+        state = self.before(round_)
+        ranking = self.ranking(state)
+        for each in self._chosen(round_, state, ranking):
             ranks = np.arange(max(start - before, 0), min(stop - before, each.piece.quota))
             before += each.piece.quota
             if len(ranks):
                 parts.append(each.order.apply(ranks) + each.piece.first)
-        return self.numbers(self.ranking(self.before(round_)).places(np.concatenate(parts)))
+        return self.numbers(ranking.places(np.concatenate(parts)))
 
     def moved(self, round_: int, start: int, stop: int) -> np.ndarray:
         """Numbers of the rows that move in a round, for a slice of 0..moves-1 (int64)."""
@@ -325,8 +329,8 @@ class Stream:
         """
         versions, places = self._born(numbers), self.places(numbers)
         if self.movers is not None:
-            moving = (places >= self.movers.first) & (places < self.spec.rows)
-            versions = np.where(moving, self.movers.last(places, round_), versions)
+            moved = self.movers.last(places, round_)
+            versions = np.where(self.movers.hold(places), moved, versions)
         if self.updates == 0:
             return versions
         open_ = np.arange(len(numbers))
