@@ -16,6 +16,7 @@ from datasets.generated import GeneratedDataset
 from datasets.source import SourceDataset
 from harness import environment, event_log, independent, own_data, workload
 from harness.counters import counter_samples
+from harness.dataset_section import Data, DatasetSection
 from harness.engines import NATIVE
 from harness.engines.base import Layout
 from harness.engines.lineup import Lineup, missing
@@ -25,7 +26,7 @@ from harness.kit import Kit
 from harness.mappings import MappingRun
 from harness.matrix import expand
 from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
-from harness.scenario import DatasetSection, Scenario
+from harness.scenario import Scenario
 from harness.session import SparkRuntime, redact, redact_arguments
 from harness.store import RunFolder
 
@@ -117,7 +118,9 @@ def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
                 "cell": cell.cell_id,
                 "index": cell.index,
                 "options": dict(cell.options),
-                "rows": cell.rows,
+                "rows": cell.data.rows,
+                "shape": cell.data.shape,
+                "batch": cell.data.batch,
             }
             for cell in expand(request.scenario)
         ],
@@ -160,7 +163,8 @@ def _measure_mappings(
     nothing = {"batch_updates": 0, "batch_inserts": 0, "deletes": 0}
     info["versions"] = environment.versions(None)
     # Of several sizes, the largest.
-    info["measured"] = {"rows": scenario.dataset.tables[-1], **nothing, "lookup_keys": asked}
+    rows = scenario.dataset.points[-1].rows
+    info["measured"] = {"rows": rows, **nothing, "lookup_keys": asked}
     folder.write_info(info)
     run = MappingRun(
         scenario=scenario,
@@ -191,7 +195,7 @@ def _measure(
             source = Path(scenario.table.source) if scenario.table.source else None
             inputs = _inputs(runtime.spark, scenario, work / "data", source)
             # Of several sizes, the largest.
-            info["measured"] = _measured(inputs[scenario.dataset.tables[-1]])
+            info["measured"] = _measured(inputs[scenario.dataset.points[-1]])
             for name in scenario.engines:
                 if name not in info["skipped"]:
                     progress.begin(f"starting {name}")
@@ -199,14 +203,14 @@ def _measure(
             info["processes"] = lineup.told
             folder.write_info(info)
             kits = {
-                rows: Kit(
+                data: Kit(
                     inputs=prepared,
                     engines=lineup.engines,
                     work=work / "tables",
                     source=source,
                     clock=time.perf_counter,
                 )
-                for rows, prepared in inputs.items()
+                for data, prepared in inputs.items()
             }
             runner = Runner(scenario, kits, folder, run_id=info["run_id"], progress=progress)
             left = request.budget_s
@@ -227,25 +231,27 @@ def _measure(
 
 def _inputs(
     spark: Any, scenario: Scenario, folder: Path, source: Path | None
-) -> dict[int, SparkInputs]:
-    """The rows of each size, written."""
-    inputs = {}
-    for rows in scenario.dataset.tables:
-        dataset = _dataset(spark, scenario, folder / "own", source=source, rows=rows)
-        inputs[rows] = SparkInputs(spark, dataset, scenario.workload, folder / str(rows))
-        inputs[rows].prepare()
+) -> dict[Data, SparkInputs]:
+    """The rows of each point, written; points that differ in the batch share the load."""
+    inputs: dict[Data, SparkInputs] = {}
+    for data in scenario.dataset.points:
+        dataset = _dataset(spark, scenario, folder / "own", source=source, data=data)
+        loaded = folder / f"{data.shape or 'rows'}-{data.rows}"
+        made = SparkInputs(spark, dataset, scenario.workload, loaded, part=f"batch-{data.batch}")
+        made.prepare(load=not any(other.loaded == data.loaded for other in inputs))
+        inputs[data] = made
     return inputs
 
 
 def _dataset(
-    spark: Any, scenario: Scenario, folder: Path, *, source: Path | None, rows: int
+    spark: Any, scenario: Scenario, folder: Path, *, source: Path | None, data: Data
 ) -> Dataset:
-    """The rows of a scenario: `rows` generated ones, or those of a table that exists."""
+    """The rows of a scenario: generated ones, or those of a table that exists."""
     section = scenario.dataset
     if section.source is not None:
         return changing(section, *own_data.load(spark, section.source, folder))
     if source is None:
-        return GeneratedDataset(section.spec(rows))
+        return GeneratedDataset(section.spec(data))
     facts = independent.facts(source)
     layout = Layout(
         name=facts.name,
@@ -263,6 +269,7 @@ def changing(section: DatasetSection, stored: Any, layout: Layout) -> SourceData
     so that a scenario for large tables also fits a small one.
     """
     most = stored.num_rows // SOURCE_CHANGE
+    updates, inserts = section.changes()
     return SourceDataset(
         stored,
         name=layout.name,
@@ -270,8 +277,8 @@ def changing(section: DatasetSection, stored: Any, layout: Layout) -> SourceData
         partition_path=layout.partition_path,
         ordering=layout.ordering,
         seed=section.seed,
-        updates=min(section.updates, most),
-        inserts=min(section.inserts, most),
+        updates=min(updates, most),
+        inserts=min(inserts, most),
         deletes=min(section.delete_rows, most),
     )
 

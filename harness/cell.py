@@ -20,8 +20,8 @@ from harness.workload import LOAD, Step, StepResult
 
 
 def snapshot_path(kit: Kit, cell: Cell) -> Path:
-    """Where the loaded table of a cell is kept."""
-    return kit.work / cell.cell_id / "snapshot"
+    """Where the loaded table of a cell, and of those that share it, is kept."""
+    return kit.work / cell.table_id / "snapshot"
 
 
 def _table_path(kit: Kit, cell: Cell, turn: str) -> Path:

@@ -1,8 +1,8 @@
 """Scenario files and the dotted keys that are laid over them.
 
 Keys are dotted (`dataset.rows`); under `table.options`, `table.index_options.<index>`,
-`table.variants.<name>`, `spark.conf`, `dataset.settings` and `dataset.source.options` the rest of
-the key, dots and all, is the option's own name.
+`table.variants.<name>`, `spark.conf`, `dataset.settings`, `dataset.shapes.<name>` and
+`dataset.source.options` the rest of the key, dots and all, is the option's own name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from harness.errors import ScenarioError
 
 _BUILT_IN = Path(__file__).parent / "scenarios"
 _OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.", "dataset.source.options.")
+_NAMED_SECTIONS = ("table.index_options.", "table.variants.", "dataset.shapes.")
 _ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
 
 
@@ -81,7 +82,7 @@ def _path(key: str) -> list[str]:
     engine = _ENGINE_OPTION.fullmatch(key)
     if engine is not None:
         return ["table", "engine_options", *engine.groups()]
-    if key.startswith(("table.index_options.", "table.variants.")):
+    if key.startswith(_NAMED_SECTIONS):
         return key.split(".", 3)
     return key.split(".")
 

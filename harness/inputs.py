@@ -21,16 +21,23 @@ class SparkInputs:
         spark: the session of the run.
         dataset: rows, batches, deletes and their truth.
         workload: how many rounds and keys.
-        folder: where the files go.
+        folder: where the files go; inputs that differ in the batches alone share it.
+        part: folder in it of what is not shared.
     """
 
     def __init__(
-        self, spark: SparkSession, dataset: Dataset, workload: WorkloadSection, folder: Path
+        self,
+        spark: SparkSession,
+        dataset: Dataset,
+        workload: WorkloadSection,
+        folder: Path,
+        *,
+        part: str,
     ) -> None:
         self._spark = spark
         self.dataset = dataset
         self._workload = workload
-        self._folder = folder
+        self._folder, self._part = folder, folder / part
         self._truths: dict[tuple[int, bool], tuple[int, str]] = {}
         self.columns = dataset.columns
         self.layout = Layout(
@@ -40,28 +47,29 @@ class SparkInputs:
             ordering=dataset.ordering,
         )
 
-    def prepare(self) -> None:
-        """Write the load, all batches and the deletes."""
+    def prepare(self, *, load: bool) -> None:
+        """Write all batches and the deletes, and the load unless inputs that share it did."""
         rounds = range(1, self._workload.rounds + 1)
-        self._write("load", self.dataset.load(self._spark))
+        if load:
+            self._write(self._folder / "load", self.dataset.load(self._spark))
         for round_ in rounds:
-            self._write(f"batch_{round_}", self.dataset.batch(self._spark, round_))
+            self._write(self._part / f"batch_{round_}", self.dataset.batch(self._spark, round_))
         if self._workload.delete:
             gone = self.dataset.deletes(self._spark, self._workload.rounds)
             columns = dict.fromkeys((*self.dataset.record_key, *self.dataset.partition_path))
-            self._write("deletes", gone.select(*columns))
+            self._write(self._part / "deletes", gone.select(*columns))
 
     def load(self) -> DataFrame:
         """The rows of the first load."""
-        return self._read("load")
+        return self._read(self._folder / "load")
 
     def batch(self, round_: int, /) -> DataFrame:
         """The rows of a change batch."""
-        return self._read(f"batch_{round_}")
+        return self._read(self._part / f"batch_{round_}")
 
     def deletes(self) -> DataFrame:
         """Key and partition columns of the rows that the delete step removes."""
-        return self._read("deletes")
+        return self._read(self._part / "deletes")
 
     def size(self, step: str, /) -> int:
         """Number of keys that a write step brings."""
@@ -111,11 +119,11 @@ class SparkInputs:
         keys = encode_keys(sampled.select(list(self.dataset.record_key)))
         return pa.table({"record_key": keys, "expect_present": sampled.column("expect_present")})
 
-    def _write(self, name: str, df: DataFrame) -> None:
-        df.write.mode("overwrite").parquet(str(self._folder / name))
+    def _write(self, path: Path, df: DataFrame) -> None:
+        df.write.mode("overwrite").parquet(str(path))
 
-    def _read(self, name: str) -> DataFrame:
-        return self._spark.read.parquet(str(self._folder / name))
+    def _read(self, path: Path) -> DataFrame:
+        return self._spark.read.parquet(str(path))
 
 
 def encode_keys(columns: pa.Table) -> pa.Array:

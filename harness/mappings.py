@@ -156,7 +156,7 @@ class MappingRun:
         return outcome
 
     def _table(self, cell: Cell) -> KeyTable:
-        spec = self.scenario.dataset.spec(cell.rows)
+        spec = self.scenario.dataset.spec(cell.data)
         mappings = Mappings(spec, self.scenario.table.file_rows)
         return KeyTable(cell, mappings, self.work / cell.cell_id / "table")
 

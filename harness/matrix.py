@@ -7,9 +7,10 @@ B A, ...), which cancels the advantage of coming first to first order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.dataset_section import Data
 from harness.scenario import Scenario
 
 
@@ -18,20 +19,22 @@ class Cell:
     """One combination under test.
 
     Attributes:
-        cell_id: `<engine>/<index>`, with `/<variant>` and `/rows-<rows>` where the scenario has
-            variants or several sizes; stable between runs of a scenario.
+        cell_id: `<engine>/<index>[/<variant>][/shape-<name>][/rows-<rows>][/batch-<rows>]`, with
+            the parts of the axes that the scenario has; stable between runs of a scenario.
+        table_id: the same without the batch: cells that share a loaded table.
         engine: engine name.
         index: index name.
         options: `hoodie.*` options of its table: the scenario's for all, then for this index,
             for this engine, then the variant's.
-        rows: that its table is loaded with, where that is the scenario's to say.
+        data: what its table is loaded with and changed by, where that is the scenario's to say.
     """
 
     cell_id: str
+    table_id: str
     engine: str
     index: str
     options: Mapping[str, str]
-    rows: int
+    data: Data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,32 +57,60 @@ class Slot:
 
 
 def expand(scenario: Scenario) -> tuple[Cell, ...]:
-    """The full product engines x indexes x variants x sizes, in the scenario's order."""
-    table, tables = scenario.table, scenario.dataset.tables
-    variants = {f"/{name}": options for name, options in table.variants.items()} or {"": {}}
+    """The full product engines x indexes x variants x shapes x sizes x batches, in that order."""
     return tuple(
-        Cell(
-            cell_id=f"{engine}/{index}{variant}" + (f"/rows-{rows}" if len(tables) > 1 else ""),
-            engine=engine,
-            index=index,
-            options={
-                **table.options,
-                **table.index_options.get(index, {}),
-                **table.engine_options.get(engine, {}),
-                **options,
-            },
-            rows=rows,
-        )
+        _cell(scenario, engine=engine, index=index, variant=variant, data=data)
         for engine in scenario.engines
         for index in scenario.indexes
-        for variant, options in variants.items()
-        for rows in tables
+        for variant in scenario.table.variants or ("",)
+        for data in scenario.dataset.points
     )
 
 
-def schedule(cells: Sequence[Cell], *, warmups: int, repetitions: int) -> tuple[Slot, ...]:
-    """All slots in the order in which they are taken."""
-    return tuple(_rounds(cells, warmups, repetitions))
+def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: Data) -> Cell:
+    table = scenario.table
+    parts = [engine, index]
+    parts += [variant] if variant else []
+    parts += [f"shape-{data.shape}"] if data.shape else []
+    parts += [f"rows-{data.rows}"] if scenario.dataset.sizes else []
+    batch = [f"batch-{data.batch}"] if data.batch else []
+    return Cell(
+        cell_id="/".join([*parts, *batch]),
+        table_id="/".join(parts),
+        engine=engine,
+        index=index,
+        options={
+            **table.options,
+            **table.index_options.get(index, {}),
+            **table.engine_options.get(engine, {}),
+            **table.variants.get(variant, {}),
+        },
+        data=data,
+    )
+
+
+def first_of(cells: Iterable[Cell], kind: Callable[[Cell], Hashable]) -> tuple[Cell, ...]:
+    """The first cell of each kind, in order."""
+    found: dict[Hashable, Cell] = {}
+    for cell in cells:
+        found.setdefault(kind(cell), cell)
+    return tuple(found.values())
+
+
+def schedule(
+    cells: Sequence[Cell], *, warmups: int, repetitions: int, warm: Collection[Cell] | None = None
+) -> tuple[Slot, ...]:
+    """All slots in the order in which they are taken.
+
+    Args:
+        cells: the cells.
+        warmups: turns before those that count.
+        repetitions: turns that count.
+        warm: the cells that take warm-ups; None: all.
+    """
+    ids = {cell.cell_id for cell in (cells if warm is None else warm)}
+    slots = _rounds(cells, warmups, repetitions)
+    return tuple(slot for slot in slots if not slot.warmup or slot.cell.cell_id in ids)
 
 
 def _rounds(cells: Sequence[Cell], warmups: int, repetitions: int) -> Iterator[Slot]:

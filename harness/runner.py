@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from harness import cell as cells
 from harness import workload
+from harness.dataset_section import Data
 from harness.errors import CellError
 from harness.kit import Kit
-from harness.matrix import Cell, Slot, schedule
+from harness.matrix import Cell, Slot, first_of, schedule
 from harness.results import Sample
 from harness.scenario import Scenario
 from harness.store import RunFolder
@@ -61,7 +62,7 @@ class Runner:
 
     Args:
         scenario: what to run.
-        kits: what to run it with, by the rows of a cell's table.
+        kits: what to run it with, by the data of a cell.
         folder: where the samples go; slots that are already there are not taken again.
         run_id: written into every sample.
         progress: who is told.
@@ -70,7 +71,7 @@ class Runner:
     def __init__(
         self,
         scenario: Scenario,
-        kits: Mapping[int, Kit],
+        kits: Mapping[Data, Kit],
         folder: RunFolder,
         *,
         run_id: str,
@@ -97,12 +98,18 @@ class Runner:
         """
         times = self._scenario.schedule
         start = self._clock()
+        tables = first_of(matrix, lambda cell: cell.table_id)
+        warm = matrix
+        if times.warm == "index":
+            warm = first_of(matrix, lambda cell: (cell.engine, cell.index))
         loads = 1 if self._source else times.loads
-        ahead = loads + times.warmups
-        self._progress.plan(len(matrix) * (ahead + times.repetitions))
-        self._load_all(matrix, loads)
-        turns = schedule(matrix, warmups=times.warmups, repetitions=1)
-        cut = len(matrix) * times.warmups
+        ahead = len(tables) * loads + len(warm) * times.warmups
+        self._progress.plan(ahead + len(matrix) * times.repetitions)
+        if self._source is None and times.warmups > 0:
+            self._warm_loads(warm)
+        self._load_all(matrix, tables, loads)
+        turns = schedule(matrix, warmups=times.warmups, repetitions=1, warm=warm)
+        cut = len(warm) * times.warmups
         self._take(turns[:cut])
         first = self._clock()
         self._take(turns[cut:])
@@ -110,45 +117,56 @@ class Runner:
         if budget_s is not None:
             now = self._clock()
             repetitions = 1 + affordable(budget_s - (now - start), each=now - first)
-            self._progress.plan(len(matrix) * (ahead + repetitions))
-        later = schedule(matrix, warmups=times.warmups, repetitions=repetitions)
+            self._progress.plan(ahead + len(matrix) * repetitions)
+        later = schedule(matrix, warmups=times.warmups, repetitions=repetitions, warm=warm)
         self._take(later[len(turns) :])
         self._outcome.repetitions = repetitions
         return self._outcome
 
-    def _load_all(self, matrix: Sequence[Cell], loads: int) -> None:
-        if self._source is None and self._scenario.schedule.warmups > 0:
-            for cell in matrix:
-                self._progress.begin(f"{cell.cell_id}: first load, to warm up")
-                self._warm_load(cell)
-        for slot in schedule(matrix, warmups=0, repetitions=loads):
+    def _warm_loads(self, warm: Iterable[Cell]) -> None:
+        for cell in warm:
+            self._progress.begin(f"{cell.cell_id}: first load, to warm up")
+            with suppress(Exception):  # what is wrong goes wrong again in the measured load
+                cells.warm_load(self._kits[cell.data], cell)
+
+    def _load_all(self, matrix: Sequence[Cell], tables: Sequence[Cell], loads: int) -> None:
+        """Load every table, on the clock of the first cell that has it."""
+        for slot in schedule(tables, warmups=0, repetitions=loads):
             if slot.cell.cell_id not in self._outcome.failed:
                 self._progress.begin(f"{slot.cell.cell_id}: load")
-                self._load(slot)
+                wrong = self._load(slot)
+                if wrong is not None:
+                    self._spread(wrong, slot, matrix)
             self._progress.end()
 
-    def _warm_load(self, cell: Cell) -> None:
-        with suppress(Exception):  # what goes wrong here goes wrong again in the measured load
-            cells.warm_load(self._kits[cell.rows], cell)
+    def _spread(self, wrong: StepResult, slot: Slot, matrix: Iterable[Cell]) -> None:
+        """Cells that share a table are wrong with it."""
+        for cell in matrix:
+            if cell.table_id == slot.cell.table_id and cell.cell_id != slot.cell.cell_id:
+                self._keep(replace(slot, cell=cell), [wrong], append=True)
 
-    def _load(self, slot: Slot) -> None:
-        """Load the cell's table, even if it was measured before: the snapshot is needed."""
+    def _load(self, slot: Slot) -> StepResult | None:
+        """Load a table, even if it was measured before: the snapshot is needed.
+
+        The result is given back where it is wrong, for the cells that share the table.
+        """
         start = self._clock()
-        kit = self._kits[slot.cell.rows]
+        kit = self._kits[slot.cell.data]
         try:
             if self._source is not None:
                 note = cells.adopt(kit, slot.cell, self._source)
                 self._outcome.notes += [note] if note else []
-                return
+                return None
             taken = (slot.cell.cell_id, False, slot.repetition, True) in self._taken
             if taken and slot.repetition > 0:
-                return
+                return None
             result = cells.load(kit, slot)
-            self._keep(slot, [result], append=not taken)
         except CellError as error:
             spent = {("total", "wall_s"): self._clock() - start}
-            failed = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
-            self._keep(slot, [failed], append=True)
+            result = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
+            taken = False
+        self._keep(slot, [result], append=not taken)
+        return result if result.mistake else None
 
     def _take(self, slots: Iterable[Slot]) -> None:
         for slot in slots:
@@ -157,7 +175,7 @@ class Runner:
             if cell_id not in self._outcome.failed and not taken:
                 kind = "warm-up" if slot.warmup else "repetition"
                 self._progress.begin(f"{cell_id}: {kind} {slot.repetition + 1}")
-                kit = self._kits[slot.cell.rows]
+                kit = self._kits[slot.cell.data]
                 self._keep(slot, cells.repeat(kit, slot, self._steps), append=True)
             self._progress.end()
 

@@ -6,18 +6,18 @@ laid over it (`harness/documents.py`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
 from datasets.errors import DatasetError
 from datasets.mappings import FILE_ROWS, Mappings
-from datasets.spec import DatasetSpec, built_in_names, load_spec
+from datasets.spec import DatasetSpec
 from harness import documents
+from harness.dataset_section import NAME, DatasetSection
 from harness.documents import builtin_names, nearest
 from harness.engines import (
     HUDI_INDEXES,
@@ -27,8 +27,7 @@ from harness.engines import (
     engine_mistake,
 )
 from harness.errors import ScenarioError
-from harness.fields import Names, Natural, Numbers, Positive, Section, Share, TextGroups, Texts
-from harness.own_data import SourceSection
+from harness.fields import Names, Natural, Numbers, Positive, Section, TextGroups, Texts
 from table.errors import TableError
 from table.options import EVENT_TIME_PAYLOAD, MOVE_OPTIONS, PAYLOAD_CLASS, check_options
 
@@ -37,100 +36,6 @@ INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket
 
 SUPPORTED_INDEXES = tuple(dict.fromkeys((*NATIVE_INDEXES, *HUDI_INDEXES)))
 """Those that some engine measures."""
-
-_VARIANT = re.compile(r"[A-Za-z0-9_-]{1,40}")
-
-
-class DatasetSection(Section):
-    """What rows the table holds and how they change.
-
-    With `table.source` or `dataset.source` the rows come from there; batches and deletes are sized
-    by this section. What it does not say of a dataset's own file, that file does.
-
-    Attributes:
-        name: built-in dataset, or the path of a TOML file that specifies one.
-        rows: rows that the table is loaded with.
-        sizes: several numbers of rows instead, ascending: each cell is measured with each.
-        seed: of every row, key and choice.
-        partitions: days that partition columns spread over.
-        payload_bytes: size of each payload value.
-        batch_rows: rows of each change batch.
-        update_share: share of a batch that changes existing keys; the rest are new keys.
-        delete_rows: keys that the delete step removes.
-        settings: further keys of the dataset's specification, dotted: `columns.uuid.kind`,
-            `update_choice.kind`.
-        source: rows of the user's own instead of generated ones.
-    """
-
-    name: str = "trips"
-    rows: Positive = 200_000
-    sizes: Numbers = ()
-    seed: Natural = 1
-    partitions: Positive = 20
-    payload_bytes: Positive = 100
-    batch_rows: Positive = 10_000
-    update_share: Share = 0.5
-    delete_rows: Natural = 2_000
-    settings: dict[str, str | int | float | bool | list[int | float]] = Field(default_factory=dict)
-    source: SourceSection | None = None
-
-    @field_validator("sizes")
-    @classmethod
-    def _ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if list(value) != sorted(set(value)) or len(value) == 1:
-            raise ValueError("must be at least two numbers of rows, ascending")
-        return value
-
-    @property
-    def tables(self) -> tuple[int, ...]:
-        """The rows of each table that is loaded, ascending."""
-        return self.sizes or (self.rows,)
-
-    @property
-    def updates(self) -> int:
-        """Existing keys in each change batch."""
-        return round(self.batch_rows * self.update_share)
-
-    @property
-    def inserts(self) -> int:
-        """New keys in each change batch."""
-        return self.batch_rows - self.updates
-
-    def filled(self) -> DatasetSection:
-        """This section with the numbers of a dataset's own file where it has none."""
-        if self.name in built_in_names():
-            return self
-        said = {"rows": self.rows} if "rows" in self.model_fields_set else {}
-        own = load_spec(self.name, {**said, **self.settings})
-        updates, inserts = own.count(own.updates), own.count(own.inserts)
-        known: dict[str, int | float] = {
-            "rows": own.rows,
-            "seed": own.seed,
-            "partitions": own.date_partitions,
-            "payload_bytes": own.payload_bytes,
-            "delete_rows": own.count(own.deletes),
-        }
-        if updates + inserts:
-            known["batch_rows"] = updates + inserts
-            known["update_share"] = updates / (updates + inserts)
-        update = {key: value for key, value in known.items() if key not in self.model_fields_set}
-        return self.model_copy(update=update)
-
-    def spec(self, rows: int) -> DatasetSpec:
-        """What a table of so many rows is made of; DatasetError lists what is wrong."""
-        return load_spec(
-            self.name,
-            {
-                "rows": rows,
-                "seed": self.seed,
-                "date_partitions": self.partitions,
-                "payload_bytes": self.payload_bytes,
-                "updates": self.updates,
-                "inserts": self.inserts,
-                "deletes": self.delete_rows,
-                **self.settings,
-            },
-        )
 
 
 class TableSection(Section):
@@ -169,7 +74,7 @@ class TableSection(Section):
     @field_validator("variants")
     @classmethod
     def _named(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        wrong = [name for name in value if not _VARIANT.fullmatch(name)]
+        wrong = [name for name in value if not NAME.fullmatch(name)]
         _refuse(f"{name!r} is no name of letters, digits, - and _" for name in wrong)
         return value
 
@@ -201,11 +106,13 @@ class ScheduleSection(Section):
     Attributes:
         repetitions: measured repetitions of every cell.
         warmups: repetitions before them that no statistic uses.
-        loads: measured bulk loads of every cell; all repetitions start from the first one's table.
+        warm: who takes them: every `cell`, or of each engine and `index` the first cell only.
+        loads: measured bulk loads of every table; all repetitions start from the first one's.
     """
 
     repetitions: Positive = 3
     warmups: Natural = 1
+    warm: Literal["cell", "index"] = "cell"
     loads: Positive = 1
 
 
@@ -345,17 +252,36 @@ def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
     found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
     found += [*_source_mistakes(scenario), *_mapping_mistakes(scenario)]
-    fixed = scenario.table.source or scenario.dataset.source or scenario.workload.model_keys
-    if scenario.dataset.sizes and fixed:
-        found.append("dataset.sizes: neither with a source nor with workload.model_keys")
+    found += _axis_mistakes(scenario)
+    specs, wrong = scenario.dataset.specs()
+    found += wrong
     try:
-        for rows in scenario.dataset.tables:
-            spec = scenario.dataset.spec(rows)
-            if scenario.table.mappings:
+        if scenario.table.mappings:
+            for spec in specs:
                 Mappings(spec, scenario.table.file_rows)
-        found += _stream_mistakes(scenario, spec)
     except DatasetError as error:
         found.append(f"dataset.name: {error}")
+    found += [mistake for spec in specs for mistake in _stream_mistakes(scenario, spec)]
+    return list(dict.fromkeys(found))
+
+
+def _axis_mistakes(scenario: Scenario) -> list[str]:
+    """Axes of a dataset that cannot have them."""
+    data = scenario.dataset
+    fixed = scenario.table.source or data.source or scenario.workload.model_keys
+    axes = {"sizes": data.sizes, "shapes": data.shapes, "batches": data.batches}
+    found = [
+        f"dataset.{axis}: neither with a source nor with workload.model_keys"
+        for axis, values in axes.items()
+        if values and fixed
+    ]
+    if data.batches:
+        found += [
+            f"dataset.settings.{key}: not with dataset.batches, which says it"
+            for key in ("updates", "inserts")
+            if key in data.settings
+        ]
+        found += [] if scenario.workload.rounds else ["dataset.batches: needs workload.rounds"]
     return found
 
 
@@ -410,6 +336,7 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
         "table.source: none": table.source,
         "dataset.source: none": scenario.dataset.source,
         "schedule.loads: 1": scenario.schedule.loads > 1,
+        "dataset.batches: none": scenario.dataset.batches,
         "workload.rounds: 0": work.rounds,
         "workload.delete: false": work.delete,
         "workload.point_query: false": work.point_query,

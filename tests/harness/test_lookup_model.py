@@ -22,7 +22,13 @@ def run(tmp_path, table=HonestTable):
     resolved = scenario.load("lookup_model", sets=SETS)
     folder = RunFolder.create(tmp_path / "run")
     tools = kit(tmp_path / "work", table=table)
-    taker = Runner(resolved, {resolved.dataset.rows: tools}, folder, run_id="r1", progress=Quiet())
+    taker = Runner(
+        resolved,
+        dict.fromkeys(resolved.dataset.points, tools),
+        folder,
+        run_id="r1",
+        progress=Quiet(),
+    )
     return folder, taker.run(matrix.expand(resolved)), tools
 
 

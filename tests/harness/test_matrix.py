@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harness import matrix, scenario
+from harness.dataset_section import Data
 from harness.errors import ScenarioError
 
 
@@ -45,14 +46,14 @@ def test_sizes_multiply_the_cells():
     loaded = scenario.load(
         "ci", sets=["dataset.sizes=[300, 1000]"], overrides={"indexes": ["record", "bucket"]}
     )
-    assert [(cell.cell_id, cell.rows) for cell in matrix.expand(loaded)] == [
+    assert [(cell.cell_id, cell.data.rows) for cell in matrix.expand(loaded)] == [
         ("native/record/rows-300", 300),
         ("native/record/rows-1000", 1000),
         ("native/bucket/rows-300", 300),
         ("native/bucket/rows-1000", 1000),
     ]
     (alone,) = matrix.expand(scenario.load("ci", overrides={"indexes": ["record"]}))
-    assert (alone.cell_id, alone.rows) == ("native/record", 20_000)
+    assert (alone.cell_id, alone.data) == ("native/record", Data(rows=20_000))
 
 
 def test_settings_of_the_dataset_reach_its_specification():
@@ -63,7 +64,7 @@ def test_settings_of_the_dataset_reach_its_specification():
             "dataset.settings.update_choice.kind=recent",
         ],
     )
-    spec = loaded.dataset.spec(50)
+    spec = loaded.dataset.spec(Data(rows=50))
     assert spec.columns["uuid"].kind == "uuid7"
     assert (spec.update_choice.kind, spec.rows) == ("recent", 50)
     with pytest.raises(ScenarioError, match=r"columns\.uuid: unknown kind 'uuid8'"):

@@ -66,9 +66,13 @@ def test_samples_and_event_log_agree_on_labels(tmp_path):
     resolved = scenario.load("ci")
     tools = kit(tmp_path / "work")
     folder = RunFolder.create(tmp_path / "run")
-    Runner(resolved, {resolved.dataset.rows: tools}, folder, run_id="r", progress=Quiet()).run(
-        matrix.expand(resolved)
-    )
+    Runner(
+        resolved,
+        dict.fromkeys(resolved.dataset.points, tools),
+        folder,
+        run_id="r",
+        progress=Quiet(),
+    ).run(matrix.expand(resolved))
     assert {label_of(s) for s in folder.samples()} == set(tools.engines["native"].labels)
     assert label is not None
 
@@ -144,7 +148,13 @@ def test_a_run_from_a_source_copies_it_or_rewrites_its_rows_and_says_so(
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
     tools = kit(tmp_path / "work", source=source)
     folder = RunFolder.create(tmp_path / "run")
-    taker = Runner(resolved, {resolved.dataset.rows: tools}, folder, run_id="r", progress=Quiet())
+    taker = Runner(
+        resolved,
+        dict.fromkeys(resolved.dataset.points, tools),
+        folder,
+        run_id="r",
+        progress=Quiet(),
+    )
     outcome = taker.run(matrix.expand(resolved))
     assert outcome.failed == {}
     assert {note.partition(":")[0] for note in outcome.notes} == rewritten
@@ -164,7 +174,13 @@ def test_a_source_that_reads_differently_fails_the_cell(tmp_path):
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
     folder = RunFolder.create(tmp_path / "run")
     tools = kit(tmp_path / "work", table=LosesARow, source=source)
-    taker = Runner(resolved, {resolved.dataset.rows: tools}, folder, run_id="r", progress=Quiet())
+    taker = Runner(
+        resolved,
+        dict.fromkeys(resolved.dataset.points, tools),
+        folder,
+        run_id="r",
+        progress=Quiet(),
+    )
     outcome = taker.run(matrix.expand(resolved))
     assert len(outcome.failed) == 4
     assert "9 rows instead of 10" in outcome.failed["native/global_bloom"]

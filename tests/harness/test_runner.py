@@ -18,7 +18,13 @@ def run(tmp_path, *, sets=(), table=HonestTable, budget_s=None, folder=None):
     folder = folder or RunFolder.create(tmp_path / "run")
     tools = kit(tmp_path / "work", table=table)
     progress = Quiet()
-    taker = Runner(resolved, {resolved.dataset.rows: tools}, folder, run_id="r1", progress=progress)
+    taker = Runner(
+        resolved,
+        dict.fromkeys(resolved.dataset.points, tools),
+        folder,
+        run_id="r1",
+        progress=progress,
+    )
     outcome = taker.run(matrix.expand(resolved), budget_s=budget_s)
     return folder.samples(), outcome, tools, progress
 

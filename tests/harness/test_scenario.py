@@ -172,11 +172,11 @@ def test_what_a_scenario_does_not_say_its_datasets_file_does(tmp_path):
     filled = scenario.load(str(tmp_path / "s.toml")).dataset
     assert filled.name == str(tmp_path / "mine.toml")
     assert (filled.rows, filled.seed, filled.partitions, filled.payload_bytes) == (500, 42, 7, 11)
-    assert (filled.batch_rows, filled.updates, filled.delete_rows) == (40, 30, 5)
+    assert (filled.batch_rows, filled.changes(), filled.delete_rows) == (40, (30, 10), 5)
     said = scenario.load(
         str(tmp_path / "s.toml"), sets=["dataset.rows=9000", "dataset.batch_rows=80"]
     ).dataset
-    assert (said.rows, said.updates, said.inserts, said.partitions) == (9000, 60, 20, 7)
+    assert (said.rows, said.changes(), said.partitions) == (9000, (60, 20), 7)
     assert scenario.load("ci").dataset == scenario.load("ci").dataset.filled()
 
 
