@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -221,7 +222,7 @@ def check(path: PathArg, as_json: JsonOpt = False) -> None:
         raise typer.Exit(1)
 
 
-INDEX_ACTIONS = ("list", "build", "schedule", "run", "abort", "drop", "repair")
+INDEX_ACTIONS = ("list", "use", "build", "schedule", "run", "abort", "drop", "repair")
 SERVICES = ("compact", "clean", "archive", "rollback", "savepoint", "restore")
 
 
@@ -231,14 +232,19 @@ def index_command(
     path: PathArg,
     name: Annotated[str, typer.Argument(metavar="[NAME]")] = "record_index",
     shard: Annotated[int | None, typer.Option("--shard", metavar="N", help="For repair.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="For use: only say it.")] = False,
     option: OptionOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """List, build, drop or repair a partition of the metadata table (record_index by default).
 
     build needs the table for itself; schedule and run build while others write, abort gives that
-    up; repair builds one shard of the record index anew.
+    up; repair builds one shard of the record index anew. use gives the table another index: NAME
+    is record, global_simple and so on.
     """
+    if action == "use":
+        _use_index(path, name, _options(option), dry_run=dry_run, as_json=as_json)
+        return
     table = Table.open(path, options=_options(option))
     answer: dict[str, Any] = {"partition": name}
     with Bar() as bar:
@@ -289,6 +295,24 @@ def services(
     else:
         raise InputError(f"no service {service!r}: one of {', '.join(SERVICES)}")
     _answer({"service": service, "instant": made}, as_json=as_json)
+
+
+def _use_index(
+    path: str, name: str, options: Mapping[str, str], *, dry_run: bool, as_json: bool
+) -> None:
+    with Bar() as bar:
+        switch = Table.open(path).use_index(name, options, dry_run=dry_run, progress=bar)
+    done = bool(switch.steps) and not dry_run
+    if as_json:
+        _print_json({**dataclasses.asdict(switch), "done": done})
+        return
+    if not switch.steps:
+        print(f"{path} has the index {switch.after} already: nothing to do")
+        return
+    print(f"{'was' if done else 'would be'} done to change {path} from {switch.before} to {name}:")
+    print("\n".join(f"  {n}. {step}" for n, step in enumerate(switch.steps, 1)))
+    print("from then on:")
+    print("\n".join(f"  - {text}" for text in switch.meaning))
 
 
 class Bar:

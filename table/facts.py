@@ -24,7 +24,6 @@ from table.metadata.writer import initialize
 from table.naming import HOODIE, METADATA, PROPERTIES, PROPERTIES_BACKUP, is_bucket_file_id
 from table.options import (
     BLOOM_FILTERS_ON,
-    BLOOM_MOVE,
     BUCKET_COUNT,
     BUCKET_FIELDS,
     COLUMN_STATS_COLUMNS,
@@ -36,8 +35,6 @@ from table.options import (
     MOVE_OPTIONS,
     PAYLOAD_CLASS,
     RECORD_INDEX_ON,
-    RECORD_MOVE,
-    SIMPLE_MOVE,
     URL_ENCODE,
     Options,
 )
@@ -46,14 +43,12 @@ from table.timeline.timeline import Timeline
 from table.write.index import HUDI_TYPES, index_name
 from table.write.transaction import TableState
 
+INDEX_FACTS = (INDEX_TYPE, BUCKET_COUNT, BUCKET_FIELDS, *MOVE_OPTIONS.values())
+"""The facts that a table has because of its index."""
+
 FACTS = (
-    INDEX_TYPE,
-    BUCKET_COUNT,
-    BUCKET_FIELDS,
+    *INDEX_FACTS,
     PAYLOAD_CLASS,
-    RECORD_MOVE,
-    SIMPLE_MOVE,
-    BLOOM_MOVE,
     KEY_ENCODING,
     HIVE_STYLE,
     URL_ENCODE,
@@ -163,28 +158,34 @@ def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> 
         "hoodie.table.timeline.timezone": "UTC",
         "hoodie.table.cdc.enabled": "false",
         "hoodie.archivelog.folder": "archived",
-        INDEX_TYPE: HUDI_TYPES[index],
         **{name: options.text(name) for name in (HIVE_STYLE, URL_ENCODE, PAYLOAD_CLASS)},
         KEY_ENCODING: options.text(KEY_ENCODING),
+        **index_facts(index, identity.record_key, given),
     }
     if identity.ordering is not None:
         properties["hoodie.table.precombine.field"] = identity.ordering
-    if index == "bucket":
-        properties[BUCKET_COUNT] = options.text(BUCKET_COUNT)
-        properties[BUCKET_FIELDS] = given.get(BUCKET_FIELDS, ",".join(identity.record_key))
-        _check_buckets(properties, identity)
     if COLUMN_STATS_COLUMNS in given:
         properties[COLUMN_STATS_COLUMNS] = given[COLUMN_STATS_COLUMNS]
-    if index in MOVE_OPTIONS:
-        properties[MOVE_OPTIONS[index]] = options.text(MOVE_OPTIONS[index])
     return properties
 
 
-def _check_buckets(properties: Mapping[str, str], identity: Identity) -> None:
-    if int(properties[BUCKET_COUNT]) < 1:
+def index_facts(index: str, record_key: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+    """The facts that a table has because of its index."""
+    options, facts = Options(given), {INDEX_TYPE: HUDI_TYPES[index]}
+    if index == "bucket":
+        facts[BUCKET_COUNT] = options.text(BUCKET_COUNT)
+        facts[BUCKET_FIELDS] = given.get(BUCKET_FIELDS, ",".join(record_key))
+        _check_buckets(facts, record_key)
+    if index in MOVE_OPTIONS:
+        facts[MOVE_OPTIONS[index]] = options.text(MOVE_OPTIONS[index])
+    return facts
+
+
+def _check_buckets(facts: Mapping[str, str], record_key: Sequence[str]) -> None:
+    if int(facts[BUCKET_COUNT]) < 1:
         raise InvalidOptionError(f"option {BUCKET_COUNT}: a table needs at least one bucket")
-    for name in names(properties[BUCKET_FIELDS]):
-        if name not in identity.record_key:
+    for name in names(facts[BUCKET_FIELDS]):
+        if name not in record_key:
             raise InvalidOptionError(f"option {BUCKET_FIELDS}: {name} is no record key column")
 
 

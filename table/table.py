@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock, SystemClock
 from table.config import TableConfig, load_config
 from table.facts import (
+    INDEX_FACTS,
     Identity,
     check_agreement,
     choose_index,
@@ -43,6 +45,7 @@ from table.services.check import CheckResult, check_index
 from table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
 from table.services.maintain import TableServices
 from table.services.purge import Purger, PurgeReport
+from table.services.switch import IndexSwitch, Switcher
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
@@ -313,6 +316,35 @@ class Table:
     def drop_index(self, partition: str = RECORD_INDEX) -> None:
         """Take a metadata partition out of use and delete it."""
         self._held(lambda services, _: services.indexer().drop(partition))
+
+    def use_index(
+        self,
+        name: str,
+        options: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Progress = no_progress,
+    ) -> IndexSwitch:
+        """Give the table another index; what that does and means.
+
+        Args:
+            name: of the index.
+            options: of the index; those that fix placement become facts of the table.
+            dry_run: only say it.
+            progress: shows how far it came.
+        """
+        given = check_options(options or {})
+        settled = table_options(self.config, name, {**self._given, **given})
+        services = replace(self._services(self._runner(), progress), options=settled)
+        switcher = Switcher(services=services, before=self.choice.name, given=given)
+        if dry_run:
+            return switcher.plan(name)
+        with self._hold() as lease:
+            switch = switcher.run(name, lease)
+        kept = {name: text for name, text in self._given.items() if name not in INDEX_FACTS}
+        self._given = {**kept, **given}
+        self.choice = choose_index(self.config, self._given, self.storage)
+        return switch
 
     def _held(
         self, work: Callable[[TableServices, Lease], R], progress: Progress = no_progress

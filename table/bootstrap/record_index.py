@@ -133,7 +133,7 @@ def _build(target: BuildTarget, scan: KeyScan, runner: TaskRunner, progress: Pro
 
 
 def _file_scan(target: BuildTarget, rows: int) -> KeyScan:
-    tasks = _scan_tasks(target, rows)
+    tasks = scan_tasks(target, rows)
     return KeyScan(
         rows=rows,
         scan=scan_files,
@@ -156,7 +156,7 @@ def _row_scan(target: BuildTarget, source: RowSource, state: TableState) -> KeyS
     )
 
 
-def _scan_tasks(target: BuildTarget, rows: int) -> list[ScanTask]:
+def scan_tasks(target: BuildTarget, rows: int) -> list[ScanTask]:
     """Neighbouring files, packed to tasks of about equal size."""
     size = sum(file.size for file in target.files)
     task_bytes = min(max(size // _TASKS_WANTED, _TASK_BYTES_MIN), _TASK_BYTES_MAX)

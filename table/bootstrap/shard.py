@@ -137,7 +137,7 @@ def _put(task: ShardTask, keys: Keys) -> int:
         for array, codes in keys.pieces():
             writer.add_ordered(cells.with_keys(array, key_order(array), codes))
     except InputError:
-        repeated = sum(_repeats(array, key_order(array)) for array, _ in keys.pieces())
+        repeated = sum(repeats(array, key_order(array)) for array, _ in keys.pieces())
         if not repeated:
             raise
         return repeated
@@ -145,7 +145,7 @@ def _put(task: ShardTask, keys: Keys) -> int:
     return 0
 
 
-def _repeats(keys: Any, order: Any) -> int:
+def repeats(keys: Any, order: Any) -> int:
     """How many keys equal the one before them in their order."""
     repeated = 0
     for start in range(0, len(order) - 1, _COMPARED_AT_ONCE):

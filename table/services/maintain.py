@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from table.bootstrap.target import Progress, no_progress
+from table.bootstrap.uniqueness import FOLDER
 from table.clock import Clock
 from table.config import TableConfig, load_config
 from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
@@ -62,6 +63,9 @@ class TableServices:
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
         config = load_config(self.storage)
+        if self.storage.exists(FOLDER):
+            # A change of index died while it looked for repeated keys.
+            self.storage.delete_tree(FOLDER)
         for partition, option in BUILT_BY:
             switch = self.options.optional(option)
             if switch == "false" and partition in config.maintained:

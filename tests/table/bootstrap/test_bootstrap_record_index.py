@@ -205,7 +205,7 @@ def test_no_more_tasks_than_allowed(tmp_path, monkeypatch):
     monkeypatch.setattr(record_index, "_TASK_BYTES_MIN", 1)
     table = make_table(tmp_path, [("", [str(n)]) for n in range(10)])
     for most in (1, 3, 100):
-        tasks = record_index._scan_tasks(table.target(2, max_tasks=most), 10)
+        tasks = record_index.scan_tasks(table.target(2, max_tasks=most), 10)
         assert len(tasks) <= most
         assert [file for task in tasks for file in task.files] == table.files
         assert [task.first for task in tasks] == [

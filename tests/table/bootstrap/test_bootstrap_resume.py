@@ -28,7 +28,7 @@ def table(tmp_path, monkeypatch):
     monkeypatch.setattr(record_index, "_FLUSH_BYTES_MAX", 60)
     contents = [(f"p{n % 2}", [f"key-{n}-{i}" for i in range(10)]) for n in range(4)]
     made = make_table(tmp_path / "origin", contents)
-    assert len(record_index._scan_tasks(made.target(3), 40)) > 1
+    assert len(record_index.scan_tasks(made.target(3), 40)) > 1
     return made
 
 
