@@ -47,10 +47,22 @@ class BucketIndex:
             numbers = self._belong(keys, partitions, context)
             candidates = [item for item in _grouped(numbers) if item[0] != ABSENT]
         files = context.snapshot.files
-        tasks = [KeyProbe(context.storage, files[n], keys.take(pa.array(r))) for n, r in candidates]
+        tasks = [
+            KeyProbe(
+                storage=context.storage,
+                config=context.config,
+                first=number,
+                files=(files[number],),
+                keys=keys.take(pa.array(rows)),
+            )
+            for number, rows in candidates
+        ]
         found = context.runner.run(probe_keys, tasks, weights=[task.weight for task in tasks])
         context.stats.files_read += len(tasks)
-        answers = [(n, rows[held]) for (n, rows), held in zip(candidates, found, strict=True)]
+        answers = [
+            (number, rows[held.positions])
+            for (number, rows), held in zip(candidates, found, strict=True)
+        ]
         return locations(first_files(len(keys), answers), context)
 
     def buckets(self, keys: Any, config: TableConfig, options: Options) -> npt.NDArray[np.int32]:

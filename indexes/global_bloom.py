@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from indexes.global_index import GlobalIndex
-from indexes.key_scan import first_files, locations, positions_in, probe_weight, read_keys
+from indexes.key_scan import file_weight, first_files, locations, positions_in, read_keys
+from table.config import TableConfig
 from table.format.bloom import BloomFilter
 from table.format.hashing import string_buffers
 from table.format.order import key_order
@@ -67,6 +68,7 @@ class BloomProbe:
     """A file, and the keys asked: the same object in all probes, so a Spark task gets it once."""
 
     storage: Storage
+    config: TableConfig
     file: BaseFile
     asked: SortedKeys
 
@@ -92,7 +94,7 @@ def probe_bloom(work: BloomProbe) -> BloomAnswer:
         rows, keys = rows[may], keys.filter(pa.array(may))
     if not len(rows):
         return BloomAnswer(rows, candidates, 0)
-    held = positions_in(read_keys(work.storage, work.file), keys)
+    held = positions_in(read_keys(work.storage, work.config, work.file), keys)
     return BloomAnswer(rows[held], candidates, len(rows))
 
 
@@ -106,8 +108,8 @@ class GlobalBloomIndex(GlobalIndex):
         del partitions
         order, asked = _sorted_keys(keys)
         files = context.snapshot.files if len(order) else ()
-        probes = [BloomProbe(context.storage, file, asked) for file in files]
-        weights = [_FOOTER_WEIGHT + probe_weight(file, len(order)) for file in files]
+        probes = [BloomProbe(context.storage, context.config, file, asked) for file in files]
+        weights = [_FOOTER_WEIGHT + file_weight(file) + 16 * len(order) for file in files]
         answers = context.runner.run(probe_bloom, probes, weights=weights)
         stats = context.stats
         stats.candidates += sum(answer.candidates for answer in answers)

@@ -1,4 +1,7 @@
-"""What the global indexes share: tagging is looking up, and a new key may go anywhere."""
+"""What the indexes share whose answer says that the key is there: tagging is looking up.
+
+Their new keys may go into any file group.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,9 @@ from table.options import Options
 from table.write.index import IndexContext
 
 
-class GlobalIndex(ABC):
-    """One key space for the whole table; an answer says that the key is there.
+class ExactIndex(ABC):
+    """Implements table.write.index.Index but for `name`, `is_global` and `lookup`."""
 
-    Implements table.write.index.Index but for `name` and `lookup`.
-    """
-
-    is_global: ClassVar[bool] = True
     is_exact: ClassVar[bool] = True
 
     def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
@@ -25,8 +24,20 @@ class GlobalIndex(ABC):
 
     @abstractmethod
     def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
-        """Locate keys; the partitions that they came with make no difference."""
+        """Locate keys; see table.write.index.Index."""
 
     def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
         """Any file group will do."""
         del keys, config, options
+
+
+class GlobalIndex(ExactIndex):
+    """One key space for the whole table."""
+
+    is_global: ClassVar[bool] = True
+
+
+class LocalIndex(ExactIndex):
+    """One key space for each partition path."""
+
+    is_global: ClassVar[bool] = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,64 +16,121 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indexes.scope import Scope
+from table.config import TableConfig
 from table.errors import CorruptFileError
-from table.format.parquet import read_base_file
+from table.format.parquet import BaseFileFooter, read_base_file, read_footer
+from table.format.plain_strings import plain_strings
 from table.model import BaseFile
 from table.read.arrow import open_base
-from table.storage import Storage
+from table.storage import RangeReader, Storage
 from table.write.file_group import KEY_COLUMN
 from table.write.index import LOCATION_SCHEMA, IndexContext
+
+_Numbers = npt.NDArray[np.int64]
 
 # Reading a file's keys takes about an eighth of the time of writing it anew, which is what the
 # weights of a runner count.
 _SHARE_OF_FILE = 8
+_KEY_WEIGHT = 16
+# Work of the smallest task with several files.
+_PACK_WEIGHT = 1 << 20
 ABSENT = -1
 
 
 @dataclass(frozen=True, slots=True)
 class KeyProbe:
-    """Distinct keys (pa.Array of string) that a base file may hold."""
+    """Distinct keys (pa.Array of string) that neighbouring base files may hold.
+
+    `first` is the number of the first of these files.
+    """
 
     storage: Storage
-    file: BaseFile
+    config: TableConfig
+    first: int
+    files: tuple[BaseFile, ...]
     keys: Any
 
     @property
     def weight(self) -> int:
         """Bytes of work, for a runner."""
-        return probe_weight(self.file, len(self.keys))
+        return sum(map(file_weight, self.files)) + _KEY_WEIGHT * len(self.keys)
 
 
-def probe_weight(file: BaseFile, keys: int) -> int:
-    """Bytes of work to check a number of keys against a file's own."""
-    return file.size // _SHARE_OF_FILE + 16 * keys
+@dataclass(frozen=True, slots=True)
+class KeysFound:
+    """Keys that are there: positions among those asked, and the number of each one's first file."""
+
+    positions: _Numbers
+    files: _Numbers
 
 
-def read_keys(storage: Storage, file: BaseFile) -> Any:
-    """The record keys (pa.Array of string) of a base file, in the order of its rows."""
-    table = read_base_file(open_base(storage, file), [KEY_COLUMN])
+def file_weight(file: BaseFile) -> int:
+    """Bytes of work to read the keys of a file."""
+    return file.size // _SHARE_OF_FILE
+
+
+def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> Any:
+    """The record keys (pa.Array of string) of a base file, in the order of its rows.
+
+    Raises:
+        CorruptFileError: the file is damaged, or has no keys.
+    """
+    del config
+    source = open_base(storage, file)
+    footer = read_footer(source)
+    found = plain_strings(source, footer.metadata, KEY_COLUMN)
+    if found is None:
+        found = _by_arrow(source, footer)
+    return pa.concat_arrays([pa.array([], pa.string()), *found])
+
+
+def _by_arrow(source: RangeReader, footer: BaseFileFooter) -> list[Any]:
+    table = read_base_file(source, [KEY_COLUMN], footer=footer)
     if table.column_names != [KEY_COLUMN]:
-        raise CorruptFileError(file.path, 0, f"the base file has no column {KEY_COLUMN}")
-    column = table[KEY_COLUMN].cast(pa.string())
-    return pa.concat_arrays([pa.array([], pa.string()), *column.chunks])
+        raise CorruptFileError(source.name, 0, f"the base file has no column {KEY_COLUMN}")
+    chunks: list[Any] = table[KEY_COLUMN].cast(pa.string()).chunks
+    return chunks
 
 
-def probe_keys(work: KeyProbe) -> npt.NDArray[np.int64]:
-    """Positions of the keys that the file holds, ascending; a task that a runner distributes."""
-    return positions_in(read_keys(work.storage, work.file), work.keys)
+def key_probes(scope: Scope, keys: Any, context: IndexContext) -> list[KeyProbe]:
+    """The tasks that look for keys (pa.Array of string, those of a scope) in the scope's files.
+
+    Each takes files on which at least as much work is spent as on the hash table of the keys.
+    """
+    files = context.snapshot.files
+    ends = np.cumsum([file_weight(files[number]) for number in scope.files])
+    least = max(_PACK_WEIGHT, _KEY_WEIGHT * len(keys))
+    _, starts = np.unique(ends // least, return_index=True)
+    cuts = [*(scope.files.start + starts).tolist(), scope.files.stop]
+    return [
+        KeyProbe(context.storage, context.config, start, files[start:stop], keys)
+        for start, stop in pairwise(cuts)
+    ]
 
 
-def positions_in(stored: Any, keys: Any) -> npt.NDArray[np.int64]:
+def probe_keys(work: KeyProbe) -> KeysFound:
+    """Find keys in files; a task that a runner distributes."""
+    stored = [read_keys(work.storage, work.config, file) for file in work.files]
+    # The hash table is made of the keys asked: they are fewer than those of the files.
+    hits = pc.index_in(pa.concat_arrays(stored), value_set=work.keys)
+    rows = np.flatnonzero(pc.is_valid(hits).to_numpy(zero_copy_only=False))
+    ends = np.cumsum([len(keys) for keys in stored])
+    first = np.full(len(work.keys), ABSENT, np.int64)
+    # Backwards: of several files that hold a key the first is assigned last.
+    first[hits.drop_null().to_numpy()[::-1]] = np.searchsorted(ends, rows[::-1], side="right")
+    positions = np.flatnonzero(first != ABSENT)
+    return KeysFound(positions, work.first + first[positions])
+
+
+def positions_in(stored: Any, keys: Any) -> _Numbers:
     """Positions of the keys (pa.Array, distinct) that are among the stored ones, ascending."""
-    # The hash table is made of the keys asked: they are fewer than a file's.
     hits = pc.drop_null(pc.index_in(stored, value_set=keys)).to_numpy()
-    found: npt.NDArray[np.int64] = np.unique(hits).astype(np.int64)
+    found: _Numbers = np.unique(hits).astype(np.int64)
     return found
 
 
-def first_files(
-    count: int, answers: Sequence[tuple[int, npt.NDArray[np.int64]]]
-) -> npt.NDArray[np.int64]:
+def first_files(count: int, answers: Sequence[tuple[int, _Numbers]]) -> _Numbers:
     """The file number of each of `count` keys, ABSENT where no file holds it.
 
     Args:
@@ -85,7 +143,7 @@ def first_files(
     return numbers
 
 
-def locations(numbers: npt.NDArray[np.int64], context: IndexContext) -> Any:
+def locations(numbers: _Numbers, context: IndexContext) -> Any:
     """The answer of an index (pa.Table of LOCATION_SCHEMA) from the file number of each key."""
     files = context.snapshot.files
     place = pa.array(numbers, mask=numbers == ABSENT)

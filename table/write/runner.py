@@ -44,6 +44,9 @@ class TaskRunner(Protocol):
     def threads_each(self, items: int) -> int:
         """How many threads each of so many items may use, so that no core is idle."""
 
+    def distributes(self, weight: int) -> bool:
+        """Whether work of so many bytes leaves this process."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalRunner:
@@ -76,6 +79,11 @@ class LocalRunner:
         """The threads that are left over, shared out."""
         return max(1, self.threads // max(1, items))
 
+    def distributes(self, weight: int) -> bool:
+        """Never."""
+        del weight
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class SparkRunner:
@@ -96,7 +104,7 @@ class SparkRunner:
         packed: bool = True,
     ) -> list[R]:
         """Run a task per pack of items, or per item, and return the results in order."""
-        if not items or sum(weights) < self.local_bytes:
+        if not items or not self.distributes(sum(weights)):
             return LocalRunner().run(function, items, weights=weights)
         context = self.spark.sparkContext
         packs = pack(weights, 2 * context.defaultParallelism if packed else len(items))
@@ -113,6 +121,10 @@ class SparkRunner:
         context = self.spark.sparkContext
         cores = context.defaultParallelism if context.master.startswith("local") else 1
         return max(1, cores // max(1, items))
+
+    def distributes(self, weight: int) -> bool:
+        """From `local_bytes` on."""
+        return weight >= self.local_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,144 @@
+"""The simple indexes: the keys asked, joined with the keys of the base files that may hold them.
+
+    small   threads of this process read key columns and look each key up among those asked
+    large   base files: record key, file name  --broadcast join-->  record key, file, scope  --+
+            keys asked: record key, scope, row  -----------------------------------------------+-->
+            row, file
+
+Only the key column is read. A location travels as its file's number and becomes partition path
+and file id on the driver. What is small, the runner says; how the large join is done is Spark's
+choice, by the sizes of both sides. Source: HoodieSimpleIndex, HoodieGlobalSimpleIndex of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from indexes.global_index import LocalIndex
+from indexes.key_scan import (
+    ABSENT,
+    file_weight,
+    key_probes,
+    locations,
+    probe_keys,
+    read_keys,
+)
+from indexes.scope import Scope, scopes
+from table.errors import CorruptFileError
+from table.read.spark import scan_files, with_conf
+from table.rows import to_arrow
+from table.write.file_group import KEY_COLUMN
+from table.write.index import IndexContext
+
+_ARROW = "spark.sql.execution.arrow.pyspark.enabled"
+_KEYS = pa.schema([(KEY_COLUMN, pa.string())])
+
+_Numbers = npt.NDArray[np.int64]
+
+
+class SimpleIndex(LocalIndex):
+    """Partition-local and exact; needs nothing but the base files."""
+
+    name: ClassVar[str] = "simple"
+
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+        """Locate keys by a join with the files of their partition paths."""
+        return join_keys(keys, scopes(len(keys), context.snapshot, partitions), context)
+
+
+def join_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
+    """Locate keys (pa.Array of string): the answer of an index.
+
+    Args:
+        keys: the keys.
+        asked: which of them may be in which files.
+        context: the table.
+    """
+    files = context.snapshot.files
+    weight = sum(file_weight(files[n]) for scope in asked for n in scope.files)
+    context.stats.files_read += sum(len(scope.files) for scope in asked)
+    if context.runner.distributes(weight):
+        rows, numbers = _join_by_spark(keys, asked, context)
+    else:
+        rows, numbers = _search(keys, asked, context)
+    # A key that is in several files belongs to the first: it is assigned last.
+    order = np.argsort(-numbers, kind="stable")
+    found = np.full(len(keys), ABSENT, np.int64)
+    found[rows[order]] = numbers[order]
+    return locations(found, context)
+
+
+def _search(keys: Any, asked: Sequence[Scope], context: IndexContext) -> tuple[_Numbers, _Numbers]:
+    """Row of the key and number of the file for each match, found in threads."""
+    tasks = [
+        (scope.rows, probe)
+        for scope in asked
+        for probe in key_probes(scope, keys.take(pa.array(scope.rows)), context)
+    ]
+    probes = [probe for _, probe in tasks]
+    answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
+    nothing = np.empty(0, np.int64)
+    matches = zip(tasks, answers, strict=True)
+    rows = [rows[answer.positions] for (rows, _), answer in matches]
+    numbers = [answer.files for answer in answers]
+    return np.concatenate([nothing, *rows]), np.concatenate([nothing, *numbers])
+
+
+def _join_by_spark(
+    keys: Any, asked: Sequence[Scope], context: IndexContext
+) -> tuple[_Numbers, _Numbers]:
+    """Row of the key and number of the file for each match, found by a join."""
+    files = [number for scope in asked for number in scope.files]
+    try:
+        found = _join(keys, asked, files, context)
+    except Exception:
+        _refuse_damage(files, context)
+        raise
+    return found["row"].to_numpy().astype(np.int64), found["file"].to_numpy().astype(np.int64)
+
+
+def _join(keys: Any, asked: Sequence[Scope], files: Sequence[int], context: IndexContext) -> Any:
+    """The matches (pa.Table of row, file)."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
+
+    spark = context.spark()
+    chosen = [context.snapshot.files[number] for number in files]
+    names = pa.array([file.name for file in chosen])
+    if len(names.unique()) < len(chosen):
+        raise CorruptFileError(context.storage.root, 0, "two base files have the same name")
+    stored = scan_files(spark, context.storage, chosen, _KEYS)
+    rows = np.concatenate([scope.rows for scope in asked])
+    of_files = np.repeat(np.arange(len(asked)), [len(scope.files) for scope in asked])
+    of_keys = np.repeat(np.arange(len(asked)), [len(scope.rows) for scope in asked])
+    # Let pandas frames become DataFrames through Arrow.
+    with with_conf(spark, _ARROW, "true"):
+        wanted = _frame(spark, key=keys.take(pa.array(rows)), row=rows, scope=of_keys)
+        numbered = _frame(spark, name=names, file=np.array(files), scope=of_files)
+    named = stored.select(
+        F.col(KEY_COLUMN).alias("key"), F.col("_metadata.file_name").alias("name")
+    )
+    lean = named.join(F.broadcast(numbered), "name").select("key", "scope", "file")
+    return to_arrow(lean.join(wanted, ["key", "scope"]).select("row", "file"))
+
+
+def _frame(spark: Any, **columns: Any) -> Any:
+    """A DataFrame of texts (pa.Array of string) and numbers; Spark knows its size."""
+    texts = {name: values for name, values in columns.items() if isinstance(values, pa.Array)}
+    schema = ", ".join(f"{name} {'string' if name in texts else 'int'}" for name in columns)
+    values = {
+        name: texts[name].to_pandas() if name in texts else values.astype(np.int32)
+        for name, values in columns.items()
+    }
+    return spark.createDataFrame(pd.DataFrame(values), schema)
+
+
+def _refuse_damage(files: Sequence[int], context: IndexContext) -> None:
+    """Name the base file that Spark stumbled over, if there is one."""
+    for number in files:
+        read_keys(context.storage, context.config, context.snapshot.files[number])
