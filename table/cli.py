@@ -300,8 +300,10 @@ def services(
 def _use_index(
     path: str, name: str, options: Mapping[str, str], *, dry_run: bool, as_json: bool
 ) -> None:
+    # Only options tell that a table of Hudi's is one of buckets.
+    table = Table.open(path, options=options if name == "bucket" else None)
     with Bar() as bar:
-        switch = Table.open(path).use_index(name, options, dry_run=dry_run, progress=bar)
+        switch = table.use_index(name, options, dry_run=dry_run, progress=bar)
     done = bool(switch.steps) and not dry_run
     if as_json:
         _print_json({**dataclasses.asdict(switch), "done": done})

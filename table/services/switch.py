@@ -18,7 +18,6 @@ from table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTable
 from table.facts import INDEX_FACTS, index_facts
 from table.lease import Lease
 from table.metadata.partitions import RECORD_INDEX
-from table.naming import is_bucket_file_id
 from table.options import INDEX_TYPE, MOVE_OPTIONS
 from table.services.indexing import group_sizing
 from table.services.maintain import TableServices
@@ -173,10 +172,10 @@ class Switcher:
 
 
 def _refuse_other_layout(state: TableState) -> None:
-    for file in state.snapshot.files:
-        if not is_bucket_file_id(file.file_id):
-            raise UnsupportedTableError(
-                f"{file.path} is not laid out by buckets, and laying a table out anew is a load: "
-                "create a table with --index bucket and bulk-insert this one's rows "
-                "(`table read --out` gives them)"
-            )
+    """Refuse to call files buckets. Even if they were: another index may have put any key there."""
+    if state.snapshot.files:
+        raise UnsupportedTableError(
+            f"{state.storage.root} has rows, and laying them out by buckets is a load: create a "
+            "table with --index bucket and bulk-insert this one's rows (`table read --out` gives "
+            "them)"
+        )

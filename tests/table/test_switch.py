@@ -25,6 +25,7 @@ from table.errors import (
 
 MOVE = "hoodie.{}.index.update.partition.path"
 GLOBAL = ("record", "global_simple", "global_bloom")
+BUCKETS_OF_HUDI = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "4"}
 LOCAL = {"bucket": {"hoodie.bucket.index.num.buckets": "2"}}
 
 
@@ -112,8 +113,12 @@ def test_a_record_index_that_is_there_proves_nothing_about_repeated_keys(tmp_pat
 
 def test_buckets_are_laid_out_at_the_load(tmp_path):
     table = filled(tmp_path / "t", "record")
-    with pytest.raises(UnsupportedTableError, match=r"not laid out by buckets.*--index bucket"):
+    with pytest.raises(UnsupportedTableError, match=r"has rows.*--index bucket"):
         table.use_index("bucket")
+    buckets = filled(tmp_path / "b", "bucket")
+    buckets.use_index("global_bloom")
+    with pytest.raises(UnsupportedTableError, match="has rows"):
+        buckets.use_index("bucket", LOCAL["bucket"])
     empty = create(tmp_path / "e", index="record")
     empty.use_index("bucket", LOCAL["bucket"])
     assert empty.bulk_insert(rows(range(9))).index == "bucket"
@@ -127,6 +132,14 @@ def test_a_table_of_hudi_gets_facts(tmp_path):
     assert Table.open(root).choice.name == "global_bloom"
     with pytest.raises(InvalidOptionError, match="differs from the table's own"):
         Table.open(root, options={"hoodie.index.type": "RECORD_INDEX"})
+
+
+def test_buckets_of_hudi_get_facts(tmp_path):
+    root = unpack("hudi-0.15.0-bucket.tar.gz", tmp_path) / "e2"
+    options = [f"--option={name}={text}" for name, text in BUCKETS_OF_HUDI.items()]
+    answer = CliRunner().invoke(app, ["index", "use", str(root), "bucket", *options, "--json"])
+    assert json.loads(answer.stdout)["done"]
+    assert Table.open(root).choice.reason == "hoodie.index.type in hoodie.properties"
 
 
 @pytest.mark.parametrize(
