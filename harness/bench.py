@@ -58,7 +58,7 @@ class Finished:
     Attributes:
         folder: where its numbers are.
         failed: reasons by cell id.
-        skipped: engines that were not there, with how to get them.
+        skipped: engines, and indexes of engines, that were not there, with how to get them.
     """
 
     folder: RunFolder
@@ -71,9 +71,9 @@ def run(request: Request, progress: Progress) -> Finished:
 
     Raises:
         RunFolderError: the folder is taken, or does not fit the scenario that is resumed.
-        HarnessError: none of the engines is there.
+        HarnessError: none of the engines is there with one of the indexes.
     """
-    skipped = missing(request.scenario.engines)
+    skipped = missing(request.scenario.engines, request.scenario.indexes)
     folder, info = _folder(request)
     info |= {"status": "running", "skipped": skipped}
     folder.write_info(info)
@@ -216,9 +216,13 @@ def _measure(
             left = request.budget_s
             left = None if left is None else left - (time.monotonic() - begin)
             cells = expand(scenario)
-            outcome = runner.run(
-                [cell for cell in cells if cell.engine in lineup.engines], budget_s=left
-            )
+            there = [
+                cell
+                for cell in cells
+                if cell.engine in lineup.engines
+                and f"{cell.engine}/{cell.index}" not in info["skipped"]
+            ]
+            outcome = runner.run(there, budget_s=left)
             outcome.failed |= {
                 cell.cell_id: lineup.broken[cell.engine]
                 for cell in cells

@@ -19,23 +19,13 @@ from datasets.spec import DatasetSpec
 from harness import documents
 from harness.dataset_section import NAME, DatasetSection
 from harness.documents import builtin_names, nearest
-from harness.engines import (
-    HUDI_INDEXES,
-    NATIVE,
-    NATIVE_INDEXES,
-    engine_indexes,
-    engine_mistake,
-)
+from harness.engines import NATIVE, NATIVE_INDEXES, engine_indexes, engine_mistake
 from harness.errors import ScenarioError
 from harness.fields import Names, Natural, Numbers, Positive, Section, TextGroups, Texts
 from table.errors import TableError
 from table.options import EVENT_TIME_PAYLOAD, MOVE_OPTIONS, PAYLOAD_CLASS, check_options
 
-INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
-"""Index names of the command line."""
-
-SUPPORTED_INDEXES = tuple(dict.fromkeys((*NATIVE_INDEXES, *HUDI_INDEXES)))
-"""Those that some engine measures."""
+DEFAULT_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
 
 
 class TableSection(Section):
@@ -62,7 +52,7 @@ class TableSection(Section):
     @field_validator("index_options")
     @classmethod
     def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        _refuse(name_mistake("index", name, INDEXES) for name in value)
+        _refuse(name_mistake("index", name, NATIVE_INDEXES) for name in value)
         return value
 
     @field_validator("engine_options")
@@ -141,7 +131,7 @@ class Scenario(Section):
     name: str
     description: str = ""
     engines: Names = (NATIVE,)
-    indexes: Names = NATIVE_INDEXES
+    indexes: Names = DEFAULT_INDEXES
     dataset: DatasetSection = Field(default_factory=DatasetSection)
     table: TableSection = Field(default_factory=TableSection)
     workload: WorkloadSection = Field(default_factory=WorkloadSection)
@@ -157,7 +147,8 @@ class Scenario(Section):
     @field_validator("indexes")
     @classmethod
     def _indexes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        _refuse([*_list_mistakes(value), *(_index_mistake(name) for name in value)])
+        unknown = (name_mistake("index", name, NATIVE_INDEXES) for name in value)
+        _refuse([*_list_mistakes(value), *unknown])
         return value
 
 
@@ -202,12 +193,6 @@ def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
     """What is wrong with a name, None if it is known."""
     names = tuple(known)
     return None if name in names else f"unknown {kind} {name!r}{nearest(name, names)}"
-
-
-def _index_mistake(name: str) -> str | None:
-    if name in INDEXES and name not in SUPPORTED_INDEXES:
-        return f"index {name!r} is not supported yet (there are {', '.join(SUPPORTED_INDEXES)})"
-    return name_mistake("index", name, INDEXES)
 
 
 def _list_mistakes(values: Sequence[str]) -> list[str]:
@@ -381,8 +366,6 @@ def _source_mistakes(scenario: Scenario) -> list[str]:
 
 
 __all__ = [
-    "INDEXES",
-    "SUPPORTED_INDEXES",
     "DatasetSection",
     "Scenario",
     "ScheduleSection",

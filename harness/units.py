@@ -92,6 +92,8 @@ METRICS: dict[str, Metric] = {
         _count("files_written", "base files written"),
         _count("shards_read", "index shards read"),
         _count("blocks_decoded", "index blocks decoded"),
+        _count("candidates", "pairs of key and file checked by filters"),
+        _count("false_positives", "filters that let a key pass for nothing"),
         _bytes("bytes_written", "bytes written"),
         _bytes("index_bytes", "index bytes on storage"),
         _bytes("bytes_per_key", "index bytes per key"),

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness import independent, verify
+from harness.engines import NATIVE
 from harness.engines.base import MeasuredTable, WriteOutcome
 from harness.kit import Kit
 from harness.lookup_model import COMPACTED, LOGS, Point, lookups, points
@@ -25,6 +26,7 @@ from harness.lookup_model import values as point_values
 from harness.matrix import Cell, Slot
 from harness.probes import Listing, Written, written
 from harness.scenario import WorkloadSection
+from table.write.index import LookupStats
 
 BULK_INSERT = "bulk_insert"
 BUILD = "build"
@@ -32,6 +34,17 @@ DELETE = "delete"
 LOOKUP = "lookup"
 POINT_QUERY = "point_query"
 COMPACT = "compact"
+
+_FILTERED = ("files_read", "candidates", "false_positives")
+_TOLD = {
+    "record": ("shards_read", "blocks_decoded"),
+    "global_simple": ("files_read",),
+    "simple": ("files_read",),
+    "global_bloom": _FILTERED,
+    "bloom": _FILTERED,
+    "bucket": ("files_read",),
+}
+"""What a lookup of `native` tells of itself, by index: fields of `LookupStats`."""
 
 Values = dict[tuple[str, str], float]
 """Numbers of a step by (phase, metric), in base units."""
@@ -227,13 +240,16 @@ def _lookup(
     keys = asked.column("record_key").combine_chunks()
     engine = kit.engines[slot.cell.engine]
     held = engine.hold_keys(keys, table)
+    stats = LookupStats()
     with _step(kit, slot, step):
         start = kit.clock()
-        found = table.lookup(held)
+        found = table.lookup(held, stats=stats)
         wall = kit.clock() - start
     answer = engine.answer(found, keys)
     mistake = verify.lookup_mistake(answer, asked=asked, located=independent.locations(path))
-    return {("total", "wall_s"): wall, ("total", "keys"): len(keys)}, mistake
+    values = {("total", "wall_s"): wall, ("total", "keys"): len(keys)}
+    told = _TOLD.get(slot.cell.index, ()) if slot.cell.engine == NATIVE else ()
+    return values | {("total", name): getattr(stats, name) for name in told}, mistake
 
 
 def _compact(

@@ -47,9 +47,10 @@ def compared(run: Run) -> str:
         parts.append(
             f"on {on} {clean(data.get('name', ''), 40)} rows"
             + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
+            + _shapes(data)
             + keys
         )
-    doing = _doing(sizes, work)
+    doing = _doing(sizes, work, _counts(data, "batches"))
     if doing:
         parts.append(f"through {listed(doing)}")
     schedule = _mapping(plan.get("schedule"))
@@ -82,22 +83,23 @@ def notes(run: Run) -> list[str]:
 
 
 def missing_cells(run: Run) -> list[str]:
-    """Ids of cells of the scenario that left no sample at all; not safe to show."""
-    plan = _section(run, "scenario")
-    variants = list(_mapping(_mapping(plan.get("table")).get("variants")))
-    sizes = _mapping(plan.get("dataset")).get("sizes")
-    ends = [f"/rows-{rows}" for rows in sizes] if isinstance(sizes, list) else []
-    seen = {cell.cell for cell in run.cells} | {
-        f"{cell.engine}/{cell.index}" for cell in run.cells if not variants and not ends
-    }
-    return [
-        planned
-        for engine in _names(plan.get("engines"))
-        for index in _names(plan.get("indexes"))
-        for variant in [f"/{name}" for name in variants] or [""]
-        for end in ends or [""]
-        if (planned := f"{engine}/{index}{variant}{end}") not in seen
-    ]
+    """Ids of planned cells that left no sample at all; not safe to show.
+
+    What the run skipped, because it was not on the machine, was not planned there; a note says so.
+    A run.json that lists no cells comes from a harness with one for each engine and index.
+    """
+    named = run.info.get("cells")
+    if isinstance(named, list):
+        found = (_mapping(each).get("cell") for each in named)
+        planned = [name for name in found if isinstance(name, str)]
+        seen = {cell.cell for cell in run.cells}
+    else:
+        plan = _section(run, "scenario")
+        engines, indexes = _names(plan.get("engines")), _names(plan.get("indexes"))
+        planned = [f"{engine}/{index}" for engine in engines for index in indexes]
+        seen = {f"{cell.engine}/{cell.index}" for cell in run.cells}
+    skipped = tuple(f"{name}/" for name in _mapping(run.info.get("skipped")))
+    return [name for name in planned if name not in seen and not f"{name}/".startswith(skipped)]
 
 
 def command(run: Run) -> str:
@@ -138,12 +140,20 @@ def _sizes(
     }
 
 
-def _doing(sizes: Mapping[str, int | float | None], work: Mapping[str, Any]) -> list[str]:
+def _shapes(data: Mapping[str, Any]) -> str:
+    names = [clean(name, 40) for name in _mapping(data.get("shapes"))]
+    return f" with keys of the shapes {listed(names)}" if names else ""
+
+
+def _doing(
+    sizes: Mapping[str, int | float | None], work: Mapping[str, Any], batches: list[str]
+) -> list[str]:
     doing = []
     if _count(work, "rounds"):
         share = sizes["update_share"]
         updates = f", {share:.0%} of them updates" if isinstance(share, float) else ""
-        rows = _count(sizes, "batch_rows")
+        rows = f"{', '.join(batches[:-1])} or {batches[-1]}" if batches else ""
+        rows = rows or _count(sizes, "batch_rows")
         rounds = _count(work, "rounds")
         upserts = "upsert" if rounds == "1" else "upserts"
         doing.append(f"{rounds} {upserts} of {rows} rows{updates}")

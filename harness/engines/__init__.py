@@ -9,7 +9,7 @@ import re
 
 NATIVE = "native"
 
-NATIVE_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
+NATIVE_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 HUDI_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
 
 HUDI_FIRST = (0, 15, 0)

@@ -1,4 +1,4 @@
-"""The engines of a run: which can take part, started and stopped together."""
+"""The engines of a run: which can take part with which indexes, started and stopped together."""
 
 from __future__ import annotations
 
@@ -14,23 +14,43 @@ from harness.engines.native import NativeEngine
 from harness.errors import CellError, HarnessError
 from harness.scenario import SparkSection
 from harness.session import SparkRuntime
+from table.errors import TableError
+from table.write.index import load_index
 
 
-def missing(engines: Iterable[str]) -> dict[str, str]:
-    """The engines that cannot take part, each with one line that says how to get it.
+def missing(engines: Iterable[str], indexes: Iterable[str]) -> dict[str, str]:
+    """What cannot take part, each with one line that says why or how to get it.
+
+    Returns:
+        Reasons by engine, and by `<engine>/<index>` for a single index of an engine.
 
     Raises:
         HarnessError: none is left.
     """
-    names = tuple(engines)
-    found = {}
+    names, wanted = tuple(engines), tuple(indexes)
+    found, left = {}, 0
     for name in names:
         version = hudi_version(name)
         reason = version and jars.missing_bundle(version)
         if reason:
             found[name] = reason
-    if len(found) == len(names):
+            continue
+        unusable = {} if version else _unusable(wanted)
+        found |= {f"{name}/{index}": why for index, why in unusable.items()}
+        left += len(wanted) - len(unusable)
+    if not left:
         raise HarnessError("; ".join(found.values()))
+    return found
+
+
+def _unusable(indexes: Iterable[str]) -> dict[str, str]:
+    """The indexes that `native` cannot use here and now."""
+    found = {}
+    for name in indexes:
+        try:
+            load_index(name)
+        except TableError as error:
+            found[name] = str(error)
     return found
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from datasets.generated import GeneratedDataset
 from harness import matrix, scenario
 from harness.dataset_section import Data
 from harness.errors import ScenarioError
@@ -54,6 +55,64 @@ def test_sizes_multiply_the_cells():
     ]
     (alone,) = matrix.expand(scenario.load("ci", overrides={"indexes": ["record"]}))
     assert (alone.cell_id, alone.data) == ("native/record", Data(rows=20_000))
+
+
+AXES = [
+    "dataset.sizes=[300, 1000]",
+    "dataset.batches=[10, 20]",
+    "dataset.shapes.plain={}",
+    "dataset.shapes.grown.columns.uuid.kind=uuid7",
+    "dataset.update_share=0.3",
+]
+
+
+def test_shapes_and_batches_multiply_the_cells_and_batches_share_a_table():
+    loaded = scenario.load("ci", sets=AXES, overrides={"indexes": ["record"]})
+    cells = matrix.expand(loaded)
+    assert [cell.cell_id.removeprefix("native/record/") for cell in cells] == [
+        f"shape-{shape}/rows-{rows}/batch-{batch}"
+        for shape in ("plain", "grown")
+        for rows in (300, 1000)
+        for batch in (10, 20)
+    ]
+    assert {cell.table_id for cell in cells[:2]} == {"native/record/shape-plain/rows-300"}
+    assert cells[-1].data == Data(rows=1000, shape="grown", batch=20)
+    kinds = [loaded.dataset.spec(cell.data).columns["uuid"].kind for cell in cells]
+    assert kinds == ["uuid"] * 4 + ["uuid7"] * 4
+    specs = [loaded.dataset.spec(cell.data) for cell in cells[:3]]
+    assert [(spec.rows, spec.updates, spec.inserts) for spec in specs] == [
+        (300, 3, 7),
+        (300, 6, 14),
+        (1000, 3, 7),
+    ]
+
+
+def test_parts_of_an_id_follow_each_other_as_axes_do():
+    sets = [*AXES[:3], "table.variants.v.hoodie.index.bloom.fpp=0.1"]
+    (cell, *_) = matrix.expand(scenario.load("ci", sets=sets))
+    assert cell.cell_id == "native/record/v/shape-plain/rows-300/batch-10"
+    (cell, *_) = matrix.expand(scenario.load("ci", sets=["dataset.batches=[1, 2]"]))
+    assert (cell.cell_id, cell.table_id) == ("native/record/batch-1", "native/record")
+
+
+@pytest.mark.parametrize("settings", [{}, {"moves": 5, "insert_shares": [0.5]}, {"late": 3}])
+def test_what_cells_share_does_not_depend_on_the_batch(settings):
+    section = scenario.DatasetSection(rows=400, batches=(10, 40), settings=settings)
+    truths = [
+        GeneratedDataset(section.spec(data)).truth(0, deleted=False) for data in section.points
+    ]
+    assert truths[0] == truths[1]
+
+
+def test_warm_ups_are_for_the_cells_that_take_them():
+    cells = matrix.expand(scenario.load("ci", sets=AXES))
+    warm = matrix.first_of(cells, lambda cell: (cell.engine, cell.index))
+    assert [cell.index for cell in warm] == ["record", "global_simple", "global_bloom", "bucket"]
+    slots = matrix.schedule(cells, warmups=2, repetitions=2, warm=warm)
+    assert [slot.cell for slot in slots if slot.warmup] == [*warm, *reversed(warm)]
+    assert [slot for slot in slots if not slot.warmup] == [
+        slot for slot in matrix.schedule(cells, warmups=2, repetitions=2) if not slot.warmup
+    ]
 
 
 def test_settings_of_the_dataset_reach_its_specification():

@@ -13,8 +13,11 @@ from harness.store import RunFolder
 STEPS = ["upsert_1", "upsert_2", "delete", "lookup", "point_query"]
 
 
+TWO = "indexes=['record','bucket']"
+
+
 def run(tmp_path, *, sets=(), table=HonestTable, budget_s=None, folder=None):
-    resolved = scenario.load("quickstart", sets=["indexes=['record','bucket']", *sets])
+    resolved = scenario.load("quickstart", sets=[TWO, *sets])
     folder = folder or RunFolder.create(tmp_path / "run")
     tools = kit(tmp_path / "work", table=table)
     progress = Quiet()
@@ -84,7 +87,7 @@ class UsesAnotherIndex(HonestTable):
 
 
 class InventsAKey(HonestTable):
-    def lookup(self, keys, /):
+    def lookup(self, keys, /, *, stats=None):  # noqa: ARG002
         return pa.table(
             {
                 "record_key": keys,
@@ -95,21 +98,21 @@ class InventsAKey(HonestTable):
 
 
 class MissesAKey(HonestTable):
-    def lookup(self, keys, /):
+    def lookup(self, keys, /, *, stats=None):  # noqa: ARG002
         nothing = pa.nulls(len(keys), pa.string())
         return pa.table({"record_key": keys, "partition_path": nothing, "file_id": nothing})
 
 
 class FindsInTheWrongFile(HonestTable):
-    def lookup(self, keys, /):
-        answer = super().lookup(keys)
+    def lookup(self, keys, /, *, stats=None):
+        answer = super().lookup(keys, stats=stats)
         wrong = pa.array([None if v is None else "other" for v in answer["file_id"].to_pylist()])
         return answer.set_column(2, "file_id", wrong)
 
 
 class AnswersInAnotherOrder(HonestTable):
-    def lookup(self, keys, /):
-        return super().lookup(keys).take([2, 1, 0])
+    def lookup(self, keys, /, *, stats=None):
+        return super().lookup(keys, stats=stats).take([2, 1, 0])
 
 
 class ReadsTwoRows(HonestTable):
@@ -239,3 +242,90 @@ def test_every_turn_has_a_path_of_its_own(tmp_path):
 
     run(tmp_path, table=Noted, sets=["schedule.repetitions=3", "workload.rounds=1"])
     assert len(set(opened)) == len(opened) == 2 * (1 + 3)
+
+
+AXES = ["dataset.batches=[2, 4]", "dataset.sizes=[10, 20]", "schedule.repetitions=2"]
+TABLES = [f"native/{index}/rows-{rows}" for index in ("record", "bucket") for rows in (10, 20)]
+
+
+def loads(samples):
+    return [s.cell for s in samples if (s.step, s.metric) == ("bulk_insert", "keys")]
+
+
+def test_cells_that_differ_in_the_batch_alone_share_one_load(tmp_path):
+    samples, outcome, tools, progress = run(tmp_path, sets=AXES)
+    assert outcome.failed == {}
+    assert loads(samples) == [f"{table}/batch-2" for table in TABLES]
+    labels = tools.engines["native"].labels
+    assert len([label for label in labels if label.endswith("bulk_insert")]) == 4
+    measured = {(s.cell, s.repetition) for s in samples if s.step == "lookup" and not s.warmup}
+    assert measured == {(f"{t}/batch-{b}", n) for t in TABLES for b in (2, 4) for n in (0, 1)}
+    assert progress.planned == [progress.ended] == [4 + 8 + 2 * 8]
+    snapshots = (tmp_path / "work").rglob("snapshot")
+    assert {p.parent.relative_to(tmp_path / "work").as_posix() for p in snapshots} == set(TABLES)
+
+
+def test_a_shared_load_that_is_wrong_fails_all_cells_that_share_it(tmp_path):
+    samples, outcome, _, progress = run(tmp_path, sets=AXES, table=RecordsTooMuch)
+    wrong = {f"{table}/batch-{batch}" for table in TABLES[:2] for batch in (2, 4)}
+    assert set(outcome.failed) == wrong
+    assert {s.cell for s in samples if not s.verified} == wrong
+    assert not {s.step for s in samples if s.cell in wrong} - {"bulk_insert"}
+    assert progress.planned[-1] == progress.ended
+
+
+def test_a_shared_load_that_breaks_is_told_once_for_each_cell(tmp_path):
+    samples, outcome, _, _ = run(tmp_path, sets=AXES, table=BreaksOnCreate)
+    cells = [s.cell for s in samples]
+    assert len(cells) == len(set(cells)) == len(outcome.failed) == 8
+
+
+def test_warm_ups_of_an_index_are_taken_by_its_first_cell(tmp_path):
+    samples, _, tools, progress = run(tmp_path, sets=[*AXES, "schedule.warm=index"])
+    warm = {s.cell for s in samples if s.warmup}
+    assert warm == {f"native/{index}/rows-10/batch-2" for index in ("record", "bucket")}
+    assert progress.planned == [progress.ended] == [4 + 2 + 2 * 8]
+    warmed = [what for what in progress.begun if what.endswith("to warm up")]
+    assert len(warmed) == 2
+    labels = [label for label in tools.engines["native"].labels if "|w0|upsert_1" in label]
+    assert len(labels) == 2
+
+
+def test_a_budget_counts_turns_of_all_axes(tmp_path):
+    samples, outcome, _, progress = run(
+        tmp_path, sets=[*AXES, "schedule.warm=index"], budget_s=1200.0
+    )
+    assert outcome.repetitions > 2
+    assert progress.planned[-1] == progress.ended == 4 + 2 + outcome.repetitions * 8
+    assert len(loads(samples)) == 4
+
+
+def test_axes_resume_with_what_is_missing(tmp_path):
+    samples, _, _, _ = run(tmp_path, sets=AXES)
+    folder = RunFolder(tmp_path / "run")
+    gone = (TABLES[0] + "/batch-4", False, 1, False)
+    folder.keep_only(lambda sample: runner.slot_key(sample) != gone)
+    resumed, _, tools, _ = run(tmp_path, sets=AXES, folder=folder)
+    assert len(resumed) == len(samples)
+    turns = {label.rpartition("|")[0] for label in tools.engines["native"].labels}
+    assert turns == {f"{TABLES[0]}/batch-4|r1", *(f"{table}/batch-2|r0" for table in TABLES)}
+
+
+def test_a_lookup_tells_what_its_index_touched(tmp_path):
+    resolved = scenario.load("quickstart", sets=["indexes=['record','global_bloom','bucket']"])
+    folder = RunFolder.create(tmp_path / "run")
+    kits = dict.fromkeys(resolved.dataset.points, kit(tmp_path / "work"))
+    Runner(resolved, kits, folder, run_id="r1", progress=Quiet()).run(matrix.expand(resolved))
+    told = {
+        (s.index, s.metric): s.value
+        for s in folder.samples()
+        if s.step == "lookup" and s.metric not in ("wall_s", "keys")
+    }
+    assert told == {
+        ("record", "shards_read"): 1,
+        ("record", "blocks_decoded"): 2,
+        ("global_bloom", "files_read"): 1,
+        ("global_bloom", "candidates"): 5,
+        ("global_bloom", "false_positives"): 3,
+        ("bucket", "files_read"): 1,
+    }

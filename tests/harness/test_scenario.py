@@ -5,10 +5,6 @@ import pytest
 from harness import matrix, scenario
 from harness.errors import ScenarioError
 
-UNSUPPORTED = (
-    "index 'hbase' is not supported yet "
-    "(there are record, global_simple, global_bloom, bucket, simple, bloom)"
-)
 SECTIONS = "dataset, description, engines, indexes, name, schedule, spark, table, workload"
 
 
@@ -47,15 +43,65 @@ def test_sizes_ascend(sizes):
         scenario.load("ci", sets=[f"dataset.sizes={sizes}"])
 
 
-def test_sizes_are_not_for_the_lookup_model():
-    with pytest.raises(ScenarioError, match=r"dataset\.sizes: neither with a source"):
-        scenario.load("lookup_model", sets=["dataset.sizes=[20, 30]"])
+@pytest.mark.parametrize("batches", ["[30]", "[30, 20]", "[0, 5]", "'x'"])
+def test_batches_ascend(batches):
+    with pytest.raises(ScenarioError, match=r"dataset\.batches"):
+        scenario.load("ci", sets=[f"dataset.batches={batches}"])
+
+
+@pytest.mark.parametrize("axis", ["sizes=[20, 30]", "batches=[20, 30]", "shapes.a.seed=3"])
+def test_axes_are_not_for_the_lookup_model(axis):
+    key = axis.partition("=")[0].partition(".")[0]
+    with pytest.raises(ScenarioError, match=rf"dataset\.{key}: neither with a source"):
+        scenario.load("lookup_model", sets=[f"dataset.{axis}"])
+
+
+def test_what_the_axes_say_is_not_said_twice():
+    batches = "dataset.batches=[20, 30]"
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", sets=[batches, "dataset.settings.updates=5", "workload.rounds=0"])
+    assert caught.value.mistakes == (
+        "dataset.settings.updates: not with dataset.batches, which says it",
+        "dataset.batches: needs workload.rounds",
+    )
+    with pytest.raises(ScenarioError, match=r"dataset\.batches: none, with table\.mappings"):
+        scenario.load("mappings", sets=[batches])
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", sets=["dataset.shapes.a.rows=5", "dataset.shapes.b/c.seed=1"])
+    (mistake,) = caught.value.mistakes
+    assert mistake.startswith("dataset.shapes: 'b/c' is no name of letters, digits, - and _; ")
+    assert mistake.endswith("; a.rows: it is said by dataset itself")
+
+
+def test_shapes_are_checked_as_settings_are_and_named():
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load(
+            "ci",
+            sets=[
+                "dataset.sizes=[100, 200]",
+                "dataset.shapes.a.columns.uuid.kind=uid",
+                "dataset.shapes.b.update_choise.kind=zipf",
+                "dataset.shapes.c.moves=20",
+                "dataset.shapes.d={}",
+            ],
+        )
+    mistakes = "\n".join(caught.value.mistakes)
+    assert "dataset.shapes.a: trips: columns.uuid: unknown kind 'uid' (did you" in mistakes
+    assert "dataset.shapes.b: trips: update_choise.kind: no key 'update_choise' (did" in mistakes
+    assert "dataset.shapes.c: trips: moves: 20 per round take 400 rows at least" in mistakes
+    assert "dataset.settings.moves: index 'bucket' looks for a key in its own" not in mistakes
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load(
+            "ci", sets=["dataset.shapes.a={}", "dataset.shapes.b={}", "dataset.settings.seed=-1"]
+        )
+    assert len(caught.value.mistakes) == 1
+    assert caught.value.mistakes[0].startswith("dataset.name: trips: seed: ")
 
 
 def test_all_mistakes_are_told_at_once_with_key_and_nearest_name(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(
-        'indexes = ["recrod", "hbase"]\n'
+        'indexes = ["recrod", "record"]\n'
         "engines = []\n"
         "[dataset]\nrowz = 3\nrows = -1\n"
         '[workload]\nrounds = "two"\n'
@@ -72,7 +118,7 @@ def test_all_mistakes_are_told_at_once_with_key_and_nearest_name(tmp_path):
         "dataset.rows: input should be greater than or equal to 1, not -1",
         "dataset.rowz: unknown key (did you mean 'rows'?)",
         "engines: must name at least one",
-        f"indexes: unknown index 'recrod' (did you mean 'record'?); {UNSUPPORTED}",
+        "indexes: unknown index 'recrod' (did you mean 'record'?)",
         f"nonsense: unknown key (known are {SECTIONS})",
         "spark.mastr: unknown key (did you mean 'master'?)",
         "workload.rounds: input should be a valid integer, not 'two'",
@@ -92,11 +138,11 @@ def test_unknown_engines_are_refused_by_name(engine):
 
 def test_an_engine_is_asked_only_for_indexes_that_it_has():
     with pytest.raises(ScenarioError) as caught:
-        scenario.load("ci", overrides={"engines": ["native", "hudi@1.1.1"], "indexes": ["bloom"]})
+        scenario.load("ci", overrides={"engines": ["native", "hudi@1.1.1"], "indexes": ["hbase"]})
     assert caught.value.mistakes == (
         (
-            "indexes: engine 'native' has no index 'bloom' "
-            "(it has record, global_simple, global_bloom, bucket)"
+            "indexes: engine 'hudi@1.1.1' has no index 'hbase' "
+            "(it has record, global_simple, simple, global_bloom, bloom, bucket)"
         ),
     )
     alone = {"engines": ["hudi@1.1.1"], "indexes": ["bloom", "simple"]}
@@ -184,7 +230,7 @@ def test_a_datasets_file_that_is_wrong_is_told_of_once(tmp_path):
     (tmp_path / "mine.toml").write_text(FILE.replace("uuid", "uid"))
     (tmp_path / "s.toml").write_text('indexes = ["bloom"]\n[dataset]\nname = "mine.toml"\n')
     with pytest.raises(ScenarioError) as caught:
-        scenario.load(str(tmp_path / "s.toml"))
+        scenario.load(str(tmp_path / "s.toml"), sets=["workload.model_keys=[1]"])
     assert len([line for line in caught.value.mistakes if "unknown kind 'uid'" in line]) == 1
     assert len(caught.value.mistakes) == 2
 

@@ -71,6 +71,18 @@ def test_odd_scenarios_say_less_and_break_nothing(tmp_path, odd):
     facts.notes(run)
 
 
+def test_cells_of_every_axis_are_missed_by_the_ids_that_run_json_names(tmp_path):
+    plan = {"engines": ["native"], "indexes": ["record", "bucket"]}
+    run = run_with(tmp_path, {"scenario": plan})
+    assert facts.missing_cells(run) == ["native/bucket"]
+    planned = ["native/record/shape-a/rows-5/batch-1", "native/record/shape-a/rows-5/batch-2"]
+    cells = [{"cell": cell} for cell in planned]
+    run = run_with(
+        tmp_path / "b", {"scenario": plan, "cells": [*cells, {"cell": "native/record"}, 7]}
+    )
+    assert facts.missing_cells(run) == planned
+
+
 def test_the_sentence_tells_the_sizes_measured_not_those_planned(tmp_path):
     scenario = INFO["scenario"] | {"table": {"source": "/data/trips"}}
     measured = {

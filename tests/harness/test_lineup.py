@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from harness.engines import lineup
+from harness.errors import HarnessError
+from table.errors import UnsupportedTableError
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch, tmp_path):
+    """An installation with neither Hudi's bundles nor the index `bloom`."""
+
+    def load_index(name):
+        if name == "bloom":
+            raise UnsupportedTableError("index bloom is not supported yet")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(lineup, "load_index", load_index)
+
+
+def test_what_is_there_takes_part():
+    assert lineup.missing(["native"], ["record", "bucket"]) == {}
+
+
+def test_an_index_that_native_lacks_is_left_out_with_a_line():
+    found = lineup.missing(["native", "hudi@0.15.0"], ["record", "bloom"])
+    assert found.pop("native/bloom") == "index bloom is not supported yet"
+    assert list(found) == ["hudi@0.15.0"]
+
+
+def test_with_nothing_left_there_is_no_run():
+    with pytest.raises(HarnessError, match="index bloom is not supported yet"):
+        lineup.missing(["native"], ["bloom"])
+    with pytest.raises(HarnessError, match=r"bloom.*; .*hudi@0\.15\.0"):
+        lineup.missing(["native", "hudi@0.15.0"], ["bloom"])
