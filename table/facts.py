@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from table.config import METADATA_PARTITIONS, VERSION, TableConfig, save_config
+from table.config import METADATA_PARTITIONS, VERSION, TableConfig, parse_config, save_config
 from table.errors import InputError, InvalidOptionError, StorageError, TableWarning
-from table.keygen import key_generator_for
+from table.keygen import check_key_generator
+from table.keygen.facts import check_key_agreement, key_facts
 from table.metadata.partitions import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -29,6 +30,7 @@ from table.options import (
     COLUMN_STATS_COLUMNS,
     COLUMN_STATS_ON,
     DUP_POLICY,
+    HBASE_TABLE,
     HIVE_STYLE,
     INDEX_TYPE,
     KEY_ENCODING,
@@ -43,7 +45,7 @@ from table.timeline.timeline import Timeline
 from table.write.index import HUDI_TYPES, index_name
 from table.write.transaction import TableState
 
-INDEX_FACTS = (INDEX_TYPE, BUCKET_COUNT, BUCKET_FIELDS, *MOVE_OPTIONS.values())
+INDEX_FACTS = (INDEX_TYPE, BUCKET_COUNT, BUCKET_FIELDS, HBASE_TABLE, *MOVE_OPTIONS.values())
 """The facts that a table has because of its index."""
 
 FACTS = (
@@ -147,25 +149,21 @@ def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> 
         "hoodie.table.version": VERSION,
         "hoodie.timeline.layout.version": "1",
         "hoodie.table.base.file.format": "PARQUET",
-        "hoodie.table.recordkey.fields": ",".join(identity.record_key),
-        "hoodie.table.partition.fields": ",".join(identity.partition_fields),
-        "hoodie.table.keygenerator.class": key_generator_for(
-            identity.record_key, identity.partition_fields
-        ),
+        **key_facts(identity.record_key, identity.partition_fields, given),
         "hoodie.populate.meta.fields": "true",
         "hoodie.datasource.write.drop.partition.columns": "false",
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.timeline.timezone": "UTC",
         "hoodie.table.cdc.enabled": "false",
         "hoodie.archivelog.folder": "archived",
-        **{name: options.text(name) for name in (HIVE_STYLE, URL_ENCODE, PAYLOAD_CLASS)},
-        KEY_ENCODING: options.text(KEY_ENCODING),
+        PAYLOAD_CLASS: options.text(PAYLOAD_CLASS),
         **index_facts(index, identity.record_key, given),
     }
     if identity.ordering is not None:
         properties["hoodie.table.precombine.field"] = identity.ordering
     if COLUMN_STATS_COLUMNS in given:
         properties[COLUMN_STATS_COLUMNS] = given[COLUMN_STATS_COLUMNS]
+    check_key_generator(parse_config(properties))
     return properties
 
 
@@ -176,6 +174,8 @@ def index_facts(index: str, record_key: Sequence[str], given: Mapping[str, str])
         facts[BUCKET_COUNT] = options.text(BUCKET_COUNT)
         facts[BUCKET_FIELDS] = given.get(BUCKET_FIELDS, ",".join(record_key))
         _check_buckets(facts, record_key)
+    if index == "hbase":
+        facts[HBASE_TABLE] = options.text(HBASE_TABLE)
     if index in MOVE_OPTIONS:
         facts[MOVE_OPTIONS[index]] = options.text(MOVE_OPTIONS[index])
     return facts
@@ -207,6 +207,7 @@ def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
         fact, asked = config.properties.get(name), given.get(name)
         if fact is not None and asked is not None and fact.lower() != asked.lower():
             raise InvalidOptionError(f"option {name}={asked} differs from the table's own {fact}")
+    check_key_agreement(config, given)
 
 
 def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage) -> IndexChoice:

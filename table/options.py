@@ -1,8 +1,9 @@
 """The options of a write, by Hudi's names with Hudi 0.15's defaults.
 
 An option that Hudi knows and Keymark does not support is refused by name; an unknown one is refused
-with the nearest known name. One default differs from Hudi's: on a table with a record index,
-`hoodie.datasource.insert.dup.policy` is `fail`, so that an insert cannot make duplicates unasked.
+with the nearest known name. Two defaults differ from Hudi's: on a table with a record index,
+`hoodie.datasource.insert.dup.policy` is `fail`, so that an insert cannot make duplicates unasked;
+and `hoodie.index.hbase.rollback.sync` is `true`: entries of what was taken back always go.
 """
 
 from __future__ import annotations
@@ -24,18 +25,56 @@ KEY_ENCODING = "keymark.recordkey.encoding"
 RECORD_MOVE = "hoodie.record.index.update.partition.path"
 SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
 BLOOM_MOVE = "hoodie.bloom.index.update.partition.path"
+HBASE_MOVE = "hoodie.hbase.index.update.partition.path"
 # index -> the option that says whether a key moves when it arrives with another partition
-MOVE_OPTIONS = {"record": RECORD_MOVE, "global_simple": SIMPLE_MOVE, "global_bloom": BLOOM_MOVE}
+MOVE_OPTIONS = {
+    "record": RECORD_MOVE,
+    "global_simple": SIMPLE_MOVE,
+    "global_bloom": BLOOM_MOVE,
+    "hbase": HBASE_MOVE,
+}
+BLOOM_PRUNE = "hoodie.bloom.index.prune.by.ranges"
+BLOOM_TREE = "hoodie.bloom.index.use.treebased.filter"
+BLOOM_USE_METADATA = "hoodie.bloom.index.use.metadata"
+BLOOM_BUCKETIZED = "hoodie.bloom.index.bucketized.checking"
+BLOOM_KEYS_PER_BUCKET = "hoodie.bloom.index.keys.per.bucket"
 DUP_POLICY = "hoodie.datasource.insert.dup.policy"
 HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 KEY_GENERATOR = "hoodie.table.keygenerator.class"
+# How a complex key generator writes the key of a single field: its value, or `field:value`.
+PLAIN_ENCODING, NAMED_ENCODING = "plain", "named"
+# `field:simple,field:timestamp`, of tables with the custom key generator.
+PARTITION_SPEC = "hoodie.datasource.write.partitionpath.field"
+_TIME = "hoodie.keygen.timebased."
+TIME_TYPE = f"{_TIME}timestamp.type"
+TIME_UNIT = f"{_TIME}timestamp.scalar.time.unit"
+TIME_INPUT = f"{_TIME}input.dateformat"
+TIME_DELIMITER = f"{_TIME}input.dateformat.list.delimiter.regex"
+TIME_INPUT_ZONE = f"{_TIME}input.timezone"
+TIME_OUTPUT = f"{_TIME}output.dateformat"
+TIME_OUTPUT_ZONE = f"{_TIME}output.timezone"
+TIME_ZONE = f"{_TIME}timezone"
+TIME_OPTIONS = (
+    *(TIME_TYPE, TIME_UNIT, TIME_INPUT, TIME_DELIMITER),
+    *(TIME_INPUT_ZONE, TIME_OUTPUT, TIME_OUTPUT_ZONE, TIME_ZONE),
+)
+KEY_GENERATOR_TYPE = "hoodie.datasource.write.keygenerator.type"
 RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
 COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
+HBASE_TABLE = "hoodie.index.hbase.table"
+HBASE_GET_BATCH = "hoodie.index.hbase.get.batch.size"
+HBASE_PUT_BATCH = "hoodie.index.hbase.put.batch.size"
+HBASE_PUT_AUTO = "hoodie.index.hbase.put.batch.size.autocompute"
+HBASE_SHARE = "hoodie.index.hbase.qps.fraction"
+HBASE_PACE = "hoodie.index.hbase.max.qps.per.region.server"
+HBASE_ALLOCATOR = "hoodie.index.hbase.qps.allocator.class"
+THRIFT_HOST = "keymark.hbase.thrift.host"
+THRIFT_PORT = "keymark.hbase.thrift.port"
 COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
 KEEP_MIN = "hoodie.keep.min.commits"
 KEEP_MAX = "hoodie.keep.max.commits"
@@ -48,9 +87,13 @@ _CHOICES = {
     "hoodie.index.bucket.engine": ("SIMPLE",),
     "hoodie.metadata.enable": ("true",),
     "hoodie.populate.meta.fields": ("true",),
-    KEY_ENCODING: ("plain",),
+    KEY_ENCODING: (PLAIN_ENCODING, NAMED_ENCODING),
     "hoodie.cleaner.policy": ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS"),
     INDEX_FALLBACK: ("global_simple", "global_bloom"),
+    HBASE_ALLOCATOR: ("org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",),
+    "hoodie.index.hbase.dynamic_qps": ("false",),
+    "hoodie.index.hbase.rollback.sync": ("true",),
+    "hoodie.index.hbase.security.authentication": ("simple",),
 }
 _POSITIVE = frozenset(
     {
@@ -59,12 +102,17 @@ _POSITIVE = frozenset(
         "hoodie.copyonwrite.record.size.estimate",
         "hoodie.index.bloom.num_entries",
         "hoodie.bloom.index.filter.dynamic.max.entries",
+        BLOOM_KEYS_PER_BUCKET,
         "hoodie.hfile.block.size",
         "hoodie.metadata.compact.max.delta.commits",
         "hoodie.metadata.index.column.stats.file.group.count",
         "hoodie.metadata.index.bloom.filter.file.group.count",
         "hoodie.metadata.record.index.max.filegroup.size",
         "hoodie.metadata.max.init.parallelism",
+        HBASE_GET_BATCH,
+        HBASE_PUT_BATCH,
+        HBASE_PACE,
+        THRIFT_PORT,
         COMMITS_RETAINED,
         "hoodie.cleaner.fileversions.retained",
         KEEP_MIN,
@@ -73,6 +121,7 @@ _POSITIVE = frozenset(
     }
 )
 _PROBABILITIES = frozenset({"hoodie.index.bloom.fpp"})
+_SHARES = frozenset({HBASE_SHARE})
 # Switches without a default: whether one is on is a fact of the table.
 _SWITCHES = frozenset({RECORD_INDEX_ON, COLUMN_STATS_ON, BLOOM_FILTERS_ON})
 
@@ -82,10 +131,15 @@ DEFAULTS: dict[str, str | None] = {
     PAYLOAD_CLASS: OVERWRITE_PAYLOAD,
     BUCKET_COUNT: "256",
     BUCKET_FIELDS: None,
-    KEY_ENCODING: "plain",
+    KEY_ENCODING: PLAIN_ENCODING,
+    KEY_GENERATOR: None,
+    KEY_GENERATOR_TYPE: None,
+    PARTITION_SPEC: None,
+    **dict.fromkeys(TIME_OPTIONS),
     RECORD_MOVE: "false",
     SIMPLE_MOVE: "true",
     BLOOM_MOVE: "true",
+    HBASE_MOVE: "false",
     DUP_POLICY: None,
     HIVE_STYLE: "false",
     URL_ENCODE: "false",
@@ -101,6 +155,11 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.index.bloom.fpp": "0.000000001",
     "hoodie.bloom.index.filter.type": "DYNAMIC_V0",
     "hoodie.bloom.index.filter.dynamic.max.entries": "100000",
+    BLOOM_PRUNE: "true",
+    BLOOM_TREE: "true",
+    BLOOM_USE_METADATA: "false",
+    BLOOM_BUCKETIZED: "true",
+    BLOOM_KEYS_PER_BUCKET: "10000000",
     "hoodie.hfile.block.size": "1048576",
     "hoodie.metadata.enable": "true",
     RECORD_INDEX_ON: None,
@@ -127,7 +186,31 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.write.lock.storage.validity.timeout.secs": "300",
     "hoodie.write.lock.storage.renew.interval.secs": "30",
     BLOCK_CACHE: "67108864",
+    HBASE_TABLE: None,
+    "hoodie.index.hbase.zkquorum": None,
+    "hoodie.index.hbase.zkport": None,
+    "hoodie.index.hbase.zknode.path": None,
+    HBASE_GET_BATCH: "100",
+    HBASE_PUT_BATCH: "100",
+    HBASE_PUT_AUTO: "false",
+    HBASE_SHARE: "0.5",
+    HBASE_PACE: "1000",
+    HBASE_ALLOCATOR: "org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",
+    "hoodie.index.hbase.dynamic_qps": "false",
+    "hoodie.index.hbase.rollback.sync": "true",
+    "hoodie.index.hbase.security.authentication": "simple",
+    THRIFT_HOST: "127.0.0.1",
+    THRIFT_PORT: "9090",
     "hoodie.populate.meta.fields": "true",
+}
+
+# Other names that Hudi takes for an option.
+ALIASES = {
+    "hoodie.datasource.write.keygenerator.class": KEY_GENERATOR,
+    "hoodie.table.keygenerator.type": KEY_GENERATOR_TYPE,
+    **{
+        name.replace(_TIME, "hoodie.deltastreamer.keygen.timebased."): name for name in TIME_OPTIONS
+    },
 }
 
 # Known to Hudi, not to Keymark yet: refused by name and with the reason.
@@ -141,7 +224,22 @@ UNSUPPORTED = {
     "hoodie.combine.before.insert": "combining the rows of an insert",
     "hoodie.bulkinsert.sort.mode": "other sort modes of bulk_insert than by partition",
     "hoodie.clustering.inline": "clustering",
-    "hoodie.index.hbase.zkquorum": "the HBase index",
+    "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": (
+        "keys of timestamps as java.sql.Timestamp prints them"
+    ),
+    "hoodie.keygen.datetime.parser.class": "another parser of dates than Hudi's own",
+    "hoodie.index.hbase.min.qps.fraction": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.max.qps.fraction": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.zkpath.qps_root": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.desired_puts_time_in_secs": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.sleep.ms.for.put.batch": "pausing between batches (as in Hudi)",
+    "hoodie.index.hbase.sleep.ms.for.get.batch": "pausing between batches (as in Hudi)",
+    "hoodie.index.hbase.zk.session_timeout_ms": "asking ZooKeeper",
+    "hoodie.index.hbase.zk.connection_timeout_ms": "asking ZooKeeper",
+    "hoodie.index.hbase.kerberos.user.keytab": "Kerberos",
+    "hoodie.index.hbase.kerberos.user.principal": "Kerberos",
+    "hoodie.index.hbase.regionserver.kerberos.principal": "Kerberos",
+    "hoodie.index.hbase.master.kerberos.principal": "Kerberos",
     "hoodie.metadata.index.secondary.enable": "the secondary index",
     "hoodie.metadata.log.compaction.enable": "compacting logs into logs",
 }
@@ -179,6 +277,7 @@ class Options:
 
 def check_options(given: Mapping[str, str]) -> dict[str, str]:
     """The options, each known and well-formed, or InvalidOptionError with the nearest name."""
+    given = _by_own_names(given)
     for name, value in given.items():
         if name in UNSUPPORTED:
             raise UnsupportedTableError(f"option {name}: {UNSUPPORTED[name]} is not supported yet")
@@ -190,6 +289,16 @@ def check_options(given: Mapping[str, str]) -> dict[str, str]:
     checked = {name: str(value) for name, value in given.items()}
     _check_kept(Options(checked))
     return checked
+
+
+def _by_own_names(given: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names of Hudi 0.15, whichever they were given by."""
+    named: dict[str, str] = {}
+    for name, value in given.items():
+        own = ALIASES.get(name, name)
+        if named.setdefault(own, value) != value:
+            raise InvalidOptionError(f"option {name}={value} contradicts {own}={named[own]}")
+    return named
 
 
 def _check_kept(options: Options) -> None:
@@ -220,6 +329,8 @@ def _check_value(name: str, value: str) -> None:
         raise InvalidOptionError(f"option {name}: {value} is too small")
     if name in _PROBABILITIES and not 0 < _number(name, value) < 1:
         raise InvalidOptionError(f"option {name}: {value} is not between 0 and 1")
+    if name in _SHARES and not 0 < _number(name, value) <= 1:
+        raise InvalidOptionError(f"option {name}: {value} is not above 0 and at most 1")
     if default in ("true", "false") or name in _SWITCHES:
         _flag(name, value)
 
