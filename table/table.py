@@ -49,9 +49,10 @@ from table.services.switch import IndexSwitch, Switcher
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
+from table.write.outside import located
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
 from table.write.transaction import TableState, clear_failed
-from table.write.writer import Writer, check_writable
+from table.write.writer import Writer, check_writable, recover_entries
 
 R = TypeVar("R")
 Names = str | Sequence[str] | None
@@ -180,7 +181,7 @@ class Table:
         encoded = texts.dictionary_encode()
         state = TableState.load(self.storage)
         index = usable_index(self.choice.name, state.config, self.options())
-        found = index.lookup(encoded.dictionary, self._context(state, stats))
+        found = located(index, encoded.dictionary, self._context(state, stats))
         found = found.take(encoded.indices)
         return pa.table([texts, *found.columns], names=["record_key", *found.column_names])
 
@@ -357,6 +358,9 @@ class Table:
     def _hold(self) -> Iterator[Lease]:
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
             check_writable(self.config)
+            recover_entries(
+                self.storage, self.choice.name, lambda state: self._context(state, None)
+            )
             clear_failed(self.storage)
             self._services(LocalRunner()).recover(lease)
             yield lease

@@ -40,22 +40,29 @@ from table.write.bulk_index import update_index_in_bulk
 from table.write.commit import commit
 from table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
 from table.write.index import Index
-from table.write.key_file import KeyFile, write_key_file
+from table.write.key_file import KeyFile, stretches, write_key_file
+from table.write.outside import EntryChanges, KeyPart, OutsideIndex
 from table.write.runner import quiet_worker
 from table.write.writer import Attempt, Writer, in_table_schema
 
 _SAMPLE_ROWS = 10_000
+_NOTHING = pa.array([], pa.string())
 _PATH, _BUCKET = "_keymark_path", "_keymark_bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkTask:
-    """What every task of a bulk insert knows. `bucket_index` is set on a bucket table."""
+    """What every task of a bulk insert knows.
+
+    `bucket_index` is set on a bucket table; keys are kept for an index: by `shards` of the record
+    index, where there are any.
+    """
 
     target: WriteTarget
     config: TableConfig
     sizing: FileSizing
     shards: int
+    keeps_keys: bool
     bucket_index: Index | None
     options: Options
 
@@ -103,7 +110,9 @@ def _commit(attempt: Attempt, done: list[BulkDone]) -> None:
         if parts:
             delta.stats.extend(update_index_in_bulk(attempt, delta, parts))
 
-    commit(attempt, [result for part in done for result in part.results], update_index)
+    entries = EntryChanges(tuple(KeyPart(keys, tuple(files)) for keys, files in parts), _NOTHING)
+    results = [result for part in done for result in part.results]
+    commit(attempt, results, update_index, lambda: entries)
 
 
 def _check_policy(attempt: Attempt) -> None:
@@ -130,6 +139,7 @@ def _task(attempt: Attempt) -> BulkTask:
         config=attempt.config,
         sizing=FileSizing.of(attempt.options, record=None),
         shards=shards,
+        keeps_keys=shards > 0 or isinstance(index, OutsideIndex),
         bucket_index=index if index.name == "bucket" else None,
         options=attempt.options,
     )
@@ -281,7 +291,7 @@ class _Stream:
         """Write what is left; put the key file."""
         self._flush(everything=True)
         written = None
-        if self.task.shards and self.results:
+        if self.task.keeps_keys and self.results:
             files = np.repeat(
                 np.arange(len(self.keys), dtype=np.int32), [len(keys) for keys in self.keys]
             )
@@ -290,7 +300,7 @@ class _Stream:
                 self.task.target.instant,
                 self.name,
                 entries=pa.table({"key": pa.concat_arrays(self.keys), "file": files}),
-                shards=self.task.shards,
+                shards=self.task.shards or stretches(len(files)),
             )
         return BulkDone(tuple(self.results), written, self.rows)
 

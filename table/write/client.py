@@ -24,7 +24,7 @@ from table.options import DUP_POLICY
 from table.rows import arrow_schema
 from table.write.assign import FileSizing, assign, assign_buckets
 from table.write.batch import Batch, combine
-from table.write.commit import IndexUpdate, commit, update_record_index
+from table.write.commit import IndexUpdate, commit, entry_changes, update_record_index
 from table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -193,11 +193,12 @@ def _apply(attempt: Attempt, batch: Batch, placement: Placement) -> CommitResult
     for (_, _, members), result in zip(groups, results, strict=True):
         outcomes[members] = result.outcomes
 
+    update = _index_update(batch, entries, outcomes, groups)
+
     def update_index(delta: DeltaCommit) -> None:
-        update = _index_update(batch, entries, outcomes, groups)
         update_record_index(delta, attempt.state, update, attempt.writer.runner)
 
-    commit(attempt, results, update_index)
+    commit(attempt, results, update_index, lambda: entry_changes(attempt, update))
     return _count(attempt, batch, placement, outcomes, results)
 
 

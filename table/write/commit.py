@@ -3,12 +3,15 @@
 <instant>.deltacommit.requested, .inflight      (metadata table)
 log files of record_index                       phase `index`
 log files of files, column_stats, bloom_filters
+entries of an index outside the table           phase `index`
 <instant>.deltacommit
 <instant>.commit                                phase `commit`: visible from here on
+entries of keys that moved or went              phase `index`
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from table.errors import TableError, TableWarning
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import split_by_shard
 from table.metadata.records import encode_locations
@@ -25,6 +29,8 @@ from table.timeline.commit_metadata import encode_commit
 from table.timeline.instant_name import instant_millis
 from table.view import Snapshot
 from table.write.file_group import FileGroupResult
+from table.write.key_file import stretches, write_key_file
+from table.write.outside import EntryChanges, KeyPart, OutsideIndex, announce, settle
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, sweep_losers
 from table.write.writer import Attempt
@@ -54,6 +60,7 @@ def commit(
     attempt: Attempt,
     results: Sequence[FileGroupResult],
     update_index: Callable[[DeltaCommit], None],
+    entries: Callable[[], EntryChanges],
 ) -> None:
     """The end that all writes share: index phase, then commit phase.
 
@@ -62,6 +69,7 @@ def commit(
         results: of every file group.
         update_index: writes the log files of the record index; called where the table has one, or
             is getting one.
+        entries: what changes in an index that keeps entries outside the table.
     """
     state, delta = attempt.state, None
     with attempt.phase("index"):
@@ -71,8 +79,39 @@ def commit(
             delta.begin()
             if RECORD_INDEX in state.config.maintained:
                 update_index(delta)
+        if isinstance(attempt.index, OutsideIndex):
+            attempt.lease.check()
+            announce(attempt.index, attempt.instant, entries(), attempt.context)
     with attempt.phase("commit"):
         _finish(attempt, delta, results)
+    if isinstance(attempt.index, OutsideIndex):
+        with attempt.phase("index"):
+            _settle(attempt.index, attempt)
+        # What services do from here on is not the index's.
+        attempt.writer.on_phase("commit")
+
+
+def _settle(index: OutsideIndex, attempt: Attempt) -> None:
+    """Make the changes of entries that had to wait; those that fail, the next write makes."""
+    try:
+        settle(index, attempt.instant, attempt.context)
+    except (TableError, OSError) as error:
+        text = f"the write is done, and its entries in the {index.name} index are not: {error}; "
+        warnings.warn(f"{text}the next write brings them up to date", TableWarning, 2)
+
+
+def entry_changes(attempt: Attempt, update: IndexUpdate) -> EntryChanges:
+    """The changes of a batch for an index outside the table; its keys are put on storage."""
+    if not len(update.keys):
+        return EntryChanges((), update.deletes)
+    keys = write_key_file(
+        attempt.storage,
+        attempt.instant,
+        "batch",
+        entries=pa.table({"key": update.keys, "file": pa.array(update.codes, pa.int32())}),
+        shards=stretches(len(update.keys)),
+    )
+    return EntryChanges((KeyPart(keys, tuple(update.locations)),), update.deletes)
 
 
 def update_record_index(

@@ -44,7 +44,8 @@ class LookupStats:
     """What a lookup touched; indexes add to it.
 
     `candidates` are the pairs of key and file that a bloom index checks against filters,
-    `false_positives` those that a filter let pass for nothing.
+    `false_positives` those that a filter let pass for nothing. The last four count the files whose
+    key range or filter it took from there.
     """
 
     shards_read: int = 0
@@ -52,6 +53,10 @@ class LookupStats:
     files_read: int = 0
     candidates: int = 0
     false_positives: int = 0
+    ranges_from_footers: int = 0
+    ranges_from_metadata: int = 0
+    filters_from_footers: int = 0
+    filters_from_metadata: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
-"""Keys on their way from the tasks that wrote them to the shards of the record index.
+"""Keys on their way from the tasks that wrote them to the shards of an index.
 
 A task of a bulk insert writes one file: for each shard an Arrow IPC stream of (key, file number of
 the task), one after the other. A shard's task reads its stretch of every file. The file lies among
-the instant's markers and goes with them.
+the instant's markers and goes with them. An index without shards gets stretches of some size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from table.naming import TEMP
 from table.storage import Storage
 
 _SCHEMA = pa.schema([("key", pa.string()), ("file", pa.int32())])
+_STRETCH_KEYS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,21 @@ def write_key_file(
     path = f"{TEMP}/{instant}/.keymark/{name}.keys"
     storage.put(path, b"".join(parts))
     return KeyFile(path, tuple(stretches))
+
+
+def keys_of_instant(storage: Storage, instant: str) -> Iterator[Any]:
+    """The keys in an instant's key files, stretch by stretch (pa.Array of string)."""
+    for status in storage.walk(f"{TEMP}/{instant}/.keymark"):
+        if status.name.endswith(".keys"):
+            source = pa.BufferReader(storage.read(status.path))
+            while source.tell() < source.size():
+                with pa.ipc.open_stream(source) as stream:
+                    yield from (batch["key"] for batch in stream)
+
+
+def stretches(keys: int) -> int:
+    """Into how many stretches so many keys are cut where no shards do it."""
+    return max(1, -(-keys // _STRETCH_KEYS))
 
 
 def _stream(entries: Any) -> bytes:

@@ -47,7 +47,8 @@ from table.storage import Storage
 from table.timeline.timeline import next_instant
 from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
 from table.write.file_group import WriteTarget
-from table.write.index import Index, IndexContext, usable_index
+from table.write.index import Index, IndexContext, load_index, usable_index
+from table.write.outside import OutsideIndex, recover, take_back, unsettled
 from table.write.runner import TaskRunner
 from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
 
@@ -91,6 +92,18 @@ class Writer:
         option = MOVE_OPTIONS.get(self.index)
         return option is not None and self.options.flag(option)
 
+    def context(self, state: TableState) -> IndexContext:
+        """The table as the index sees it."""
+        return IndexContext(
+            storage=self.storage,
+            config=state.config,
+            options=self.options,
+            snapshot=state.snapshot,
+            metadata=state.metadata,
+            runner=self.runner,
+            spark=self.spark,
+        )
+
     def attempt(
         self, operation: str, schema: Any, work: Callable[[Attempt], CommitResult]
     ) -> CommitResult:
@@ -104,6 +117,7 @@ class Writer:
         started = self.clock.seconds()
         with hold(self.storage, self.clock, LeaseTerms.of(self.options)) as lease:
             check_writable(load_config(self.storage))
+            recover_entries(self.storage, self.index, self.context)
             clear_failed(self.storage)
             self.services.recover(lease)
             self.services.prepare(lease)
@@ -125,6 +139,8 @@ class Writer:
         except BaseException:
             # What cannot be taken back now, the next write takes back.
             with contextlib.suppress(TableError, OSError):
+                if isinstance(attempt.index, OutsideIndex):
+                    take_back(attempt.index, attempt.instant, attempt.context)
                 undo(self.storage, attempt.state.timeline, attempt.instant)
             raise
         # The write is done; markers that cannot be swept now, the next write sweeps.
@@ -208,15 +224,7 @@ class Attempt:
     @property
     def context(self) -> IndexContext:
         """The table as the index sees it."""
-        return IndexContext(
-            storage=self.storage,
-            config=self.config,
-            options=self.options,
-            snapshot=self.state.snapshot,
-            metadata=self.state.metadata,
-            runner=self.writer.runner,
-            spark=self.writer.spark,
-        )
+        return self.writer.context(self.state)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -261,6 +269,21 @@ class Attempt:
         return CommitResult(
             instant=self.instant, index=self.index.name, phases=self.phases, **counts
         )
+
+
+def recover_entries(
+    storage: Storage, index: str, context: Callable[[TableState], IndexContext]
+) -> None:
+    """Bring what dead writers left of an index outside the table up to date, under the lease.
+
+    Args:
+        storage: of the table.
+        index: name of its index.
+        context: makes the table that the index sees of a reading of it.
+    """
+    found = load_index(index)
+    if isinstance(found, OutsideIndex) and unsettled(storage):
+        recover(found, context(TableState.load(storage)))
 
 
 def in_table_schema(rows: Any, schema: Any) -> Any:

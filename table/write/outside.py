@@ -1,0 +1,233 @@
+"""Entries that an index keeps outside the table, so that no commit of the table can hold them.
+
+    <T>.commit.requested
+    .hoodie/.temp/<T>/.keymark/*.keys    the keys that T puts somewhere
+    .hoodie/.keymark/entries/<T>         empty: entries of T follow
+    entries of the keys that had none    they name T, and count once T is completed
+    .hoodie/.keymark/entries/<T>         now the changes that are left: keys that move or go
+    <T>.commit                           visible
+    the changes that are left
+    .hoodie/.keymark/entries/<T> goes
+
+An entry that counts is never touched before its change is visible, so a writer that dies loses
+none. Who holds the table next finds `entries/<T>`: it takes the entries of T back, or makes the
+changes that are left. In between, `located` reads the changes beside the entries.
+Hudi changes all entries before the commit, and lets its rollback go after them
+(SparkHoodieHBaseIndex.updateLocation, rollbackCommit; hoodie.index.hbase.rollback.sync).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import CorruptFileError
+from table.format.parquet import read_base_file
+from table.naming import ENTRIES
+from table.storage import BytesReader, Storage
+from table.timeline.timeline import Timeline
+from table.write.file_group import KEY_COLUMN
+from table.write.index import LOCATION_SCHEMA, Index, IndexContext
+from table.write.key_file import KeyFile, keys_of_instant
+
+CHANGES = pa.schema([("key", pa.string()), *LOCATION_SCHEMA])
+"""New places of keys; a key without one is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """Keys on storage, each with the number of its place: (partition path, file id)."""
+
+    keys: KeyFile
+    places: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChanges:
+    """What a commit changes: keys that get a place, and keys (pa.Array of string) that are gone."""
+
+    parts: Sequence[KeyPart]
+    deletes: Any
+
+    def __bool__(self) -> bool:
+        return bool(self.parts) or len(self.deletes) > 0
+
+
+@runtime_checkable
+class OutsideIndex(Index, Protocol):
+    """An index whose entries are not part of the table.
+
+    An entry names the commit that made it. It counts if that commit is visible and the file group
+    exists (HoodieIndexUtils.checkIfValidCommit); `tag` and `lookup` take no notice of others.
+    """
+
+    def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> Any:
+        """Put entries that count once the instant is completed.
+
+        Returns:
+            pa.Table of CHANGES: the keys whose entry counts already. It was left as it is. A key
+            that was put twice is in it twice, its later place last.
+        """
+
+    def change(self, changes: Any, context: IndexContext) -> None:
+        """Put and delete entries (pa.Table of CHANGES of distinct keys), whatever they were."""
+
+    def withdraw(self, keys: Iterable[Any], instant: str, context: IndexContext) -> None:
+        """Delete those entries of keys (pa.Arrays of string) that name an instant."""
+
+    def rebuild(self, context: IndexContext, progress: Any) -> int:
+        """Replace all entries by those of the snapshot's keys; how many these are.
+
+        `progress` is a table.bootstrap.target.Progress.
+        """
+
+    def drop(self, context: IndexContext) -> None:
+        """Delete all entries."""
+
+    def erase(self, keys: Any, context: IndexContext) -> str:
+        """Delete the entries of keys (pa.Array of string); one line on what may be left of them."""
+
+
+def announce(
+    index: OutsideIndex, instant: str, changes: EntryChanges, context: IndexContext
+) -> None:
+    """Before an instant is completed: enter what is new, store what is left to change."""
+    if not changes:
+        return
+    path = f"{ENTRIES}/{instant}"
+    context.storage.put(path, b"")
+    known = index.enter(changes.parts, instant, context) if changes.parts else CHANGES.empty_table()
+    later = pa.concat_tables([_last_of_each(known), gone(changes.deletes)])
+    store_changes(context.storage, instant, later)
+
+
+def gone(keys: Any) -> Any:
+    """The changes (pa.Table of CHANGES) that keys (pa.Array of string) are nowhere any more."""
+    return pa.table([keys, *(pa.nulls(len(keys), f.type) for f in LOCATION_SCHEMA)], schema=CHANGES)
+
+
+def store_changes(storage: Storage, instant: str, changes: Any) -> None:
+    """Store what is to be changed once an instant is completed (pa.Table of CHANGES)."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, CHANGES) as stream:
+        stream.write_table(changes.cast(CHANGES))
+    storage.replace(f"{ENTRIES}/{instant}", bytes(sink.getvalue()))
+
+
+def settle(index: OutsideIndex, instant: str, context: IndexContext) -> None:
+    """After an instant was completed: make the changes that are left."""
+    path = f"{ENTRIES}/{instant}"
+    if context.storage.exists(path):
+        index.change(_changes(context.storage, instant), context)
+        context.storage.delete(path)
+
+
+def take_back(index: OutsideIndex, instant: str, context: IndexContext) -> None:
+    """Delete the entries of an instant that was not completed, if it left any."""
+    path = f"{ENTRIES}/{instant}"
+    storage = context.storage
+    if storage.exists(path) and not _is_completed(Timeline.load(storage), instant):
+        index.withdraw(keys_of_instant(storage, instant), instant, context)
+        storage.delete(path)
+
+
+def unsettled(storage: Storage) -> tuple[str, ...]:
+    """The instants whose entries are being made, or were when their writer died; ascending."""
+    return tuple(sorted(status.name for status in storage.list(ENTRIES)))
+
+
+def recover(index: OutsideIndex, context: IndexContext) -> None:
+    """Bring the entries of dead writers up to date. Call it under the lease, before any undoing.
+
+    Somebody else may have written since then: what the base files say decides.
+    """
+    for instant in unsettled(context.storage):
+        if _is_completed(Timeline.load(context.storage), instant):
+            changes = _changes(context.storage, instant)
+            index.change(_still_true(index, changes, context), context)
+            context.storage.delete(f"{ENTRIES}/{instant}")
+        else:
+            take_back(index, instant, context)
+
+
+def located(index: Index, keys: Any, context: IndexContext) -> Any:
+    """`index.lookup`, with changes of entries that are visible and not made yet."""
+    if not isinstance(index, OutsideIndex):
+        return index.lookup(keys, context)
+    pending = unsettled(context.storage)
+    found = index.lookup(keys, context)
+    if not pending:
+        return found
+    timeline = Timeline.load(context.storage)
+    for instant in pending:
+        if _is_completed(timeline, instant):
+            # It may have been settled by now, and before its entries were read.
+            with contextlib.suppress(FileNotFoundError):
+                found = _overlaid(found, keys, _changes(context.storage, instant))
+    return found
+
+
+def _changes(storage: Storage, instant: str) -> Any:
+    path = f"{ENTRIES}/{instant}"
+    data = storage.read(path)
+    if not data:
+        return CHANGES.empty_table()
+    try:
+        return pa.ipc.open_stream(data).read_all().cast(CHANGES)
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise CorruptFileError(path, 0, f"no changes of entries: {error}") from error
+
+
+def _is_completed(timeline: Timeline, instant: str) -> bool:
+    """Completed, or archived: nobody archives while entries of a dead instant are left."""
+    start = min((i.time for i in timeline.instants), default="")
+    return instant < start or any(i.time == instant for i in timeline.completed())
+
+
+def _last_of_each(changes: Any) -> Any:
+    codes = changes["key"].combine_chunks().dictionary_encode().indices.to_numpy()
+    last = np.zeros(len(codes), np.int64)
+    last[codes] = np.arange(len(codes))
+    return changes.take(pa.array(np.unique(last[codes])))
+
+
+def _still_true(index: OutsideIndex, changes: Any, context: IndexContext) -> Any:
+    """Of the changes those that make entries say what the base files say."""
+    keys = changes["key"].combine_chunks()
+    right = _held(keys, index.lookup(keys, context), context)
+    there = _held(keys, changes, context)
+    nowhere = keys.filter(pa.array(~right & ~there))
+    return pa.concat_tables([changes.filter(pa.array(~right & there)), gone(nowhere)])
+
+
+def _held(keys: Any, places: Any, context: IndexContext) -> Any:
+    """For each key (bool): the base file of its place holds it."""
+    held = np.zeros(len(keys), bool)
+    bases = context.snapshot.by_location()
+    rows: dict[tuple[str, str], list[int]] = {}
+    columns = (places["partition_path"].to_pylist(), places["file_id"].to_pylist())
+    for row, place in enumerate(zip(*columns, strict=True)):
+        if place in bases:
+            rows.setdefault(place, []).append(row)
+    for place, members in rows.items():
+        base = bases[place]
+        data = BytesReader(name=base.path, data=context.storage.read(base.path))
+        stored = read_base_file(data, [KEY_COLUMN])[KEY_COLUMN].combine_chunks()
+        found = pc.is_in(keys.take(pa.array(members)), value_set=stored.cast(pa.string()))
+        held[members] = found.to_numpy(zero_copy_only=False)
+    return held
+
+
+def _overlaid(found: Any, keys: Any, changes: Any) -> Any:
+    """An index's answer (pa.Table of LOCATION_SCHEMA), changed where the changes name a key."""
+    rows = pc.index_in(keys, value_set=changes["key"].combine_chunks())
+    changed = pc.is_valid(rows)
+    later = changes.select(LOCATION_SCHEMA.names).take(rows)
+    columns = [pc.if_else(changed, later[n], found[n]) for n in LOCATION_SCHEMA.names]
+    return pa.table(columns, schema=LOCATION_SCHEMA)
