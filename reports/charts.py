@@ -159,13 +159,18 @@ def stack(whole: Table, title: str) -> Drawing:
 def style_panel(axes: Any, name: str) -> None:
     """The look of a panel of points and lines over the rows or keys, `name` above it."""
     axes.set_title(name, fontsize=9, loc="left")
-    axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
+    number_ticks(axes.xaxis)
     axes.xaxis.label.set_fontsize(9)
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=0, which="both", labelsize=8.5)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def number_ticks(axis: Any) -> None:
+    """Write ticks as plain numbers; a new scale of an axis needs this anew."""
+    axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
 
 
 def stacked_medians(whole: Table) -> tuple[dict[str, list[float]], list[float]]:

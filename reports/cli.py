@@ -50,10 +50,12 @@ def _comparison(console: Console, found: Report) -> None:
     for run in found.runs:
         if run.label:
             console.print(Text(run.name))
-        if run.answer.rows:
-            console.print(_table(run.answer))
-        for each in run.answers:
-            console.print(Text(f"- {each.topic}: {each.words}"))
+        for answer in run.answers:
+            if answer.where:
+                console.print(Text(answer.where))
+            console.print(_table(answer.table))
+            for each in answer.words:
+                console.print(Text(f"- {each.topic}: {each.words}"))
     if found.verified:
         console.print(f"verified: all {found.checked} cells")
     for label, reasons in found.failed:

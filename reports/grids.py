@@ -23,6 +23,7 @@ class Entry:
         mark: ``best``, ``joint best`` or empty.
         ratio: how many times the best; empty where nothing leads.
         ratio_spread: the same with its interval.
+        index: that the entry names and whose colour it has; empty where it is a number.
     """
 
     value: str
@@ -31,11 +32,12 @@ class Entry:
     mark: str = ""
     ratio: str = ""
     ratio_spread: str = ""
+    index: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One cell's entries; the index picks the colour."""
+    """One cell's entries; the index picks the colour, none where it is empty."""
 
     label: str
     index: str

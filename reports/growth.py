@@ -1,5 +1,6 @@
-"""Tables of several sizes: how a measure grows with the rows, and where two indexes' lines meet.
+"""Tables or batches of several sizes: how a measure grows, and where two indexes' lines meet.
 
+Along one axis the other is held at its largest, and each shape of keys has lines of its own.
 Within a repetition, the values of one cell over the sizes are fitted by a straight line, each value
 weighted by its inverse, so that a deviation counts by its share. Where the lines of two indexes
 meet, they cost the same; outside of the sizes measured that is an extrapolation. Every repetition
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -20,18 +22,27 @@ from reports.tables import Measure
 _PARALLEL = 1e-12
 
 
+class Axis(StrEnum):
+    """What grows."""
+
+    ROWS = "rows"
+    BATCH = "batch"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One measure of one engine and index over the sizes of the table.
+    """One measure of one engine, index and shape of keys over sizes.
 
     Attributes:
         engine: engine name.
         index: index name.
-        values: by rows, ascending, the values by trial.
+        shape: name of the keys' shape; empty where the run has none.
+        values: by rows of the table or of the batch, ascending, the values by trial.
     """
 
     engine: str
     index: str
+    shape: str = ""
     values: Mapping[int, Mapping[Trial, float]]
 
     def summaries(self) -> dict[int, Summary]:
@@ -41,13 +52,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """A line against that of another index of the same engine.
+    """A line against that of another index of the same engine and shape of keys.
 
     Attributes:
         line: the one.
         other: the other.
-        ratios: by rows, the one as a multiple of the other, paired; None where the other is zero.
-        meeting: rows at which the lines meet; None unless they do in more than half of the trials.
+        ratios: by size, the one as a multiple of the other, paired; None where the other is zero.
+        meeting: size at which the lines meet; None unless they do in more than half of the trials.
         met: in how many trials they meet, of `trials`.
         trials: that have a value of both at every size.
     """
@@ -60,30 +71,48 @@ class Contest:
     trials: int
 
 
-def lines(cells: Iterable[CellView], measure: Measure) -> list[Line]:
-    """The lines of the cells of one run, those that have two sizes at least."""
-    found: dict[tuple[str, str], dict[int, Mapping[Trial, float]]] = {}
-    for cell in cells:
-        values = measure.values(cell)
-        if cell.rows and values:
-            found.setdefault((cell.engine, cell.index), {})[cell.rows] = values
+def lines(cells: Iterable[CellView], measure: Measure, axis: Axis = Axis.ROWS) -> list[Line]:
+    """The lines of the cells of one run along an axis, those that have two sizes at least."""
+    found: dict[tuple[str, str, str], dict[int, Mapping[Trial, float]]] = {}
+    for cell in at_largest(cells, but=axis):
+        values, size = measure.values(cell), _size(cell, axis)
+        if size and values:
+            key = (cell.engine, cell.index, cell.setting.shape)
+            found.setdefault(key, {})[size] = values
     return [
-        Line(engine=engine, index=index, values=dict(sorted(values.items())))
-        for (engine, index), values in found.items()
+        Line(engine=engine, index=index, shape=shape, values=dict(sorted(values.items())))
+        for (engine, index, shape), values in found.items()
         if len(values) > 1
     ]
 
 
+def at_largest(cells: Iterable[CellView], *, but: Axis) -> list[CellView]:
+    """The cells of one run that are at the largest of the axis which does not grow."""
+    every = list(cells)
+    (other,) = set(Axis) - {but}
+    most = max((_size(cell, other) for cell in every), default=0)
+    return [cell for cell in every if _size(cell, other) == most]
+
+
+def _size(cell: CellView, axis: Axis) -> int:
+    return (cell.setting.rows if axis is Axis.ROWS else cell.setting.batch) or 0
+
+
 def contests(found: Sequence[Line]) -> list[Contest]:
-    """The first index of each engine, in the order of reports, against each other one."""
+    """The first index of each engine and shape, in the order of reports, against each other one."""
     made = []
-    for engine in dict.fromkeys(line.engine for line in found):
-        mine = sorted(
-            (line for line in found if line.engine == engine),
-            key=lambda line: place_in(line.index, INDEX_ORDER),
-        )
+    for panel in panels(found):
+        mine = sorted(panel, key=lambda line: place_in(line.index, INDEX_ORDER))
         made += [_contest(mine[0], other) for other in mine[1:]]
     return made
+
+
+def panels(found: Sequence[Line]) -> list[list[Line]]:
+    """Lines that stand against each other: those of one engine and one shape of keys."""
+    together: dict[tuple[str, str], list[Line]] = {}
+    for line in found:
+        together.setdefault((line.engine, line.shape), []).append(line)
+    return list(together.values())
 
 
 def _contest(line: Line, other: Line) -> Contest:
@@ -114,7 +143,7 @@ def _contest(line: Line, other: Line) -> Contest:
 def meeting_point(
     rows: Sequence[int], values: Sequence[float], others: Sequence[float]
 ) -> float | None:
-    """The rows at which two fitted lines cost the same; None if they do at no positive number."""
+    """The size at which two fitted lines cost the same; None if they do at no positive number."""
     (start, slope), (other_start, other_slope) = fitted(rows, values), fitted(rows, others)
     apart = slope - other_slope
     if abs(apart) <= _PARALLEL * max(abs(slope), abs(other_slope)):
@@ -124,7 +153,7 @@ def meeting_point(
 
 
 def fitted(rows: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """Start and slope of the straight line over the rows, by relative least squares."""
+    """Start and slope of the straight line over the sizes, by relative least squares."""
     if len(rows) < 2 or not any(values):
         return 0.0, 0.0
     least = min(value for value in values if value) / 2

@@ -1,4 +1,4 @@
-"""What a page says about tables of several sizes: lines, ratios, and where the lines meet."""
+"""What a page says about tables and batches of several sizes: who is fastest, where lines meet."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ from typing import Any
 from reports.amounts import amount
 from reports.figures import Chart, chart
 from reports.grids import Entry, Grid, Row, ratio_words, spread
-from reports.growth import Contest, Line, contests, lines
-from reports.growth_chart import growth_chart
-from reports.projection import Run
+from reports.growth import Axis, Contest, Line, at_largest, contests, lines
+from reports.growth_chart import growth_chart, panel_names
+from reports.projection import CellView, Run
 from reports.prose import Answer
+from reports.settings import Setting
 from reports.stats import Summary
 from reports.tables import HEADLINE, Measure
 from reports.text import NOTHING, clean
+from reports.winners import MAPPED, map_values, winner_map
 
 PREFIX = "growth_"
 """Of the names of its charts' files."""
 
-_GROWING = ("build", "write_latency", "lookup", "shuffle")
-MEASURES = tuple(each for each in HEADLINE if each.key in _GROWING)
+# A lookup asks for the same keys whatever the batch.
+_GROWING = {
+    Axis.ROWS: ("build", "write_latency", "tag", "lookup", "shuffle"),
+    Axis.BATCH: ("write_latency", "tag"),
+}
+_OPENING = {Axis.ROWS: "As the table grows", Axis.BATCH: "As batches grow"}
+_OF = {Axis.ROWS: "rows of the table", Axis.BATCH: "rows of a batch"}
+
+_MANY = 12
+_FAR = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,54 +41,133 @@ class GrowthPart:
     Attributes:
         run_id: the run's own id.
         name: what the run is called on the page, empty when it is the only one.
-        findings: for each measure and engine, ratios at each size and where the lines meet.
-        charts: a line per index over the rows, one chart per measure.
+        heading: of the section: what grows.
+        maps: the fastest index of each setting, one map per measure.
+        findings: for each measure, engine and shape, ratios at each size and where lines meet; of
+            many only those whose lines meet.
+        left_out: number of pairs that are no finding because their lines do not meet.
+        charts: a line per index over the sizes, one chart per measure and axis.
         values: the ratios and meeting points, for summary.json.
+        map_values: the maps, for summary.json.
     """
 
     run_id: str
     name: str
+    heading: str
+    maps: list[Grid]
     findings: list[Answer]
+    left_out: int
     charts: list[Chart]
     values: list[dict[str, Any]]
+    map_values: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growing:
+    """A measure along an axis."""
+
+    measure: Measure
+    axis: Axis
+    lines: list[Line]
+    contests: list[Contest]
+    held: str
+
+    @property
+    def title(self) -> str:
+        what = self.measure.what
+        return f"{_OPENING[self.axis]}: {what[0].lower()}{what[1:]}"
 
 
 def growth_part(run: Run) -> GrowthPart | None:
-    """The section of a run, None if its tables have one size."""
+    """The section of a run, None if its tables have one size and its batches too."""
     right = [cell for cell in run.cells if cell.verified]
-    found = {measure: each for measure in MEASURES if (each := lines(right, measure))}
-    if not found:
+    every = _growing(right)
+    if not every:
         return None
-    held = {measure: contests(each) for measure, each in found.items()}
+    pairs = [(each, contest) for each in every for contest in each.contests]
+    told = [(each, contest) for each, contest in pairs if len(pairs) <= _MANY or _meet(contest)]
+    ours = _mapped(right)
     return GrowthPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
-        findings=[_finding(m, contest) for m, each in held.items() for contest in each],
-        charts=[_chart(measure, each, run.file_suffix) for measure, each in found.items()],
-        values=[_values(m, contest) for m, each in held.items() for contest in each],
+        heading=_heading({each.axis for each in every}),
+        maps=[found for each in MAPPED if (found := winner_map(ours, each))] if ours else [],
+        findings=[_finding(each, contest) for each, contest in told],
+        left_out=len(pairs) - len(told),
+        charts=[_chart(each, run.file_suffix) for each in every],
+        values=[_values(each, contest) for each, contest in pairs],
+        map_values=[each for measure in MAPPED for each in map_values(ours, measure)],
     )
 
 
-def _finding(measure: Measure, contest: Contest) -> Answer:
+def _heading(axes: set[Axis]) -> str:
+    return "As table and batches grow" if len(axes) > 1 else _OPENING[axes.pop()]
+
+
+def _growing(cells: Sequence[CellView]) -> list[_Growing]:
+    made = []
+    for axis, keys in _GROWING.items():
+        held = _held(cells, axis)
+        for measure in HEADLINE:
+            found = lines(cells, measure, axis) if measure.key in keys else []
+            if found:
+                made.append(
+                    _Growing(
+                        measure=measure, axis=axis, lines=found, contests=contests(found), held=held
+                    )
+                )
+    return made
+
+
+def _held(cells: Sequence[CellView], axis: Axis) -> str:
+    """What stays the same while the axis grows."""
+    at = next((cell.setting for cell in at_largest(cells, but=axis)), Setting())
+    rows = at.rows if axis is Axis.BATCH else None
+    batch = at.batch if axis is Axis.ROWS else None
+    words = Setting(rows=rows, batch=batch).words
+    return f", tables of {words}" if rows else f", {words}" if batch else ""
+
+
+def _mapped(cells: Sequence[CellView]) -> list[CellView]:
+    """The cells of the first engine, where more than the size of the table varies."""
+    ours = [cell for cell in cells if cell.engine == cells[0].engine]
+    varied = {(cell.setting.shape, cell.setting.batch) for cell in ours}
+    return ours if len(varied) > 1 else []
+
+
+def _meet(contest: Contest) -> bool:
+    """Whether the lines meet at the sizes measured or not far beyond the largest."""
+    sizes, at = list(contest.ratios), contest.meeting
+    return at is not None and sizes[0] <= at.median <= _FAR * sizes[-1]
+
+
+def _finding(growing: _Growing, contest: Contest) -> Answer:
     mine, other = clean(contest.line.index, 40), clean(contest.other.index, 40)
+    measure = growing.measure
     sizes = "; ".join(
-        f"{_ratio(ratio, contest, rows, measure.unit)} at {rows:,} rows"
-        for rows, ratio in contest.ratios.items()
+        f"{_ratio(ratio, contest, size, measure.unit)} at {_at(growing.axis, size)}"
+        for size, ratio in contest.ratios.items()
     )
-    words = f"{mine} against {other}: {sizes}; {verdict(contest)}."
-    return Answer(topic=f"{measure.what}, {clean(contest.line.engine, 40)}", words=words)
+    words = f"{mine} against {other}: {sizes}; {verdict(contest, growing.axis)}."
+    names = panel_names(contest.line, growing.lines)
+    return Answer(topic=", ".join([measure.what, *names]), words=words)
 
 
-def _ratio(ratio: Summary | None, contest: Contest, rows: int, unit: str) -> str:
+def _at(axis: Axis, size: int | str) -> str:
+    size = f"{size:,}" if isinstance(size, int) else size
+    return f"{size} rows" if axis is Axis.ROWS else f"batches of {size}"
+
+
+def _ratio(ratio: Summary | None, contest: Contest, size: int, unit: str) -> str:
     if ratio is not None and ratio.median:
         return ratio_words(ratio)
-    mine, other = (side.summaries()[rows].median for side in (contest.line, contest.other))
+    mine, other = (side.summaries()[size].median for side in (contest.line, contest.other))
     return f"{amount(mine, unit)} and {amount(other, unit)}"
 
 
-def verdict(contest: Contest) -> str:
+def verdict(contest: Contest, axis: Axis = Axis.ROWS) -> str:
     """Say which is lower at the sizes measured, and where the lines meet."""
-    mine, other = clean(contest.line.index, 40), clean(contest.other.index, 40)
+    mine = clean(contest.line.index, 40)
     known = [ratio for ratio in contest.ratios.values() if ratio is not None]
     if not known:
         return "nothing to divide by"
@@ -90,11 +179,12 @@ def verdict(contest: Contest) -> str:
         return "equal at every size"
     else:
         shown = f"{mine} is not lower at every size"
-    return f"{shown}; {_meeting(contest, mine, other)}"
+    return f"{shown}; {_meeting(contest, axis)}"
 
 
-def _meeting(contest: Contest, mine: str, other: str) -> str:
+def _meeting(contest: Contest, axis: Axis) -> str:
     if contest.meeting is None:
+        mine, other = clean(contest.line.index, 40), clean(contest.other.index, 40)
         return f"the lines of {mine} and {other} do not meet at any size"
     at = contest.meeting
     sizes = list(contest.ratios)
@@ -103,17 +193,18 @@ def _meeting(contest: Contest, mine: str, other: str) -> str:
     around = f" ({low} to {high})" if low != high else ""
     often = "" if contest.met == contest.trials else f", in {contest.met} of {contest.trials} turns"
     beyond = "" if inside else ", extrapolated"
-    return f"the lines meet at about {_about(at.median)} rows{around}{often}{beyond}"
+    where = _at(axis, _about(at.median))
+    return f"the lines meet at about {where}{around}{often}{beyond}"
 
 
-def _about(rows: float) -> str:
+def _about(size: float) -> str:
     """Three digits of a number of rows."""
-    return f"{float(f'{rows:.3g}'):,.0f}"
+    return f"{float(f'{size:.3g}'):,.0f}"
 
 
-def _chart(measure: Measure, found: Sequence[Line], suffix: str) -> Chart:
-    title = f"As the table grows: {measure.what[0].lower()}{measure.what[1:]}"
-    numbers = _numbers(measure, found, title)
+def _chart(growing: _Growing, suffix: str) -> Chart:
+    measure, found = growing.measure, growing.lines
+    numbers = _numbers(growing)
     words = "; ".join(
         f"{row.label}: "
         + ", ".join(
@@ -122,41 +213,46 @@ def _chart(measure: Measure, found: Sequence[Line], suffix: str) -> Chart:
         )
         for row in numbers.rows
     )
-    label = f"Line chart of {measure.what} over the rows of the table, medians. {words}."
-    drawing = growth_chart(measure, found, title)
-    return chart(f"{PREFIX}{measure.key}{suffix}", title, label, drawing, numbers)
+    along = f"{_OF[growing.axis]}{growing.held}"
+    label = f"Line chart of {measure.what} over the {along}, medians. {words}."
+    drawing = growth_chart(measure, found, title=growing.title, along=along)
+    kind = "" if growing.axis is Axis.ROWS else f"{growing.axis}_"
+    return chart(f"{PREFIX}{kind}{measure.key}{suffix}", growing.title, label, drawing, numbers)
 
 
-def _numbers(measure: Measure, found: Sequence[Line], title: str) -> Grid:
-    sizes = sorted({rows for line in found for rows in line.values})
+def _numbers(growing: _Growing) -> Grid:
+    unit = growing.measure.unit
+    sizes = sorted({size for line in growing.lines for size in line.values})
     rows = []
-    for line in found:
+    for line in growing.lines:
         known = line.summaries()
         entries = [
-            Entry(value=amount(s.median, measure.unit), spread=spread(s, measure.unit))
+            Entry(value=amount(s.median, unit), spread=spread(s, unit))
             if (s := known.get(size))
             else Entry(value=NOTHING)
             for size in sizes
         ]
-        label = f"{clean(line.index, 40)} · {clean(line.engine, 40)}"
-        rows.append(Row(label=label, index=line.index, entries=tuple(entries)))
-    heads = tuple(f"{size:,} rows" for size in sizes)
-    return Grid(caption=title, heads=heads, rows=tuple(rows))
+        names = [clean(line.index, 40), *panel_names(line, growing.lines)]
+        rows.append(Row(label=" · ".join(names), index=line.index, entries=tuple(entries)))
+    heads = tuple(_at(growing.axis, size) for size in sizes)
+    return Grid(caption=growing.title, heads=heads, rows=tuple(rows))
 
 
-def _values(measure: Measure, contest: Contest) -> dict[str, Any]:
-    meeting = contest.meeting
+def _values(growing: _Growing, contest: Contest) -> dict[str, Any]:
+    meeting, axis = contest.meeting, growing.axis
     return {
-        "measure": measure.key,
+        "measure": growing.measure.key,
+        "axis": axis.value,
         "engine": clean(contest.line.engine),
+        "shape": clean(contest.line.shape),
         "index": clean(contest.line.index),
         "against": clean(contest.other.index),
         "ratios": [
-            {"rows": rows, "ratio": ratio.median, "low": ratio.low, "high": ratio.high}
-            for rows, ratio in contest.ratios.items()
+            {axis.value: size, "ratio": ratio.median, "low": ratio.low, "high": ratio.high}
+            for size, ratio in contest.ratios.items()
             if ratio is not None
         ],
-        "meet_at_rows": None if meeting is None else meeting.median,
+        f"meet_at_{axis}": None if meeting is None else meeting.median,
         "meet_low": None if meeting is None else meeting.low,
         "meet_high": None if meeting is None else meeting.high,
         "met": contest.met,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from reports.figures import Chart, chart
 from reports.grids import Grid, grid
 from reports.growth_part import GrowthPart, growth_part
 from reports.model_part import ModelPart, model_part
-from reports.projection import CellView, Run, cell_order, failed_cells, largest
+from reports.projection import PARTITION_LOCAL, CellView, Run, cell_order, failed_cells
+from reports.settings import Setting, by_setting, leading
 from reports.stats import CaveatKind
 from reports.text import clean, listed
 
@@ -28,8 +29,37 @@ CHART_TITLES = {
     "point_query": "Point query: reading one record",
     "storage": "Index on disk",
 }
-PARTITION_LOCAL = ("simple", "bloom", "bucket")
 PHASES_TITLE = "Where the time of an upsert goes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The headline of one setting.
+
+    Attributes:
+        where: the setting in words; empty where the run has one only.
+        table: the headline table.
+        words: the same in sentences.
+    """
+
+    where: str
+    table: Grid
+    words: list[prose.Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """Further tables of one setting.
+
+    Attributes:
+        where: the setting in words; empty where there is one only.
+        grids: the tables.
+        foremost: whether the setting is one that the answer is about.
+    """
+
+    where: str
+    grids: list[Grid]
+    foremost: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +71,7 @@ class RunPart:
         label: its letter, empty when it is the only one.
         name: letter and id, or the id alone.
         compared: what was compared, in one sentence.
-        answer: the headline table.
-        answers: the headline in sentences.
+        answers: the headline of each shape of keys, at the largest table and batch.
         scenario: facts.
         environment: facts.
         notes: what the harness wants readers to know.
@@ -54,8 +83,7 @@ class RunPart:
     label: str
     name: str
     compared: str
-    answer: Grid
-    answers: list[prose.Answer]
+    answers: list[Answered]
     scenario: list[facts.Fact]
     environment: list[facts.Fact]
     notes: list[str]
@@ -73,10 +101,11 @@ class Report:
         checked: number of cells that are verified.
         failed: cells that are not, as (label, reasons).
         beside: the headline of all runs side by side; None for a single run.
-        charts: pictures with their tables.
+        charts: pictures with their tables, of the first setting that the answer is about.
+        charted: that setting in words; empty where there is one only.
         growths: what becomes of tables that grow, of each run with several sizes.
         models: the lookup model, of each run that measured it.
-        details: further tables.
+        details: further tables, by setting.
         local: indexes among the cells that find a key within its partition only.
         cautions: what holds for the statistics of the whole page.
         runs: what belongs to one run, answers included.
@@ -88,9 +117,10 @@ class Report:
     failed: list[tuple[str, tuple[str, ...]]]
     beside: Grid | None
     charts: list[Chart]
+    charted: str
     growths: list[GrowthPart]
     models: list[ModelPart]
-    details: list[Grid]
+    details: list[Details]
     local: str
     cautions: list[str]
     runs: list[RunPart]
@@ -103,7 +133,8 @@ def build(runs: Sequence[Run]) -> Report:
     """
     every = sorted((cell for run in runs for cell in run.cells), key=cell_order)
     right = [cell for cell in every if cell.verified]
-    headline = tables.filled(tables.headline(largest(right)))
+    charted = _first_of_each_run(leading(right))
+    headline = tables.filled(tables.headline(charted))
     several = len(runs) > 1
     return Report(
         title=_title(runs, every),
@@ -112,6 +143,7 @@ def build(runs: Sequence[Run]) -> Report:
         failed=_failed(runs),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         charts=_charts(headline, judged=not several),
+        charted="" if several or not charted else charted[0].setting.words,
         growths=[grown for run in runs if (grown := growth_part(run)) is not None],
         models=[part for run in runs if (part := model_part(run)) is not None],
         details=_details(right),
@@ -152,7 +184,7 @@ def _title(runs: Sequence[Run], cells: Sequence[CellView]) -> str:
 
 
 def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
-    failed = [(c.label, c.reasons) for run in runs for c in run.cells if not c.verified]
+    failed = [(c.full_label, c.reasons) for run in runs for c in run.cells if not c.verified]
     for run in runs:
         name = f" · {run.label}" if run.label else ""
         reasons = failed_cells(run.info)
@@ -161,6 +193,18 @@ def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
             for cell in facts.missing_cells(run)
         ]
     return failed
+
+
+def _first_of_each_run(cells: Sequence[CellView]) -> list[CellView]:
+    """The cells of each run's first setting; their labels tell settings apart where they differ."""
+    first: dict[str, Setting] = {}
+    for setting, group in by_setting(cells).items():
+        for cell in group:
+            first.setdefault(cell.run_id, setting)
+    kept = [cell for cell in cells if cell.setting == first[cell.run_id]]
+    if len(set(first.values())) > 1:
+        return [replace(cell, label=cell.full_label) for cell in kept]
+    return kept
 
 
 def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
@@ -182,12 +226,17 @@ def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
     return made
 
 
-def _details(cells: Sequence[CellView]) -> list[Grid]:
-    found = [
-        grid(tables.steps(cells), "Wall time of every step", judged=False),
-        grid(tables.work(cells), "Work done by one upsert batch", judged=False),
-    ]
-    return [each for each in found if each.heads]
+def _details(cells: Sequence[CellView]) -> list[Details]:
+    foremost = {cell.setting for cell in leading(cells)}
+    made = []
+    for setting, group in by_setting(cells).items():
+        found = [
+            grid(tables.steps(group), "Wall time of every step", judged=False),
+            grid(tables.work(group), "Work done by one upsert batch", judged=False),
+        ]
+        grids = [each for each in found if each.heads]
+        made.append(Details(where=setting.words, grids=grids, foremost=setting in foremost))
+    return sorted((each for each in made if each.grids), key=lambda each: not each.foremost)
 
 
 def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
@@ -209,21 +258,26 @@ def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
 
 
 def _part(run: Run) -> RunPart:
-    right = largest(cell for cell in run.cells if cell.verified)
-    headline = tables.filled(tables.headline(right))
-    sizes = {cell.rows for cell in right if cell.rows}
-    among = "".join(f", tables of {rows:,} rows" for rows in sizes)
-    rates = ", of rates higher" if any(c.measure.higher for c in headline.columns) else ""
+    right = leading([cell for cell in run.cells if cell.verified])
     return RunPart(
         run_id=clean(run.run_id),
         label=run.label,
         name=run.name,
         compared=facts.compared(run),
-        answer=grid(headline, f"The answer: medians, lower is better{rates}{among}"),
-        answers=prose.answers(headline),
+        answers=[_answered(setting, group) for setting, group in by_setting(right).items()],
         scenario=facts.scenario(run),
         environment=facts.environment(run),
         notes=facts.notes(run),
         notices=run.notices,
         command=facts.command(run),
+    )
+
+
+def _answered(setting: Setting, cells: Sequence[CellView]) -> Answered:
+    headline = tables.filled(tables.headline(cells))
+    rates = ", of rates higher" if any(c.measure.higher for c in headline.columns) else ""
+    among = f": {setting.words}" if setting.words else ""
+    caption = f"The answer: medians, lower is better{rates}{among}"
+    return Answered(
+        where=setting.words, table=grid(headline, caption), words=prose.answers(headline)
     )

@@ -20,9 +20,13 @@ from harness.errors import RunFolderError
 from harness.results import Sample
 from harness.store import RunFolder
 from reports.errors import ReportError
+from reports.settings import Setting, settings_of
 from reports.text import clean
 
 INDEX_ORDER = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
+PARTITION_LOCAL = ("simple", "bloom", "bucket")
+"""Those that look for a key within its partition only."""
+
 STEP_ORDER = ("build", "bulk_insert", "upsert", "insert", "delete", "lookup", "point_query")
 UPSERT = "upsert"
 """Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""
@@ -51,12 +55,12 @@ class CellView:
         cell: the cell's id in that run.
         engine: engine name.
         index: index name.
-        label: short name, unique on the page.
+        label: short name, unique among the cells of its setting.
         run_label: the run's letter, empty when the report is on one run.
         verified: every answer was checked and right.
         reasons: why not, one line each.
         series: everything measured, by (step, phase, metric).
-        rows: that its table was loaded with; None unless the run has tables of several sizes.
+        setting: the data that it works on; says only what varies within the run.
     """
 
     run_id: str
@@ -68,7 +72,12 @@ class CellView:
     verified: bool
     reasons: tuple[str, ...] = ()
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
-    rows: int | None = None
+    setting: Setting = field(default_factory=Setting)
+
+    @property
+    def full_label(self) -> str:
+        """The label with the setting, unique on the page."""
+        return " · ".join(part for part in (self.label, self.setting.words) if part)
 
     def steps(self) -> list[str]:
         """Steps of this cell in the order in which a run takes them."""
@@ -150,34 +159,11 @@ def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
     return {cell: clean(reason) for cell, reason in failed.items()}
 
 
-def cell_order(cell: CellView) -> tuple[int, str, bool, str, int, str]:
-    """Sort key of a cell: by index, then engine, ours first, then size; runs keep their order."""
+def cell_order(cell: CellView) -> tuple[int, str, bool, str, tuple[int, str, int, int], str]:
+    """Sort key of a cell: by index, engine, ours first, and setting; runs keep their order."""
     foreign = cell.engine != "native"
     place = place_in(cell.index, INDEX_ORDER)
-    return place, cell.index, foreign, cell.engine, cell.rows or 0, cell.cell
-
-
-def largest(cells: Iterable[CellView]) -> list[CellView]:
-    """Of a run with tables of several sizes those of the largest: like is compared with like."""
-    every = list(cells)
-    most: dict[str, int] = {}
-    for cell in every:
-        most[cell.run_id] = max(cell.rows or 0, most.get(cell.run_id, 0))
-    return [cell for cell in every if (cell.rows or 0) == most[cell.run_id]]
-
-
-def _sizes(info: Mapping[str, Any]) -> dict[str, int]:
-    """The rows of each cell's table, where run.json names more than one number of them."""
-    named = info.get("cells")
-    known = {
-        each["cell"]: each["rows"]
-        for each in (named if isinstance(named, list) else [])
-        if isinstance(each, Mapping)
-        and isinstance(each.get("cell"), str)
-        and type(each.get("rows")) is int
-        and each["rows"] > 0
-    }
-    return known if len(set(known.values())) > 1 else {}
+    return place, cell.index, foreign, cell.engine, cell.setting.order, cell.cell
 
 
 def place_in(word: str, order: Sequence[str]) -> int:
@@ -205,9 +191,10 @@ def _load_one(path: Path) -> Run:
     strangers = {sample.run_id for sample in samples} - {run_id}
     if strangers:
         raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
-    sizes = _sizes(info)
+    settings = settings_of(info)
     views = _cells(run_id, samples, notices, failed_cells(info))
-    cells = sorted((replace(view, rows=sizes.get(view.cell)) for view in views), key=cell_order)
+    placed = (replace(view, setting=settings.get(view.cell, Setting())) for view in views)
+    cells = sorted(placed, key=cell_order)
     return Run(
         run_id=run_id,
         label="",
@@ -299,19 +286,25 @@ def _letter(place: int) -> str:
 
 
 def _labelled(run: Run, label: str, engines: set[str]) -> Run:
-    """Name cells by index, adding engine, cell id and run only where they tell cells apart."""
-    twins = Counter((cell.engine, cell.index) for cell in run.cells)
+    """Name cells by index, adding engine, variant and run only where they tell cells apart."""
+    twins = Counter((cell.engine, cell.index, cell.setting) for cell in run.cells)
     cells = []
     for cell in run.cells:
         parts = [cell.label]
         parts += [clean(cell.engine, 40)] * (len(engines) > 1)
-        variant = cell.cell.removeprefix(f"{cell.engine}/{cell.index}/")
-        if cell.rows:
-            variant = variant.replace(f"rows-{cell.rows}", f"{cell.rows:,} rows")
-        parts += [clean(variant, 40)] * (twins[cell.engine, cell.index] > 1)
+        alike = twins[cell.engine, cell.index, cell.setting] > 1
+        parts += [clean(_variant(cell), 40)] * alike
         parts += [label] * bool(label)
         cells.append(replace(cell, label=" · ".join(parts), run_label=label))
     return replace(run, label=label, cells=tuple(cells))
+
+
+def _variant(cell: CellView) -> str:
+    """What the cell's id says beyond engine, index and setting."""
+    at = cell.setting
+    said = {f"shape-{at.shape}", f"rows-{at.rows}", f"batch-{at.batch}"}
+    parts = cell.cell.removeprefix(f"{cell.engine}/{cell.index}/").split("/")
+    return "/".join(part for part in parts if part not in said)
 
 
 def _by_repetition(values: Mapping[Trial, float]) -> dict[int, float]:

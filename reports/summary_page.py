@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reports.grids import Entry, Grid
 from reports.growth_part import GrowthPart
-from reports.page import Report, RunPart
+from reports.page import Answered, Report, RunPart
 from reports.prose import Answer
 from reports.text import markdown
 
@@ -18,7 +18,8 @@ def summary_markdown(report: Report) -> str:
         lines += [markdown(f"{run.name}: {run.compared}" if run.label else run.compared), ""]
     lines += _verdict(report)
     for run in report.runs:
-        lines += _answer(run)
+        for answer in run.answers:
+            lines += _answer(run, answer)
     if report.beside:
         lines += ["## Side by side", "", *_table(report.beside), ""]
     for chart in report.charts:
@@ -30,8 +31,7 @@ def summary_markdown(report: Report) -> str:
         heading = f"## Lookup model of {markdown(model.name)}" if model.name else "## Lookup model"
         table = _table(model.fits, "index and cache")
         lines += [heading, "", *table, "", *_sentences(model.findings), ""]
-    for details in report.details:
-        lines += [f"## {markdown(details.caption)}", "", *_table(details), ""]
+    lines += _details(report)
     lines += _notes(report)
     lines += ["## Reproduce", ""]
     for run in report.runs:
@@ -39,19 +39,37 @@ def summary_markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _details(report: Report) -> list[str]:
+    """The tables of the settings that the answer is about; the page has the others too."""
+    lines = []
+    for each in (each for each in report.details if each.foremost):
+        where = f": {markdown(each.where)}" if each.where else ""
+        for grid in each.grids:
+            lines += [f"## {markdown(grid.caption)}{where}", "", *_table(grid), ""]
+    return lines
+
+
 def _growth(growth: GrowthPart) -> list[str]:
     of = f" of {markdown(growth.name)}" if growth.name else ""
-    lines = [f"## As the table grows{of}", "", *_sentences(growth.findings), ""]
-    for chart in growth.charts:
+    lines = [f"## {growth.heading}{of}", "", *_sentences(growth.findings), ""]
+    for each in growth.maps:
+        lines += [f"### {markdown(each.caption)}", "", *_table(each, "data"), ""]
+    for chart in growth.charts if not growth.maps else ():
         lines += [f"### {markdown(chart.title)}", "", *_table(chart.grid), ""]
     return lines
 
 
-def _answer(run: RunPart) -> list[str]:
-    if not run.answer.rows:
-        return []
-    heading = f"## The answer of run {run.label}" if run.label else "## The answer"
-    return [heading, "", *_table(run.answer), "", *_sentences(run.answers), ""]
+def _answer(run: RunPart, answer: Answered) -> list[str]:
+    of = f" of run {run.label}" if run.label else ""
+    where = f": {markdown(answer.where)}" if answer.where else ""
+    return [
+        f"## The answer{of}{where}",
+        "",
+        *_table(answer.table),
+        "",
+        *_sentences(answer.words),
+        "",
+    ]
 
 
 def _sentences(answers: Sequence[Answer]) -> list[str]:

@@ -173,6 +173,7 @@ def test_the_page_shows_the_model_once_per_run(tmp_path):
 def test_a_variant_that_left_no_sample_is_named(tmp_path):
     info = {
         "run_id": "r1",
+        "cells": [{"cell": f"native/record/{name}", "index": "record"} for name in "ab"],
         "scenario": {
             "engines": ["native"],
             "indexes": ["record"],
@@ -187,5 +188,5 @@ def test_a_variant_that_left_no_sample_is_named(tmp_path):
     pair = [sample(cell=f"native/record/{name}") for name in "ab"]
     whole = publish([write_run(tmp_path / "whole", pair, info)])
     assert whole.report.verified
-    labels = [row.label for row in whole.report.runs[0].answer.rows]
+    labels = [row.label for row in whole.report.runs[0].answers[0].table.rows]
     assert labels == ["record · a", "record · b"]

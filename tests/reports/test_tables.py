@@ -64,7 +64,7 @@ def test_of_rates_the_highest_is_best(tmp_path):
         "record (4,000 /s) is best; as a multiple of the highest: bucket 0.250x."
     )
     (part,) = page.build([run]).runs
-    assert "lower is better, of rates higher" in part.answer.caption
+    assert "lower is better, of rates higher" in part.answers[0].table.caption
 
 
 def test_counters_within_their_tolerance_are_equal(tmp_path):
