@@ -25,11 +25,15 @@ from table.timeline.timeline import Timeline, zone_of
 SIMPLE_KEYS = "org.apache.hudi.keygen.SimpleKeyGenerator"
 COMPLEX_KEYS = "org.apache.hudi.keygen.ComplexKeyGenerator"
 NO_PARTITION_KEYS = "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
+TIMESTAMP_KEYS = "org.apache.hudi.keygen.TimestampBasedKeyGenerator"
+CUSTOM_KEYS = "org.apache.hudi.keygen.CustomKeyGenerator"
 # What Hudi 1.x names in place of the class (KeyGeneratorType).
-_KEY_TYPES = {
+KEY_TYPES = {
     "SIMPLE": SIMPLE_KEYS,
     "COMPLEX": COMPLEX_KEYS,
     "NON_PARTITION": NO_PARTITION_KEYS,
+    "TIMESTAMP": TIMESTAMP_KEYS,
+    "CUSTOM": CUSTOM_KEYS,
 }
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 BUILDING_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
@@ -102,7 +106,7 @@ def parse_config(properties: Mapping[str, str]) -> TableConfig:
     return TableConfig(
         name=name,
         record_key=_names(properties.get("hoodie.table.recordkey.fields", "")),
-        partition_fields=_names(properties.get("hoodie.table.partition.fields", "")),
+        partition_fields=_partition_fields(properties),
         ordering=_ordering(properties),
         key_generator=_key_generator(properties),
         hive_style=_true(properties, "hoodie.datasource.write.hive_style_partitioning"),
@@ -112,6 +116,12 @@ def parse_config(properties: Mapping[str, str]) -> TableConfig:
         building=_names(properties.get(BUILDING_PARTITIONS, "")),
         properties=MappingProxyType(dict(properties)),
     )
+
+
+def _partition_fields(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The partition fields; Hudi 1.x stores those of the custom generator with their kinds."""
+    fields = _names(properties.get("hoodie.table.partition.fields", ""))
+    return tuple(field.partition(":")[0] for field in fields)
 
 
 def _ordering(properties: Mapping[str, str]) -> str | None:
@@ -127,7 +137,9 @@ def _key_generator(properties: Mapping[str, str]) -> str:
     """The class that generates keys, or the name of a type that is none of ours."""
     kind = properties.get("hoodie.table.keygenerator.type", "SIMPLE").upper()
     found = properties.get("hoodie.table.keygenerator.class")
-    return found or _KEY_TYPES.get(kind, kind)
+    # Engines other than Spark name the classes on which those of Spark are built.
+    found = found and found.replace("AvroKeyGenerator", "KeyGenerator")
+    return found or KEY_TYPES.get(kind, kind)
 
 
 def _refuse_unsupported(properties: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from table.config import TableConfig
 from table.errors import InputError
-from table.keygen import record_keys
+from table.keygen import makes_keys, record_keys
 from table.write.file_group import KEY_COLUMN
 
 _COMBINATIONS_MAX = 10_000
@@ -111,7 +111,7 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: Any) -> Any:
                 values.setdefault(test.column, _fitting(test.values, kind))
     if KEY_COLUMN in values:
         return pa.array(values[KEY_COLUMN], pa.string())
-    if not all(name in values for name in config.record_key):
+    if not makes_keys(config) or not all(name in values for name in config.record_key):
         return None
     listed = [values[name] for name in config.record_key]
     if math.prod(len(column) for column in listed) > _COMBINATIONS_MAX:

@@ -1,0 +1,136 @@
+"""Record keys and partition paths of a batch, by the key generator of its table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.config import COMPLEX_KEYS, TableConfig
+from table.errors import InputError
+from table.keygen.definition import HUDI_GENERATORS, KeyDefinition, check_known, check_shape
+from table.keygen.own import KeyGenerator, load_generator
+from table.keygen.paths import PathStyle, Segment, SimpleSegment
+from table.keygen.record_key import named_keys, plain_keys, refuse_rows
+from table.keygen.timestamps import TimeOptions, TimeSegment
+from table.options import KEY_ENCODING
+
+_KEY_BYTES_MAX = 32767  # a row key of an HFile has a signed 16-bit length
+
+
+def record_keys(batch: Any, config: TableConfig) -> Any:
+    """Record keys (pa.Array of string) of a batch (pa.Table); InputError names field and row."""
+    definition = KeyDefinition.of(config)
+    generator = _generator(definition)
+    keys = generator.record_keys(batch)
+    if definition.generator not in HUDI_GENERATORS:
+        _check_answer(keys, batch, f"record_keys of {definition.generator}")
+        refuse_rows(pc.equal(keys, ""), f"the record key of {definition.generator} is empty")
+    lengths = pc.binary_length(keys)
+    if len(keys) and pc.max(lengths).as_py() > _KEY_BYTES_MAX:
+        fault = f"record key field {', '.join(config.record_key)} is longer than {_KEY_BYTES_MAX}"
+        refuse_rows(pc.greater(lengths, _KEY_BYTES_MAX), f"{fault} bytes")
+    return keys
+
+
+def partition_paths(batch: Any, config: TableConfig) -> Any:
+    """The partition paths (pa.Array of string) of a batch; "" for a table without partitions."""
+    definition = KeyDefinition.of(config)
+    paths = _generator(definition).partition_paths(batch)
+    if definition.generator not in HUDI_GENERATORS:
+        _check_answer(paths, batch, f"partition_paths of {definition.generator}")
+    if definition.partition_fields or definition.generator not in HUDI_GENERATORS:
+        for path in pc.unique(paths).to_pylist():
+            _check_path(path, config)
+    return paths
+
+
+def check_key_generator(config: TableConfig) -> None:
+    """Refuse to write a table whose key generator Keymark does not have, or not with its options.
+
+    Raises:
+        UnsupportedTableError: the generator is not known, or the table does not say enough.
+        InvalidOptionError: options of the generator contradict each other.
+    """
+    generator = _generator(KeyDefinition.of(config))
+    if isinstance(generator, _Generator):
+        generator.segments()
+
+
+def makes_keys(config: TableConfig) -> bool:
+    """Whether a row's key is known from its key columns alone.
+
+    Not where a user's own class or an unknown one makes it; nor where the key of a single field may
+    be plain or named, as in tables of the complex generator that Hudi made.
+    """
+    single = config.key_generator == COMPLEX_KEYS and len(config.record_key) == 1
+    settled = not single or KEY_ENCODING in config.properties
+    return config.key_generator in HUDI_GENERATORS and settled
+
+
+@lru_cache(maxsize=64)
+def _generator(definition: KeyDefinition) -> KeyGenerator:
+    if definition.generator not in HUDI_GENERATORS:
+        check_known(definition.generator)
+        return load_generator(definition.generator, definition)
+    return _Generator(definition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Generator:
+    """Hudi's generators: they differ in how fields make the path. Implements KeyGenerator."""
+
+    definition: KeyDefinition
+
+    def record_keys(self, batch: Any) -> Any:
+        """The record keys."""
+        if self.definition.named:
+            return named_keys(batch, self.definition.record_key)
+        return plain_keys(batch, self.definition.record_key[0])
+
+    def partition_paths(self, batch: Any) -> Any:
+        """The partition paths, their parts joined by `/`."""
+        parts = [segment(batch) for segment in self.segments()]
+        if not parts:
+            return pa.repeat(pa.scalar("", pa.string()), batch.num_rows)
+        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
+
+    def segments(self) -> list[Segment]:
+        """What makes the parts of a path."""
+        return _segments(self.definition)
+
+
+@lru_cache(maxsize=64)
+def _segments(definition: KeyDefinition) -> list[Segment]:
+    check_shape(definition)
+    style = PathStyle(definition.hive_style, definition.url_encode)
+    made: list[Segment] = []
+    for field, kind in zip(definition.partition_fields, definition.kinds, strict=True):
+        if kind == "timestamp":
+            made.append(TimeSegment(field, style, TimeOptions.of(dict(definition.time))))
+        else:
+            made.append(SimpleSegment(field, style))
+    return made
+
+
+def _check_answer(answer: Any, batch: Any, name: str) -> None:
+    """Refuse what a user's own generator must not answer."""
+    if not isinstance(answer, pa.Array) or answer.type != pa.string():
+        raise InputError(f"{name} answers {type(answer).__name__}, not a pyarrow array of string")
+    if len(answer) != batch.num_rows:
+        raise InputError(f"{name} answers {len(answer)} for {batch.num_rows} rows")
+    if answer.null_count:
+        refuse_rows(pc.is_null(answer), f"the answer of {name} is null")
+
+
+def _check_path(path: str, config: TableConfig) -> None:
+    parts = path.split("/")
+    reserved = parts[0] in (".hoodie", "__all_partitions__")
+    if reserved or "\0" in path or any(part in ("", ".", "..") for part in parts):
+        fields = ", ".join(config.partition_fields)
+        raise InputError(
+            f"partition field {fields} gives the path {path!r}, which no table can hold"
+        )

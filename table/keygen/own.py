@@ -1,0 +1,53 @@
+"""A user's own key generator, named by its import path: `package.module:Class`.
+
+The class is made with the table's key definition and must have the two methods of KeyGenerator.
+Opening such a table for writing imports that module: the import path comes from hoodie.properties.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any, Protocol
+
+from table.errors import InvalidOptionError
+
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
+_METHODS = ("record_keys", "partition_paths")
+
+
+class KeyGenerator(Protocol):
+    """Record keys and partition paths of rows; the same for the same row, whenever it is asked."""
+
+    def record_keys(self, batch: Any, /) -> Any:
+        """Of a batch (pa.Table) the record keys: pa.Array of string, none null or empty."""
+
+    def partition_paths(self, batch: Any, /) -> Any:
+        """Of a batch (pa.Table) the partition paths: pa.Array of string, without nulls."""
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name is of the form `package.module:Class`."""
+    return _IMPORT_PATH.match(name) is not None
+
+
+def load_generator(name: str, definition: Any) -> KeyGenerator:
+    """Import a class and make a generator of a key definition.
+
+    Raises:
+        InvalidOptionError: it cannot be imported, or is no key generator.
+    """
+    module, _, member = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), member)
+    except Exception as error:
+        raise InvalidOptionError(f"key generator {name} cannot be imported: {error}") from error
+    missing = [m for m in _METHODS if not callable(getattr(found, m, None))]
+    if not isinstance(found, type) or missing:
+        lacks = f": it has no method {missing[0]}" if missing else ""
+        raise InvalidOptionError(f"key generator {name} is no class of a key generator{lacks}")
+    try:
+        made: KeyGenerator = found(definition)
+    except Exception as error:
+        raise InvalidOptionError(f"key generator {name} cannot be made: {error}") from error
+    return made
