@@ -49,6 +49,7 @@ from table.services.switch import IndexSwitch, Switcher
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
+from table.write.key_facts import settle_keys, with_encoding
 from table.write.outside import located
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
 from table.write.transaction import TableState, clear_failed
@@ -357,7 +358,7 @@ class Table:
     @contextmanager
     def _hold(self) -> Iterator[Lease]:
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
-            check_writable(self.config)
+            check_writable(settle_keys(self.storage, self._given))
             recover_entries(
                 self.storage, self.choice.name, lambda state: self._context(state, None)
             )
@@ -428,7 +429,7 @@ class Table:
         """Encoded record keys (pa.Array of string), and partition paths where they can be told."""
         if not is_frame(keys) and not isinstance(keys, pa.Table):
             return encoded_keys(keys), None
-        config = self.config
+        config = with_encoding(self.config, self.storage)
         # Only key columns are collected, whatever else the rows hold.
         rows = to_arrow(only_columns(keys, (*config.record_key, *config.partition_fields)))
         if rows.column_names == ["record_key"] and config.record_key != ("record_key",):

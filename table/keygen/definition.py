@@ -119,7 +119,7 @@ def check_shape(definition: KeyDefinition) -> None:
     """Refuse fields that the generator cannot take.
 
     Raises:
-        InvalidOptionError: there are too many or too few, or options of times without a time.
+        InvalidOptionError: there are too many or too few.
         UnsupportedTableError: the kinds of partition fields are not known.
     """
     name = definition.generator.rpartition(".")[2]
@@ -127,11 +127,6 @@ def check_shape(definition: KeyDefinition) -> None:
         raise UnsupportedTableError(
             "the table has a custom key generator and does not say of what kinds its partition "
             f"fields are: give option {PARTITION_SPEC}=field:simple,field:timestamp"
-        )
-    if definition.time and _TIMESTAMP not in definition.kinds:
-        raise InvalidOptionError(
-            f"option {definition.time[0][0]} goes with a timestamp-based or custom key generator, "
-            f"not with {name}"
         )
     keys, fields = len(definition.record_key), len(definition.partition_fields)
     if definition.generator in (SIMPLE_KEYS, TIMESTAMP_KEYS) and (keys, fields) != (1, 1):

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from table.config import COMPLEX_KEYS, CUSTOM_KEYS, KEY_TYPES, NO_PARTITION_KEYS, TableConfig
+from table.config import (
+    COMPLEX_KEYS,
+    CUSTOM_KEYS,
+    KEY_TYPES,
+    NO_PARTITION_KEYS,
+    TIMESTAMP_KEYS,
+    TableConfig,
+)
 from table.errors import InvalidOptionError
 from table.keygen.definition import key_generator_for, parse_partition_spec
 from table.keygen.timestamps import TEXT_TYPES
@@ -27,9 +34,6 @@ from table.options import (
     URL_ENCODE,
     Options,
 )
-
-# Facts that Hudi leaves out: a table without them takes them from the first writer that has them.
-_LEFT_OUT = (PARTITION_SPEC, TIME_TYPE)
 
 
 def key_facts(
@@ -65,6 +69,12 @@ def key_facts(
     _settle_zone(facts)
     if generator == NO_PARTITION_KEYS and fields:
         raise InvalidOptionError("the non-partitioned key generator takes no partition fields")
+    times = [name for name in TIME_OPTIONS if name in given]
+    if times and generator not in (TIMESTAMP_KEYS, CUSTOM_KEYS):
+        raise InvalidOptionError(
+            f"option {times[0]} goes with a timestamp-based or custom key generator: name it by "
+            f"{KEY_GENERATOR_TYPE}=TIMESTAMP or CUSTOM"
+        )
     if facts[KEY_ENCODING] == NAMED_ENCODING and generator != COMPLEX_KEYS:
         raise InvalidOptionError(
             f"option {KEY_ENCODING}={NAMED_ENCODING} goes with the complex key generator only"
@@ -106,13 +116,12 @@ def check_key_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
         raise InvalidOptionError(
             f"option {KEY_GENERATOR}={asked} differs from the table's own {config.key_generator}"
         )
-    own = {**config.properties}
+    own = dict(config.properties)
     if config.key_generator != CUSTOM_KEYS:
         own[PARTITION_SPEC] = ",".join(config.partition_fields)
+    left_out = missing_facts(config, given)
     for name in (PARTITION_SPEC, *TIME_OPTIONS):
-        if name not in given or (name in _LEFT_OUT and name not in own):
-            continue
-        if given[name] != own.get(name):
+        if name in given and name not in left_out and given[name] != own.get(name):
             has = own.get(name, "(none)")
             raise InvalidOptionError(
                 f"option {name}={given[name]} differs from the table's own {has}"
@@ -120,5 +129,15 @@ def check_key_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
 
 
 def missing_facts(config: TableConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """Of the facts that Hudi leaves out those that a table lacks and options give."""
-    return {n: given[n] for n in _LEFT_OUT if n in given and n not in config.properties}
+    """Facts that Hudi leaves out of a table's properties, as far as options give them.
+
+    Of a timestamp-based generator it leaves out the type of the time, of a custom one all.
+    Source: TimestampKeyGeneratorConfig, HoodieTableMetaClient.PropertyBuilder of Hudi 0.15.
+    """
+    properties, left_out = config.properties, []
+    if TIME_TYPE not in properties and config.key_generator == TIMESTAMP_KEYS:
+        left_out.append(TIME_TYPE)
+    if config.key_generator == CUSTOM_KEYS:
+        left_out += [PARTITION_SPEC] if PARTITION_SPEC not in properties else []
+        left_out += TIME_OPTIONS if TIME_TYPE not in properties else ()
+    return {name: given[name] for name in left_out if name in given}

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from table.clock import Clock
-from table.config import TableConfig, load_config
+from table.config import TableConfig
 from table.errors import (
     InputError,
     LeaseLostError,
@@ -48,6 +48,7 @@ from table.timeline.timeline import next_instant
 from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
 from table.write.file_group import WriteTarget
 from table.write.index import Index, IndexContext, load_index, usable_index
+from table.write.key_facts import settle_keys
 from table.write.outside import OutsideIndex, recover, take_back, unsettled
 from table.write.runner import TaskRunner
 from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
@@ -116,7 +117,7 @@ class Writer:
         """
         started = self.clock.seconds()
         with hold(self.storage, self.clock, LeaseTerms.of(self.options)) as lease:
-            check_writable(load_config(self.storage))
+            check_writable(settle_keys(self.storage, self.options.given))
             recover_entries(self.storage, self.index, self.context)
             clear_failed(self.storage)
             self.services.recover(lease)

@@ -13,6 +13,7 @@ from table.config import (
     COMPLEX_KEYS,
     NO_PARTITION_KEYS,
     SIMPLE_KEYS,
+    TIMESTAMP_KEYS,
     checksum,
     decode_properties,
     encode_properties,
@@ -43,7 +44,9 @@ def test_any_text_comes_back(entries):
         ({}, SIMPLE_KEYS),
         ({"type": "COMPLEX"}, COMPLEX_KEYS),
         ({"type": "NON_PARTITION"}, NO_PARTITION_KEYS),
-        ({"type": "TIMESTAMP"}, "TIMESTAMP"),
+        ({"type": "TIMESTAMP"}, TIMESTAMP_KEYS),
+        ({"type": "GLOBAL_DELETE"}, "GLOBAL_DELETE"),
+        ({"class": "org.apache.hudi.keygen.ComplexAvroKeyGenerator"}, COMPLEX_KEYS),
         ({"type": "SIMPLE", "class": COMPLEX_KEYS}, COMPLEX_KEYS),
     ],
 )

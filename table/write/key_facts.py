@@ -1,0 +1,81 @@
+"""What keys depend on and a table of Hudi's does not say: told by options, or by its rows.
+
+The key of a complex generator's single field is `value` or `field:value`, as the release wrote it:
+a base file shows which. Both in one table would give every row a second key, so the encoding is
+stored before the first write, and another one refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from table.config import COMPLEX_KEYS, TableConfig, load_config, save_config
+from table.errors import InvalidOptionError, UnsupportedTableError
+from table.format.parquet import read_base_file
+from table.keygen.facts import missing_facts
+from table.keygen.texts import texts_of
+from table.options import KEY_ENCODING, NAMED_ENCODING, PLAIN_ENCODING
+from table.storage import Storage
+from table.write.file_group import KEY_COLUMN
+from table.write.transaction import TableState
+
+
+def settle_keys(storage: Storage, given: Mapping[str, str]) -> TableConfig:
+    """Store what is known now of the keys of a table that does not say it; call it under the lease.
+
+    Raises:
+        InvalidOptionError: an option contradicts the rows.
+        UnsupportedTableError: rows have keys of both encodings.
+    """
+    config = load_config(storage)
+    facts = missing_facts(config, given)
+    known = with_encoding(config, storage)
+    if known is not config:
+        facts[KEY_ENCODING] = known.properties[KEY_ENCODING]
+        asked = given.get(KEY_ENCODING)
+        if asked is not None and asked != facts[KEY_ENCODING]:
+            raise InvalidOptionError(
+                f"option {KEY_ENCODING}={asked} differs from the keys of the table's rows, which "
+                f"are {facts[KEY_ENCODING]}"
+            )
+    if facts:
+        save_config(storage, {**config.properties, **facts})
+    return load_config(storage) if facts else config
+
+
+def with_encoding(config: TableConfig, storage: Storage) -> TableConfig:
+    """The config with the encoding that a table's rows have, if the table should say it."""
+    single = config.key_generator == COMPLEX_KEYS and len(config.record_key) == 1
+    if not single or KEY_ENCODING in config.properties:
+        return config
+    found = _stored_encoding(config, storage)
+    if found is None:
+        return config
+    return replace(config, properties={**config.properties, KEY_ENCODING: found})
+
+
+def _stored_encoding(config: TableConfig, storage: Storage) -> str | None:
+    """The encoding of the first file with rows; None where there are none."""
+    (field,) = config.record_key
+    for file in TableState.load(storage).snapshot.files:
+        rows = read_base_file(storage.open(file.path), [KEY_COLUMN, field])
+        if not rows.num_rows or rows.num_columns < 2:
+            continue
+        keys = rows[KEY_COLUMN].combine_chunks()
+        plain = texts_of(rows, field, "record key")
+        forms = {
+            PLAIN_ENCODING: plain,
+            NAMED_ENCODING: pc.binary_join_element_wise(f"{field}:", plain, ""),
+        }
+        for name, texts in forms.items():
+            if pc.all(pc.equal(keys, texts)).as_py():
+                return name
+        raise UnsupportedTableError(
+            f"{file.path}: its record keys are neither values of {field} nor all of the form "
+            f"{field}:value, as where releases of Hudi wrote both; rewrite the table with one of "
+            "them"
+        )
+    return None
