@@ -32,7 +32,7 @@ _Numbers = npt.NDArray[np.int64]
 # Reading a file's keys takes about an eighth of the time of writing it anew, which is what the
 # weights of a runner count.
 _SHARE_OF_FILE = 8
-_KEY_WEIGHT = 16
+KEY_WEIGHT = 16
 # Work of the smallest task with several files.
 _PACK_WEIGHT = 1 << 20
 ABSENT = -1
@@ -54,7 +54,7 @@ class KeyProbe:
     @property
     def weight(self) -> int:
         """Bytes of work, for a runner."""
-        return sum(map(file_weight, self.files)) + _KEY_WEIGHT * len(self.keys)
+        return sum(map(file_weight, self.files)) + KEY_WEIGHT * len(self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,13 @@ def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> Any:
     Raises:
         CorruptFileError: the file is damaged, or has no keys.
     """
-    del config
     source = open_base(storage, file)
-    footer = read_footer(source)
+    return stored_keys(source, config, read_footer(source))
+
+
+def stored_keys(source: RangeReader, config: TableConfig, footer: BaseFileFooter) -> Any:
+    """The same of an open file whose footer was read."""
+    del config
     found = plain_strings(source, footer.metadata, KEY_COLUMN)
     if found is None:
         found = _by_arrow(source, footer)
@@ -100,7 +104,7 @@ def key_probes(scope: Scope, keys: Any, context: IndexContext) -> list[KeyProbe]
     """
     files = context.snapshot.files
     ends = np.cumsum([file_weight(files[number]) for number in scope.files])
-    least = max(_PACK_WEIGHT, _KEY_WEIGHT * len(keys))
+    least = max(_PACK_WEIGHT, KEY_WEIGHT * len(keys))
     _, starts = np.unique(ends // least, return_index=True)
     cuts = [*(scope.files.start + starts).tolist(), scope.files.stop]
     return [

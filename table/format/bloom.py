@@ -23,16 +23,16 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from table.errors import CorruptFileError, InputError, UnsupportedTableError
-from table.format.hashing import string_buffers
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.format.murmur import key_buffers, longest, mix_words, murmur, position
 
 SIMPLE = "SIMPLE"
 DYNAMIC = "DYNAMIC_V0"
 
 _VERSION = -1
 _MURMUR = 1
-_SIMPLE_HEADER = struct.Struct(">iibi")
-_DYNAMIC_HEADER = struct.Struct(">iibiiii")
+SIMPLE_HEADER = struct.Struct(">iibi")
+DYNAMIC_HEADER = struct.Struct(">iibiiii")
 # Far beyond any sensible false-positive rate; bounds the work a damaged header can ask for.
 _MAX_HASHES = 1024
 
@@ -42,75 +42,22 @@ _Offsets = npt.NDArray[np.int64]
 
 
 @numba.njit(cache=True, nogil=True)
-def _mix_words(key: _Bytes, words: _Words) -> Any:
-    """What Murmur2 makes of a key before any seed: the mixed words, and the tail.
-
-    They are the same for all k chained hashes of the key. The last one to three bytes are
-    signed, and count from the key's end: the last byte is the lowest.
-    """
-    mult = np.uint32(0x5BD1E995)
-    length = len(key)
-    for w in range(length >> 2):
-        i = w << 2
-        low = np.uint32(key[i]) | (np.uint32(key[i + 1]) << np.uint32(8))
-        high = np.uint32(key[i + 2]) | (np.uint32(key[i + 3]) << np.uint32(8))
-        word = np.uint32(np.uint32(low | (high << np.uint32(16))) * mult)
-        word = np.uint32(word ^ (word >> np.uint32(24)))
-        words[w] = np.uint32(word * mult)
-    tail = np.uint32(0)
-    for back in range(length & 3):
-        signed = np.uint32(np.int32(np.int8(key[length - 1 - back])))
-        tail = np.uint32(tail ^ np.uint32(signed << np.uint32(8 * back)))
-    return tail
-
-
-@numba.njit(cache=True, nogil=True)
-def _murmur(length: int, words: _Words, tail: np.uint32, seed: np.uint32) -> Any:
-    """Murmur2 of a key that _mix_words prepared."""
-    mult = np.uint32(0x5BD1E995)
-    state = np.uint32(seed ^ np.uint32(length))
-    for w in range(length >> 2):
-        state = np.uint32(np.uint32(state * mult) ^ words[w])
-    if length & 3:
-        state = np.uint32(np.uint32(state ^ tail) * mult)
-    state = np.uint32(state ^ (state >> np.uint32(13)))
-    state = np.uint32(state * mult)
-    return np.uint32(state ^ (state >> np.uint32(15)))
-
-
-@numba.njit(cache=True, nogil=True)
-def _position(state: np.uint32, bits: np.uint32) -> Any:
-    """The value of abs((int) state % bits) in Java's terms."""
-    if state >= np.uint32(0x80000000):
-        state = np.uint32(np.uint32(0) - state)
-    return np.uint32(state % bits)
-
-
-@numba.njit(cache=True, nogil=True)
-def _longest(offsets: _Offsets) -> int:
-    longest = 0
-    for i in range(len(offsets) - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    return longest
-
-
-@numba.njit(cache=True, nogil=True)
 def _add_keys(
     rows: npt.NDArray[np.uint8], shape: tuple[int, int], keys: tuple[_Offsets, _Bytes], first: int
 ) -> None:
     """Set the bits of keys; the i-th goes to row `(first + i) % len(rows)`."""
     bits, hashes = np.uint32(shape[0]), shape[1]
     offsets, text = keys
-    words = np.empty((_longest(offsets) >> 2) + 1, np.uint32)
+    words = np.empty((longest(offsets) >> 2) + 1, np.uint32)
     for i in range(len(offsets) - 1):
         key = text[offsets[i] : offsets[i + 1]]
-        tail = _mix_words(key, words)
+        tail = mix_words(key, words)
         row = rows[(first + i) % len(rows)]
         state = np.uint32(0)
         for _ in range(hashes):
-            state = _murmur(len(key), words, tail, state)
-            position = _position(state, bits)
-            row[position >> np.uint32(3)] |= np.uint8(1) << np.uint8(position & np.uint32(7))
+            state = murmur(len(key), words, tail, state)
+            at = position(state, bits)
+            row[at >> np.uint32(3)] |= np.uint8(1) << np.uint8(at & np.uint32(7))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -120,23 +67,23 @@ def _find_keys(
     """Whether any row holds all bits of a key, for each key."""
     bits, hashes = np.uint32(shape[0]), shape[1]
     offsets, text = keys
-    words = np.empty((_longest(offsets) >> 2) + 1, np.uint32)
+    words = np.empty((longest(offsets) >> 2) + 1, np.uint32)
     alive = np.empty(len(rows), np.bool_)
     found = np.empty(len(offsets) - 1, np.bool_)
     for i in range(len(found)):
         key = text[offsets[i] : offsets[i + 1]]
-        tail = _mix_words(key, words)
+        tail = mix_words(key, words)
         state = np.uint32(0)
         alive[:] = True
         left = len(rows)
         for _ in range(hashes):
             if left == 0:
                 break
-            state = _murmur(len(key), words, tail, state)
-            position = _position(state, bits)
-            mask = np.uint8(1) << np.uint8(position & np.uint32(7))
+            state = murmur(len(key), words, tail, state)
+            at = position(state, bits)
+            mask = np.uint8(1) << np.uint8(at & np.uint32(7))
             for r in range(len(rows)):
-                if alive[r] and not rows[r, position >> np.uint32(3)] & mask:
+                if alive[r] and not rows[r, at >> np.uint32(3)] & mask:
                     alive[r] = False
                     left -= 1
         found[i] = left > 0
@@ -225,8 +172,8 @@ class BloomFilter:
             body = base64.b64decode(text, validate=True)
         except binascii.Error as error:
             raise CorruptFileError(name, 0, f"bloom filter is no Base64: {error}") from error
-        header = _SIMPLE_HEADER if type_code == SIMPLE else _DYNAMIC_HEADER
-        fields = _parse_header(header, body, 0, name)
+        header = SIMPLE_HEADER if type_code == SIMPLE else DYNAMIC_HEADER
+        fields = parse_header(header, body, 0, name)
         shape = (fields[3], fields[1])
         if type_code == SIMPLE:
             rows = _parse_rows(body, 0, 1, shape, name)
@@ -250,7 +197,7 @@ class BloomFilter:
         Raises:
             InputError: an empty key, which Hudi's hash refuses.
         """
-        offsets, text = _key_buffers(keys)
+        offsets, text = key_buffers(keys)
         at, end = 0, len(offsets) - 1
         while at < end:
             at = self._add_some(offsets, text, at)
@@ -290,28 +237,27 @@ class BloomFilter:
         Raises:
             InputError: an empty key.
         """
-        found: npt.NDArray[np.bool_] = _find_keys(self._rows, self._shape, _key_buffers(keys))
+        found: npt.NDArray[np.bool_] = _find_keys(self._rows, self._shape, key_buffers(keys))
         return found
 
     def serialize(self) -> bytes:
         """The text form: Base64 of the body."""
         bits, hashes = self._shape
-        simple = _SIMPLE_HEADER.pack(_VERSION, hashes, _MURMUR, bits)
+        simple = SIMPLE_HEADER.pack(_VERSION, hashes, _MURMUR, bits)
         if self.type_code == SIMPLE:
             return base64.b64encode(simple + self._rows[0].tobytes())
         counts = (self._keys_per_row, self._last_row_keys, len(self._rows))
-        header = _DYNAMIC_HEADER.pack(_VERSION, hashes, _MURMUR, bits, *counts)
+        header = DYNAMIC_HEADER.pack(_VERSION, hashes, _MURMUR, bits, *counts)
         return base64.b64encode(header + b"".join(simple + row.tobytes() for row in self._rows))
 
 
-def _key_buffers(keys: Any) -> tuple[_Offsets, _Bytes]:
-    offsets, text = string_buffers(keys)
-    if np.any(offsets[1:] == offsets[:-1]):
-        raise InputError("a record key is empty")
-    return offsets, text
+def parse_header(header: struct.Struct, body: bytes, at: int, name: str) -> tuple[int, ...]:
+    """The fields of a header at a place in a body, checked: version, hashes, hash type, bits, ...
 
-
-def _parse_header(header: struct.Struct, body: bytes, at: int, name: str) -> tuple[int, ...]:
+    Raises:
+        CorruptFileError: it is none.
+        UnsupportedTableError: of a filter hashed by Jenkins.
+    """
     if len(body) < at + header.size:
         raise CorruptFileError(name, at, "bloom filter ends within its header")
     fields: tuple[int, ...] = header.unpack_from(body, at)
@@ -332,7 +278,7 @@ def _parse_rows(
 ) -> npt.NDArray[np.uint8]:
     """All rows from a position to the end of the body, each a simple body."""
     size = (shape[0] + 7) // 8
-    step = _SIMPLE_HEADER.size + size
+    step = SIMPLE_HEADER.size + size
     if len(body) - at != count * step:
         raise CorruptFileError(
             name, at, f"bloom filter holds {len(body) - at} bytes of rows instead of {count * step}"
@@ -340,8 +286,8 @@ def _parse_rows(
     rows = np.empty((count, size), np.uint8)
     for r in range(count):
         start = at + r * step
-        fields = _parse_header(_SIMPLE_HEADER, body, start, name)
+        fields = parse_header(SIMPLE_HEADER, body, start, name)
         if (fields[3], fields[1]) != shape:
             raise CorruptFileError(name, start, "bloom filter with rows of different shape")
-        rows[r] = np.frombuffer(body, np.uint8, size, start + _SIMPLE_HEADER.size)
+        rows[r] = np.frombuffer(body, np.uint8, size, start + SIMPLE_HEADER.size)
     return rows

@@ -1,11 +1,17 @@
-"""Records of the `bloom_filters` partition, out of base file footers."""
+"""Records of the `bloom_filters` partition, out of base file footers, and back."""
 
 from __future__ import annotations
 
+from table.errors import CorruptFileError
 from table.format.avro import encode_bytes, encode_text
 from table.format.hashing import file_id_hash, partition_id
 from table.format.parquet import BaseFileFooter
-from table.metadata.records import BLOOM_FILTER, encode_record, partition_identifier
+from table.metadata.records import (
+    BLOOM_FILTER,
+    encode_record,
+    partition_identifier,
+    start_record,
+)
 
 
 def bloom_records(
@@ -45,6 +51,23 @@ def bloom_tombstones(
 def bloom_key(partition_path: str, file_name: str) -> str:
     """The key of a base file's record; the arguments are those of `bloom_records`."""
     return partition_id(partition_identifier(partition_path)) + file_id_hash(file_name)
+
+
+def decode_bloom(value: bytes, name: str) -> tuple[str, bytes] | None:
+    """Type code and text of the filter in a record; None where the record takes a filter back.
+
+    Args:
+        value: a record of the `bloom_filters` partition.
+        name: the file it comes from, for errors.
+
+    Raises:
+        CorruptFileError: the bytes are no such record.
+    """
+    record_type, cursor = start_record(value, name)
+    if record_type != BLOOM_FILTER or cursor.branch(2) or not cursor.branch(2):
+        raise CorruptFileError(name, 0, f"a record of type {record_type} among bloom filters")
+    type_code, _, text = cursor.text(), cursor.text(), cursor.binary()
+    return None if cursor.boolean() else (type_code, text)
 
 
 def _payload(type_code: str, instant: str, text: bytes, *, deleted: bool) -> bytes:

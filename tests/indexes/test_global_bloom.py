@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from index_cases import batch, create, files, lookup, with_policy
 
-from indexes.global_bloom import SortedKeys
+from indexes.key_ranges import SortedKeys, places_in
 from table.errors import CorruptFileError
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
@@ -72,11 +73,10 @@ def test_ranges_in_the_order_of_java_strings_are_not_trusted():
     # UTF-16 puts the astral character before U+FF5E, UTF-8 after it: Hudi's range is
     # [astral, U+FF5E], which no key is within by the order of UTF-8.
     low, high = "\U0001f600", "\uff5e"
-    asked = SortedKeys(pa.array(["a", "z", high, low]), 2)
-    assert asked.between(low, high).tolist() == [2, 3]
-    assert asked.between("b", None).tolist() == [1, 2, 3]
-    assert asked.between(None, "y").tolist() == [0, 2, 3]
-    assert asked.between("a", "z").tolist() == [0, 1, 2, 3]
+    asked = SortedKeys.of(pa.array(["a", high, low, "z"]), np.arange(4))
+    ranges = [(low, high), ("b", None), (None, "y"), ("a", "z")]
+    places = [places_in(spans).tolist() for spans in asked.within(ranges, by_search=True)]
+    assert places == [[2, 3], [1, 2, 3], [0, 2, 3], [0, 1, 2, 3]]
 
 
 def test_astral_keys_are_found_under_a_range_of_javas(table):

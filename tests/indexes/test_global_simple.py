@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from index_cases import batch, create, files, lookup, with_policy
 
-from indexes import global_simple
+from indexes import simple
 from table.errors import CorruptFileError
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ def test_a_key_twice_in_the_data_is_answered_once_by_the_first_file(table):
 
 
 def test_the_settings_of_the_session_are_restored(table, spark):
-    names = (global_simple._ARROW, "spark.sql.sources.parallelPartitionDiscovery.threshold")
+    names = (simple._ARROW, "spark.sql.sources.parallelPartitionDiscovery.threshold")
     before = [spark.conf.get(name) for name in names]
     lookup(table, ["k1"])
     assert [spark.conf.get(name) for name in names] == before

@@ -1,0 +1,250 @@
+"""The bloom indexes: key ranges, then bloom filters, then the keys of the files left.
+
+    1  smallest and largest key of each file      ->  candidates among the keys asked
+    2  bloom filter of each file with candidates  ->  keys that may be there
+    3  key column, where such keys are left       ->  keys that are there
+
+Ranges and filters are in the footers of base files and, where the table keeps them and the options
+say so, in the metadata table. A file without range or without filter, as other writers leave them,
+is a candidate for every key. Source: HoodieBloomIndex, HoodieGlobalBloomIndex of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from indexes.bloom_metadata import filter_by_metadata, ranges_in_metadata
+from indexes.global_index import LocalIndex
+from indexes.key_ranges import (
+    Candidate,
+    Range,
+    SortedKeys,
+    Spans,
+    count_of,
+    keys_in,
+    parts,
+    places_in,
+)
+from indexes.key_scan import (
+    ABSENT,
+    KEY_WEIGHT,
+    KeyProbe,
+    file_weight,
+    locations,
+    positions_in,
+    probe_keys,
+    stored_keys,
+)
+from indexes.scope import Scope, scopes
+from table.config import TableConfig
+from table.format.bloom_text import BloomText
+from table.format.parquet import read_footer
+from table.model import BaseFile
+from table.options import (
+    BLOOM_BUCKETIZED,
+    BLOOM_KEYS_PER_BUCKET,
+    BLOOM_PRUNE,
+    BLOOM_TREE,
+    BLOOM_USE_METADATA,
+)
+from table.read.arrow import open_base
+from table.storage import Storage
+from table.write.index import IndexContext
+
+_Numbers = npt.NDArray[np.int64]
+
+# A footer with a filter of Hudi's default size takes the time in which so many bytes are written.
+_FOOTER_WEIGHT = 1 << 15
+
+
+class BloomIndex(LocalIndex):
+    """Partition-local and exact; needs nothing but the base files."""
+
+    name: ClassVar[str] = "bloom"
+
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+        """Locate keys by ranges, filters and key columns of the files of their partition paths."""
+        return find_keys(keys, scopes(len(keys), context.snapshot, partitions), context)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeProbe:
+    """A file whose range is asked for."""
+
+    storage: Storage
+    file: BaseFile
+
+
+@dataclass(frozen=True, slots=True)
+class FooterProbe:
+    """A file, and some of its candidates among sorted keys (pa.Array of string).
+
+    The keys are the same object in all probes of a partition, so a Spark task gets them once.
+    """
+
+    storage: Storage
+    config: TableConfig
+    file: BaseFile
+    keys: Any
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class BloomAnswer:
+    """Places of the keys that the file holds; how many passed its filter, whether it has one."""
+
+    places: _Numbers
+    passed: int
+    filtered: bool
+
+
+def probe_range(work: RangeProbe) -> Range:
+    """The key range in a footer; a task that a runner distributes."""
+    footer = read_footer(open_base(work.storage, work.file))
+    return footer.min_key, footer.max_key
+
+
+def probe_footer(work: FooterProbe) -> BloomAnswer:
+    """Find the candidates that a file holds; a task that a runner distributes."""
+    source = open_base(work.storage, work.file)
+    footer = read_footer(source)
+    places, keys = places_in(work.spans), keys_in(work.keys, work.spans)
+    filtered = footer.bloom_text is not None
+    if footer.bloom_text is not None:
+        bloom = BloomText.parse(footer.bloom_text, footer.bloom_type, work.file.path)
+        may = bloom.contains(keys)
+        places, keys = places[may], keys.filter(pa.array(may))
+    if not len(places):
+        return BloomAnswer(places, 0, filtered)
+    held = positions_in(stored_keys(source, work.config, footer), keys)
+    return BloomAnswer(places[held], len(places), filtered)
+
+
+def find_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
+    """Locate keys (pa.Array of string): the answer of an index.
+
+    Args:
+        keys: the keys.
+        asked: which of them may be in which files.
+        context: the table.
+    """
+    candidates = _candidates(keys, asked, context)
+    context.stats.candidates += sum(candidate.count for candidate in candidates)
+    found: list[tuple[Candidate, _Numbers]] = []
+    if context.options.flag(BLOOM_USE_METADATA):
+        passed, candidates = filter_by_metadata(candidates, context)
+        found += _check_keys(passed, context)
+    found += _check_by_footers(candidates, context)
+    numbers = np.full(len(keys), ABSENT, np.int64)
+    # A key that is in several files belongs to the first: it is assigned last.
+    for candidate, places in sorted(found, key=lambda answer: -answer[0].number):
+        numbers[candidate.asked.rows[places]] = candidate.number
+    return locations(numbers, context)
+
+
+def _candidates(keys: Any, asked: Sequence[Scope], context: IndexContext) -> list[Candidate]:
+    """The keys that each file may hold by its range; files with none are left out."""
+    by_search = context.options.flag(BLOOM_TREE)
+    ranges = _ranges([number for scope in asked for number in scope.files], context)
+    found = []
+    for scope in asked:
+        wanted = SortedKeys.of(keys, scope.rows)
+        within = wanted.within([ranges[number] for number in scope.files], by_search=by_search)
+        found += [
+            Candidate(number, wanted, spans)
+            for number, spans in zip(scope.files, within, strict=True)
+            if spans
+        ]
+    return found
+
+
+def _ranges(numbers: Sequence[int], context: IndexContext) -> dict[int, Range]:
+    """The range of each file, by its number."""
+    if not context.options.flag(BLOOM_PRUNE):
+        return dict.fromkeys(numbers, (None, None))
+    files = context.snapshot.files
+    known: dict[int, Range] = {}
+    if context.options.flag(BLOOM_USE_METADATA):
+        known = ranges_in_metadata(numbers, context)
+    left = [number for number in numbers if number not in known]
+    probes = [RangeProbe(context.storage, files[number]) for number in left]
+    weights = [_FOOTER_WEIGHT] * len(probes)
+    told = context.runner.run(probe_range, probes, weights=weights)
+    context.stats.ranges_from_metadata += len(known)
+    context.stats.ranges_from_footers += len(left)
+    return known | dict(zip(left, told, strict=True))
+
+
+def _check_by_footers(
+    candidates: Sequence[Candidate], context: IndexContext
+) -> list[tuple[Candidate, _Numbers]]:
+    """The places of the candidates that are there, found by filters in footers.
+
+    A file with very many candidates is checked in parts, so that no task lasts much longer than
+    the others (BucketizedBloomCheckPartitioner of Hudi).
+    """
+    options, files = context.options, context.snapshot.files
+    size = sys.maxsize
+    if options.flag(BLOOM_BUCKETIZED):
+        size = options.integer(BLOOM_KEYS_PER_BUCKET)
+    checks = [(each, spans) for each in candidates for spans in parts(each.spans, size)]
+    probes = [
+        FooterProbe(
+            storage=context.storage,
+            config=context.config,
+            file=files[candidate.number],
+            keys=candidate.asked.keys,
+            spans=spans,
+        )
+        for candidate, spans in checks
+    ]
+    weights = [
+        _FOOTER_WEIGHT + file_weight(probe.file) + KEY_WEIGHT * count_of(probe.spans)
+        for probe in probes
+    ]
+    answers = context.runner.run(probe_footer, probes, weights=weights)
+    stats = context.stats
+    stats.false_positives += sum(answer.passed - len(answer.places) for answer in answers)
+    owners = [candidate.number for candidate, _ in checks]
+    stats.files_read += _distinct(owners, [answer.passed > 0 for answer in answers])
+    stats.filters_from_footers += _distinct(owners, [answer.filtered for answer in answers])
+    return [
+        (candidate, answer.places) for (candidate, _), answer in zip(checks, answers, strict=True)
+    ]
+
+
+def _distinct(numbers: Sequence[int], chosen: Sequence[bool]) -> int:
+    return len({number for number, taken in zip(numbers, chosen, strict=True) if taken})
+
+
+def _check_keys(
+    passed: Sequence[tuple[Candidate, _Numbers]], context: IndexContext
+) -> list[tuple[Candidate, _Numbers]]:
+    """Of the places that passed a filter those whose keys are there."""
+    probes = [
+        KeyProbe(
+            storage=context.storage,
+            config=context.config,
+            first=candidate.number,
+            files=(context.snapshot.files[candidate.number],),
+            keys=candidate.asked.keys.take(pa.array(places)),
+        )
+        for candidate, places in passed
+    ]
+    answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
+    context.stats.files_read += len(probes)
+    context.stats.false_positives += sum(
+        len(places) - len(answer.positions)
+        for (_, places), answer in zip(passed, answers, strict=True)
+    )
+    return [
+        (candidate, places[answer.positions])
+        for (candidate, places), answer in zip(passed, answers, strict=True)
+    ]

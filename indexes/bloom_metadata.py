@@ -1,0 +1,124 @@
+"""Key ranges and bloom filters of base files, from the metadata table.
+
+    ranges     column_stats,  column _hoodie_record_key   read on the driver
+    filters    bloom_filters                              one task per file group of the partition
+
+A partition that the table does not keep answers for no file, and a record that is missing or
+cannot be used for none of its own: the footers of those files are read instead. Source:
+HoodieBloomIndex.loadColumnRangesFromMetaIndex, HoodieMetadataBloomIndexCheckFunction of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from indexes.key_ranges import Candidate, Range, Spans, keys_in, places_in
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.format.bloom_text import BloomText
+from table.metadata.bloom import bloom_key, decode_bloom
+from table.metadata.column_ranges import file_keys, read_ranges
+from table.metadata.column_stats import Wrapper
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from table.metadata.reader import Shard, split_by_shard
+from table.write.file_group import KEY_COLUMN
+from table.write.index import IndexContext
+
+_Numbers = npt.NDArray[np.int64]
+
+# Decoding the record of a filter of Hudi's default size takes the time of so many bytes of writing.
+_FILTER_WEIGHT = 1 << 18
+# Filters held in memory at once by a task.
+_FILTERS_AT_ONCE = 32
+# What stands for a character that was cut in two; the key may have begun with less.
+_REPLACEMENT = "\ufffd"
+
+
+def ranges_in_metadata(numbers: Sequence[int], context: IndexContext) -> dict[int, Range]:
+    """The ranges that column_stats knows, by the number of the file."""
+    if context.metadata is None or COLUMN_STATS not in context.config.metadata_partitions:
+        return {}
+    files = [context.snapshot.files[number] for number in numbers]
+    shards = context.metadata.shards(COLUMN_STATS, context.cache)
+    ranges = read_ranges(shards, KEY_COLUMN, files, file_keys(files))
+    ends = zip(*ranges.ends(Wrapper.STRING), strict=True)
+    return {numbers[row]: (low, high) for row, low, high in ends if _REPLACEMENT not in low}
+
+
+@dataclass(frozen=True, slots=True)
+class FilterProbe:
+    """Sorted keys (pa.Array of string) of records in one file group of bloom_filters.
+
+    `files` are the files that they are of: path, sorted keys asked, candidates among these.
+    """
+
+    shard: Shard
+    records: Any
+    files: tuple[tuple[str, Any, Spans], ...]
+
+
+def probe_filters(work: FilterProbe) -> list[_Numbers | None]:
+    """Of each file the places that pass its filter, None where there is none.
+
+    A task that a runner distributes.
+    """
+    found: list[_Numbers | None] = [None] * len(work.files)
+    for row, value in _records(work):
+        path, keys, spans = work.files[row]
+        bloom = _usable(value, path)
+        if bloom is not None:
+            found[row] = places_in(spans)[bloom.contains(keys_in(keys, spans))]
+    return found
+
+
+def _records(work: FilterProbe) -> Iterator[tuple[int, bytes]]:
+    """The records that are there: number of the file, and value."""
+    for start in range(0, len(work.files), _FILTERS_AT_ONCE):
+        hits, values = work.shard.lookup(work.records.slice(start, _FILTERS_AT_ONCE))
+        yield from zip((hits + start).tolist(), (value.as_py() for value in values), strict=True)
+
+
+def _usable(value: bytes, path: str) -> BloomText | None:
+    try:
+        decoded = decode_bloom(value, path)
+        return None if decoded is None else BloomText.parse(decoded[1], decoded[0], path)
+    except (CorruptFileError, UnsupportedTableError):
+        return None
+
+
+def filter_by_metadata(
+    candidates: Sequence[Candidate], context: IndexContext
+) -> tuple[list[tuple[Candidate, _Numbers]], list[Candidate]]:
+    """Test candidates by the filters that bloom_filters knows.
+
+    Returns:
+        The files that are left with the places of the keys that passed; the files without filter.
+    """
+    if context.metadata is None or BLOOM_FILTERS not in context.config.metadata_partitions:
+        return [], list(candidates)
+    files = [context.snapshot.files[candidate.number] for candidate in candidates]
+    records = pa.array([bloom_key(file.partition_path, file.name) for file in files], pa.string())
+    shards = context.metadata.shards(BLOOM_FILTERS, context.cache)
+    rows = [mine.tolist() for mine in split_by_shard(records, len(shards))]
+    probes = [
+        FilterProbe(
+            shard,
+            records.take(pa.array(mine)),
+            tuple((files[n].path, candidates[n].asked.keys, candidates[n].spans) for n in mine),
+        )
+        for shard, mine in zip(shards, rows, strict=True)
+        if mine
+    ]
+    weights = [_FILTER_WEIGHT * len(probe.files) for probe in probes]
+    answers = context.runner.run(probe_filters, probes, weights=weights, packed=False)
+    order = [n for mine in rows for n in mine]
+    told = dict(zip(order, (places for answer in answers for places in answer), strict=True))
+    context.stats.filters_from_metadata += sum(places is not None for places in told.values())
+    passed = [(candidates[n], places) for n, places in told.items() if places is not None]
+    missing = [candidates[n] for n, places in told.items() if places is None]
+    return [item for item in passed if len(item[1])], missing
