@@ -75,6 +75,7 @@ HBASE_PACE = "hoodie.index.hbase.max.qps.per.region.server"
 HBASE_ALLOCATOR = "hoodie.index.hbase.qps.allocator.class"
 THRIFT_HOST = "keymark.hbase.thrift.host"
 THRIFT_PORT = "keymark.hbase.thrift.port"
+THRIFT_CONNECTIONS = "keymark.hbase.thrift.connections"
 COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
 KEEP_MIN = "hoodie.keep.min.commits"
 KEEP_MAX = "hoodie.keep.max.commits"
@@ -113,6 +114,7 @@ _POSITIVE = frozenset(
         HBASE_PUT_BATCH,
         HBASE_PACE,
         THRIFT_PORT,
+        THRIFT_CONNECTIONS,
         COMMITS_RETAINED,
         "hoodie.cleaner.fileversions.retained",
         KEEP_MIN,
@@ -201,6 +203,7 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.index.hbase.security.authentication": "simple",
     THRIFT_HOST: "127.0.0.1",
     THRIFT_PORT: "9090",
+    THRIFT_CONNECTIONS: "2",
     "hoodie.populate.meta.fields": "true",
 }
 

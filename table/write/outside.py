@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError
+from table.errors import CorruptFileError, IndexUnavailableError
 from table.format.parquet import read_base_file
 from table.naming import ENTRIES
 from table.storage import BytesReader, Storage
@@ -35,6 +35,8 @@ from table.timeline.timeline import Timeline
 from table.write.file_group import KEY_COLUMN
 from table.write.index import LOCATION_SCHEMA, Index, IndexContext
 from table.write.key_file import KeyFile, keys_of_instant
+
+_REBUILD = f"{ENTRIES}/rebuild"
 
 CHANGES = pa.schema([("key", pa.string()), *LOCATION_SCHEMA])
 """New places of keys; a key without one is gone."""
@@ -137,9 +139,29 @@ def take_back(index: OutsideIndex, instant: str, context: IndexContext) -> None:
         storage.delete(path)
 
 
+def rebuild(index: OutsideIndex, context: IndexContext, progress: Any) -> int:
+    """Make all entries anew, under the lease; how many. Until that ends none is believed."""
+    for status in context.storage.list(ENTRIES):
+        context.storage.delete(status.path)
+    context.storage.replace(_REBUILD, b"")
+    count = index.rebuild(context, progress)
+    context.storage.delete(_REBUILD)
+    return count
+
+
 def unsettled(storage: Storage) -> tuple[str, ...]:
-    """The instants whose entries are being made, or were when their writer died; ascending."""
-    return tuple(sorted(status.name for status in storage.list(ENTRIES)))
+    """The instants whose entries are being made, or were when their writer died; ascending.
+
+    Raises:
+        IndexUnavailableError: all entries are being made anew, or that was cut off.
+    """
+    found = storage.list(ENTRIES)
+    if any(status.path == _REBUILD for status in found):
+        raise IndexUnavailableError(
+            f"the index of {storage.root} is being built anew; if that was cut off, "
+            f"`run_bench.py table index build {storage.root} hbase` does it again"
+        )
+    return tuple(sorted(status.name for status in found))
 
 
 def recover(index: OutsideIndex, context: IndexContext) -> None:

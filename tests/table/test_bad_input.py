@@ -196,7 +196,7 @@ GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
         ({"record_key": "a,a"}, {}, InvalidOptionError, "twice"),
         ({"partition_path": "p,p"}, {}, InvalidOptionError, "twice"),
         ({"index": "nonsense"}, {}, InvalidOptionError, "unknown index 'nonsense'"),
-        ({"index": "hbase"}, {}, UnsupportedTableError, "hbase"),
+        ({"index": "hbase"}, {}, InvalidOptionError, "hoodie.index.hbase.table"),
         (
             {"index": "bucket"},
             {"hoodie.bucket.index.num.buckets": "0"},

@@ -1,0 +1,224 @@
+"""The HBase index: an HBase table says where each key is.
+
+    lookup      batches of gets over a few connections
+    commit      puts of new keys before it, moves and deletes after it (table/write/outside.py)
+
+An entry stays as its key's first commit made it, while its file group goes on: it names that commit
+and the file group. Entries of commits that were taken back, or of file groups that are gone, do not
+count. Source: SparkHoodieHBaseIndex of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indexes import hbase_client
+from indexes.hbase_client import Access, NoHBaseTableError
+from indexes.hbase_entries import (
+    EnterWork,
+    FileWork,
+    GetWork,
+    Rule,
+    delete_entries,
+    enter_file,
+    enter_keys,
+    get_entries,
+    put_entries,
+)
+from indexes.hbase_pace import Pace, Throttle
+from table.bootstrap.target import Progress, Steps
+from table.config import TableConfig
+from table.errors import IndexUnavailableError
+from table.format.order import key_order
+from table.options import (
+    HBASE_PUT_AUTO,
+    HBASE_TABLE,
+    THRIFT_CONNECTIONS,
+    THRIFT_HOST,
+    THRIFT_PORT,
+    Options,
+)
+from table.timeline.timeline import Timeline
+from table.write.index import LOCATION_SCHEMA, IndexContext
+from table.write.outside import CHANGES, KeyPart, gone
+from table.write.runner import pack
+from table.write.transaction import TableState
+
+
+class HBaseIndex:
+    """Global; its entries are outside the table (table.write.outside.OutsideIndex).
+
+    Where only Keymark writes, a tag is exact. What a writer of Hudi's left that died is not told
+    from it, so merging looks whether the key is there.
+    """
+
+    name: ClassVar[str] = "hbase"
+    is_global: ClassVar[bool] = True
+    is_exact: ClassVar[bool] = False
+
+    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
+        """Locate distinct keys; see table.write.index.Index."""
+        return self.lookup(keys, context, partitions)
+
+    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+        """Locate keys by their entries."""
+        del partitions
+        try:
+            entries = _entries(keys, context)
+        except NoHBaseTableError as error:
+            _refuse_lost(error, context)
+            entries = CHANGES.empty_table()
+        entries = entries.filter(_counts(entries, context))
+        rows = pc.index_in(keys, value_set=entries["key"].combine_chunks())
+        columns = [entries[name].combine_chunks().take(rows) for name in LOCATION_SCHEMA.names]
+        return pa.table(columns, schema=LOCATION_SCHEMA)
+
+    def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
+        """Any file group will do."""
+        del keys, config, options
+
+    def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> Any:
+        """Put entries of keys that have none that counts; see table.write.outside."""
+        access, timeline = _access(context.options), Timeline.load(context.storage)
+        rule = Rule.of(timeline, context.snapshot) if timeline.commit_times() else None
+        if rule is None:
+            # These are the table's first rows: an HBase table that is not there held nothing.
+            with hbase_client.connected(access) as client:
+                if not client.exists():
+                    client.create()
+        stretches = [(part, n) for part in parts for n in range(len(part.keys.stretches))]
+        sizes = [size for part in parts for _, size in part.keys.stretches]
+        shares = pack(sizes, context.options.integer(THRIFT_CONNECTIONS))
+        pace = _pace(context.options, len(shares))
+        works = [
+            EnterWork(
+                access=access,
+                pace=pace,
+                storage=context.storage,
+                stretches=tuple(stretches[number] for number in share),
+                instant=instant,
+                rule=rule,
+            )
+            for share in shares
+        ]
+        weights = [sum(sizes[number] for number in share) for share in shares]
+        try:
+            known = context.runner.run(enter_keys, works, weights=weights, packed=False)
+        except NoHBaseTableError as error:
+            raise _lost(error, context) from error
+        return pa.concat_tables(known)
+
+    def change(self, changes: Any, context: IndexContext) -> None:
+        """Put and delete entries; see table.write.outside."""
+        if not changes.num_rows:
+            return
+        pace, stays = _pace(context.options, 1), pc.is_valid(changes["file_id"])
+        throttle = Throttle(pace.put_batch)
+        with hbase_client.connected(_access(context.options)) as client:
+            put_entries(client, changes.filter(stays), pace, throttle)
+            nowhere = changes.filter(pc.invert(stays))["key"].combine_chunks()
+            delete_entries(client, nowhere, pace, throttle)
+
+    def withdraw(self, keys: Iterable[Any], instant: str, context: IndexContext) -> None:
+        """Delete the entries of keys that name an instant."""
+        for asked in keys:
+            entries = _entries(asked.unique(), context)
+            mine = entries.filter(pc.equal(entries["instant_time"], instant))
+            self.change(gone(mine["key"].combine_chunks()), context)
+
+    def rebuild(self, context: IndexContext, progress: Progress) -> int:
+        """Empty the HBase table, or make it, and put an entry for each key of the snapshot.
+
+        Each names the commit of its key's base file. Nobody may write to the table meanwhile.
+        """
+        access, options = _access(context.options), context.options
+        with hbase_client.connected(access) as client:
+            if client.exists():
+                client.empty()
+            else:
+                client.create()
+        pace = _pace(options, options.integer(THRIFT_CONNECTIONS))
+        works = [FileWork(access, pace, context.storage, file) for file in context.snapshot.files]
+        weights = [file.size for file in context.snapshot.files]
+        return sum(Steps(context.runner, progress, "files").run(enter_file, works, weights=weights))
+
+    def drop(self, context: IndexContext) -> None:
+        """Delete the HBase table."""
+        with hbase_client.connected(_access(context.options)) as client:
+            client.drop()
+
+    def erase(self, keys: Any, context: IndexContext) -> str:
+        """Delete the entries of keys and ask for a major compaction."""
+        access, pace = _access(context.options), _pace(context.options, 1)
+        with hbase_client.connected(access) as client:
+            delete_entries(client, keys, pace, Throttle(pace.put_batch))
+            client.compact()
+        return (
+            f"the keys' entries are deleted from {access}; HBase holds their bytes until its next "
+            "flush and major compaction, and longer in its archive and old write-ahead logs: "
+            f"`flush '{access.table}'` and `major_compact '{access.table}'` in the HBase shell "
+            "hasten that"
+        )
+
+
+def _access(options: Options) -> Access:
+    host, port = options.text(THRIFT_HOST), options.integer(THRIFT_PORT)
+    return Access(host, port, options.text(HBASE_TABLE))
+
+
+def _pace(options: Options, tasks: int) -> Pace:
+    """The pace of a task; only where it must be computed HBase is asked for its servers."""
+    servers = 1
+    if options.flag(HBASE_PUT_AUTO):
+        with hbase_client.connected(_access(options)) as client:
+            servers = client.servers()
+    return Pace.of(options, servers=servers, tasks=max(1, tasks))
+
+
+def _entries(keys: Any, context: IndexContext) -> Any:
+    """The entries (pa.Table of CHANGES) of distinct keys that have one."""
+    if not len(keys):
+        return CHANGES.empty_table()
+    options = context.options
+    # Sorted, neighbours are in one block of HBase's: it is read once.
+    ordered = keys.take(pa.array(key_order(keys)))
+    connections = options.integer(THRIFT_CONNECTIONS)
+    pace = Pace.of(options, servers=1, tasks=connections)
+    size = max(pace.get_batch, -(-len(keys) // connections))
+    works = [
+        GetWork(_access(options), pace, ordered.slice(start, size))
+        for start in range(0, len(keys), size)
+    ]
+    weights = [work.keys.nbytes for work in works]
+    found = context.runner.run(get_entries, works, weights=weights, packed=False)
+    return pa.concat_tables(found).combine_chunks()
+
+
+def _counts(entries: Any, context: IndexContext) -> Any:
+    """For each entry whether it counts (pa.Array of bool).
+
+    The timeline is read after the entries. Where an entry names a file group that the snapshot does
+    not have, a writer may have opened it since: the table is then read anew.
+    """
+    rule = Rule.of(Timeline.load(context.storage), context.snapshot)
+    committed, placed = rule.committed(entries), rule.placed(entries)
+    if pc.any(pc.and_not(committed, placed)).as_py():
+        placed = Rule.of(rule.timeline, TableState.load(context.storage).snapshot).placed(entries)
+    return pc.and_(committed, placed)
+
+
+def _refuse_lost(error: NoHBaseTableError, context: IndexContext) -> None:
+    """Without commits the HBase table need not be there yet."""
+    if Timeline.load(context.storage).commit_times():
+        raise _lost(error, context) from error
+
+
+def _lost(error: NoHBaseTableError, context: IndexContext) -> IndexUnavailableError:
+    return IndexUnavailableError(
+        f"{error}, which is the index of {context.storage.root}: "
+        f"`run_bench.py table index build {context.storage.root} hbase` makes it anew"
+    )

@@ -1,0 +1,204 @@
+"""Tasks over the entries of an HBase index: get, enter and put them, each with one connection.
+
+Entries travel as columns: key, and the place that each names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indexes import hbase_client
+from indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH, Access, EntryClient, Row
+from indexes.hbase_pace import Pace, Throttle
+from table.bootstrap.scan import record_keys
+from table.errors import CorruptFileError
+from table.model import BaseFile
+from table.storage import Storage
+from table.timeline.timeline import Timeline
+from table.view import Snapshot
+from table.write.outside import CHANGES, KeyPart
+
+_COLUMNS = (PARTITION_PATH, FILE_NAME, COMMIT_TS)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    r"""Which entries count: their commit is visible, and their file group is in the snapshot.
+
+    Attributes:
+        timeline: read after the entries, or while nobody else writes.
+        places: pa.Array of string, `<partition path>\n<file id>` of the snapshot's file groups.
+    """
+
+    timeline: Timeline
+    places: Any
+
+    @classmethod
+    def of(cls, timeline: Timeline, snapshot: Snapshot) -> Rule:
+        """The rule of one moment."""
+        places = [f"{file.partition_path}\n{file.file_id}" for file in snapshot.files]
+        return cls(timeline, pa.array(places, pa.string()))
+
+    def committed(self, entries: Any) -> Any:
+        """For each entry (pa.Table of CHANGES) whether its commit is visible (pa.Array of bool)."""
+        times = entries["instant_time"].combine_chunks()
+        visible = sorted(self.timeline.visible(times.unique().to_pylist()))
+        return pc.is_in(times, value_set=pa.array(visible, pa.string()))
+
+    def placed(self, entries: Any) -> Any:
+        """For each entry whether its file group is there (pa.Array of bool)."""
+        columns = [entries[name].combine_chunks() for name in ("partition_path", "file_id")]
+        place = pc.binary_join_element_wise(*columns, "\n")
+        return pc.is_in(place, value_set=self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class GetWork:
+    """Keys (pa.Array of string, distinct) whose entries are asked for."""
+
+    access: Access
+    pace: Pace
+    keys: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterWork:
+    """Stretches of key files whose keys get entries that name an instant.
+
+    Attributes:
+        stretches: key part, and number of the stretch in its file.
+        rule: which entries count already and are left alone; None: none does.
+    """
+
+    access: Access
+    pace: Pace
+    storage: Storage
+    stretches: tuple[tuple[KeyPart, int], ...]
+    instant: str
+    rule: Rule | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileWork:
+    """A base file whose keys get entries."""
+
+    access: Access
+    pace: Pace
+    storage: Storage
+    file: BaseFile
+
+
+def get_entries(work: GetWork) -> Any:
+    """The entries of keys that have one (pa.Table of CHANGES), in any order."""
+    throttle = Throttle(work.pace.gets_a_second)
+    with hbase_client.connected(work.access) as client:
+        found = _gotten(client, work.keys, work.pace, throttle)
+    return entries_of(found, work.access)
+
+
+def enter_keys(work: EnterWork) -> Any:
+    """Put entries for keys without one that counts; the others (pa.Table of CHANGES)."""
+    gets, puts = Throttle(work.pace.gets_a_second), Throttle(work.pace.put_batch)
+    known = []
+    with hbase_client.connected(work.access) as client:
+        for part, number in work.stretches:
+            changes = _stretch(work, part, number)
+            if work.rule is not None:
+                rows = _gotten(client, changes["key"].combine_chunks(), work.pace, gets)
+                counts = _counting(entries_of(rows, work.access), work.rule)
+                is_known = pc.is_in(changes["key"].combine_chunks(), value_set=counts)
+                known.append(changes.filter(is_known))
+                changes = changes.filter(pc.invert(is_known))
+            put_entries(client, changes, work.pace, puts)
+    return pa.concat_tables([CHANGES.empty_table(), *known])
+
+
+def enter_file(work: FileWork) -> int:
+    """Put the entries of a base file's keys; how many there are. A task for a runner."""
+    throttle, count, file = Throttle(work.pace.put_batch), 0, work.file
+    with hbase_client.connected(work.access) as client:
+        for keys in record_keys(work.storage, file):
+            place = (file.partition_path, file.file_id, file.instant_time)
+            columns = [pa.repeat(pa.scalar(text, pa.string()), len(keys)) for text in place]
+            changes = pa.table([keys.cast(pa.string()), *columns], schema=CHANGES)
+            put_entries(client, changes, work.pace, throttle)
+            count += len(keys)
+    return count
+
+
+def put_entries(client: EntryClient, changes: Any, pace: Pace, throttle: Throttle) -> None:
+    """Put the entries of keys with a place (pa.Table of CHANGES), in the order of the rows."""
+    for batch in changes.to_batches(max_chunksize=pace.put_batch):
+        columns = [batch[name].cast(pa.binary()).to_pylist() for name in CHANGES.names]
+        rows = [
+            (key, dict(zip(_COLUMNS, place, strict=True)))
+            for key, *place in zip(*columns, strict=True)
+        ]
+        throttle.take(len(rows))
+        client.put(rows)
+
+
+def delete_entries(client: EntryClient, keys: Any, pace: Pace, throttle: Throttle) -> None:
+    """Delete the entries of keys (pa.Array of string)."""
+    for batch in _batches(keys, pace.put_batch):
+        throttle.take(len(batch))
+        client.delete(batch)
+
+
+def entries_of(rows: Sequence[Row], access: Access) -> Any:
+    """Rows of HBase as entries (pa.Table of CHANGES).
+
+    Raises:
+        CorruptFileError: a row lacks a column, or holds what is no UTF-8.
+    """
+    try:
+        columns = [[key for key, _ in rows], *([cells[c] for _, cells in rows] for c in _COLUMNS)]
+        arrays = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
+    except (KeyError, pa.ArrowInvalid) as error:
+        raise CorruptFileError(str(access), 0, f"a row is no entry of an index: {error}") from error
+    return pa.table(arrays, schema=CHANGES)
+
+
+def _gotten(client: EntryClient, keys: Any, pace: Pace, throttle: Throttle) -> list[Row]:
+    """The rows of keys, asked in their order: neighbours of a sorted batch share blocks."""
+    found: list[Row] = []
+    for batch in _batches(keys, pace.get_batch):
+        throttle.take(len(batch))
+        found.extend(client.get(batch))
+    return found
+
+
+def _batches(keys: Any, size: int) -> Iterator[list[bytes]]:
+    for start in range(0, len(keys), size):
+        yield keys.slice(start, size).cast(pa.binary()).to_pylist()
+
+
+def _counting(entries: Any, rule: Rule) -> Any:
+    """The keys of the entries that count."""
+    mask = pc.and_(rule.committed(entries), rule.placed(entries))
+    return entries["key"].combine_chunks().filter(mask)
+
+
+def _stretch(work: EnterWork, part: KeyPart, number: int) -> Any:
+    """The new entries (pa.Table of CHANGES) of a stretch, sorted; of a repeated key the last."""
+    table = part.keys.read(work.storage, number).combine_chunks()
+    keys, files = table["key"].combine_chunks(), table["file"].combine_chunks()
+    order = pc.sort_indices(
+        pa.table({"k": keys, "n": np.arange(len(keys))}),
+        sort_keys=[("k", "ascending"), ("n", "ascending")],
+    )
+    keys, files = keys.take(order), files.take(order)
+    last = np.ones(len(keys), bool)
+    last[:-1] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    chosen = pa.array(last)
+    keys, files = keys.filter(chosen), files.filter(chosen)
+    known = [pa.array(texts, pa.string()) for texts in zip(*part.places, strict=True)]
+    places = [texts.take(files) for texts in known]
+    instant = pa.repeat(pa.scalar(work.instant, pa.string()), len(keys))
+    return pa.table([keys, *places, instant], schema=CHANGES)
