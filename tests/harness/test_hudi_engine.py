@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.engines import lineup
 from harness.engines.base import Layout
 from harness.engines.hudi import HudiEngine, session_conf
 from harness.engines.hudi_options import table_options
-from harness.errors import CellError, HarnessError
+from harness.errors import CellError
 
 LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")
 FIRST, SECOND = "20260101000000001", "20260101000000002"
@@ -194,13 +193,3 @@ def test_the_jar_is_on_the_class_paths_and_never_in_spark_jars(tmp_path):
     conf = session_conf(tmp_path / "a.jar", tmp_path)
     assert conf["spark.driver.extraClassPath"] == conf["spark.executor.extraClassPath"]
     assert not [name for name in conf if name.startswith("spark.jars")]
-
-
-def test_missing_engines_are_named_and_a_run_without_any_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert lineup.missing(["native"]) == {}
-    found = lineup.missing(["native", "hudi@0.15.0"])
-    assert list(found) == ["hudi@0.15.0"]
-    assert "engine install hudi@0.15.0" in found["hudi@0.15.0"]
-    with pytest.raises(HarnessError, match=r"hudi@0\.15\.0; .*hudi@1\.1\.1"):
-        lineup.missing(["hudi@0.15.0", "hudi@1.1.1"])

@@ -27,6 +27,7 @@ def test_an_index_that_native_lacks_is_left_out_with_a_line():
     found = lineup.missing(["native", "hudi@0.15.0"], ["record", "bloom"])
     assert found.pop("native/bloom") == "index bloom is not supported yet"
     assert list(found) == ["hudi@0.15.0"]
+    assert "engine install hudi@0.15.0" in found["hudi@0.15.0"]
 
 
 def test_with_nothing_left_there_is_no_run():
@@ -34,3 +35,5 @@ def test_with_nothing_left_there_is_no_run():
         lineup.missing(["native"], ["bloom"])
     with pytest.raises(HarnessError, match=r"bloom.*; .*hudi@0\.15\.0"):
         lineup.missing(["native", "hudi@0.15.0"], ["bloom"])
+    with pytest.raises(HarnessError, match=r"hudi@0\.15\.0; .*hudi@1\.1\.1"):
+        lineup.missing(["hudi@0.15.0", "hudi@1.1.1"], ["bloom"])
