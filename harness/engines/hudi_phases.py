@@ -5,7 +5,7 @@ A stage carries the call stack that made it. Hudi also sets a description before
 profile:trips` is of the data, `Building workload profile:trips_metadata` of the metadata table. It
 stays set until the next one, so it may be out of date; the stack never is, and goes first.
 
-    tag     combining the batch, tagging, counting the tagged rows
+    tag     the index's stages, and counting the tagged rows
     write   small files, then reading, merging and writing base files
     index   all of the metadata table: its `files` partition is written by the jobs of its indexes
     commit  collecting write statuses, marker files, what is to be cleaned
@@ -13,7 +13,7 @@ stays set until the next one, so it may be out of date; the stack never is, and 
 Hudi is lazy: a stage's work is that of all steps since the last shuffle or cache. Rows are written
 when the write statuses are first asked for: in 0.15 by a count before the commit, in 1.1 by
 `SlimWriteStats` inside of it. Time between the stages (timeline, plans, all other driver work) is
-in a step's total only.
+in a step's total only, and so is reading the batch and combining its rows, as it is in `native`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ STACK_DEPTH = "spark.callstack.depth"
 """Java property: frames that Spark keeps of a stack. Its 20 do not reach the table's writer."""
 
 _HUDI = r"org\.apache\.hudi\."
-_STACKS = (
+_STACKS: tuple[tuple[str | None, str], ...] = (
     ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|\.action\.deltacommit\."),
-    ("tag", _HUDI + r"index\.|HoodieWriteHelper\.(?:deduplicateRecords|tag)\b"),
-    ("tag", r"HoodieDeleteHelper\.deduplicateKeys"),
+    (None, r"HoodieWriteHelper\.deduplicateRecords|HoodieDeleteHelper\.deduplicateKeys"),
+    ("tag", _HUDI + r"index\.|HoodieWriteHelper\.tag\b"),
     ("tag", r"HoodieJavaRDD\.isEmpty\([^\n]*\n[^\n]*HoodieDeleteHelper\.execute"),
     ("commit", r"WriteMarkers|MarkerDirState|MarkerHandler|\.action\.clean\.|TimelineArchiver"),
     ("tag", r"\.buildProfile\("),
     ("write", r"UpsertPartitioner|DatasetBulkInsert|\.mapPartitionsAsRDD\(|SlimWriteStats"),
 )
-_DESCRIPTIONS = (
+_DESCRIPTIONS: tuple[tuple[str | None, str], ...] = (
     ("index", r"_metadata$|/\.hoodie/metadata/"),
     ("tag", r"Building workload profile"),
     ("write", r"Doing partition and writing data|Getting small files"),
@@ -42,7 +42,7 @@ _DESCRIPTIONS = (
 
 
 def phase_of(*, details: str, description: str) -> str | None:
-    """The phase of a stage; None where Hudi does not say.
+    """The phase of a stage; None where it is none's or Hudi does not say.
 
     Args:
         details: the stage's call stack, a frame a line.

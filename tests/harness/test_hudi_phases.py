@@ -19,7 +19,56 @@ META = "org.apache.hudi.metadata"
 TAGGING = "Building workload profile:trips"
 
 STAGES = [
-    ("tag", f"{RDD}.mapToPair(\n{COMMIT}.HoodieWriteHelper.deduplicateRecords(", TAGGING),
+    (None, f"{RDD}.mapToPair(\n{COMMIT}.HoodieWriteHelper.deduplicateRecords(", TAGGING),
+    (None, f"{RDD}.distinct(\n{COMMIT}.HoodieDeleteHelper.deduplicateKeys(", TAGGING),
+    (
+        "tag",
+        (
+            "org.apache.hudi.data.HoodieJavaPairRDD.countByKey(\n"
+            "org.apache.hudi.index.bloom.HoodieBloomIndex.lookupIndex(\n"
+            f"{COMMIT}.HoodieWriteHelper.tag("
+        ),
+        "Tagging: trips",
+    ),
+    (
+        "tag",
+        (
+            f"{CONTEXT}.map(\norg.apache.hudi.index.bloom.HoodieBloomIndex"
+            ".loadColumnRangesFromFiles("
+        ),
+        "Obtain key ranges for file slices (range pruning=on): trips",
+    ),
+    (
+        "tag",
+        ("org.apache.hudi.index.bloom.SparkHoodieBloomIndexHelper.computeComparisonsPerFileGroup("),
+        "Compute all comparisons needed between records and files: trips",
+    ),
+    (
+        "tag",
+        (
+            f"{RDD}.distinct(\norg.apache.hudi.index.simple.HoodieSimpleIndex"
+            ".fetchRecordLocationsForAffectedPartitions("
+        ),
+        "Tagging: trips",
+    ),
+    (
+        "tag",
+        (
+            "org.apache.hudi.data.HoodieJavaPairRDD.countByKey(\n"
+            f"{COMMIT}.BaseSparkCommitActionExecutor.buildProfile(\n"
+            f"{COMMIT}.SparkUpsertCommitActionExecutor.execute("
+        ),
+        TAGGING,
+    ),
+    (
+        "write",
+        (
+            "org.apache.hudi.execution.bulkinsert.BucketIndexBulkInsertPartitionerWithRows"
+            ".repartitionRecords(\norg.apache.hudi.commit.DatasetBulkInsertCommitActionExecutor"
+            ".doExecute("
+        ),
+        "",
+    ),
     (
         "tag",
         (
