@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from harness.results import SCHEMA_VERSION, Sample
+from reports.engines_part import EnginesPart
 from reports.facts import missing_cells
 from reports.growth_part import GrowthPart
 from reports.model_part import ModelPart
@@ -26,7 +27,11 @@ def verified(runs: Sequence[Run]) -> bool:
 
 
 def summary(
-    runs: Sequence[Run], models: Sequence[ModelPart], growths: Sequence[GrowthPart]
+    runs: Sequence[Run],
+    *,
+    models: Sequence[ModelPart],
+    growths: Sequence[GrowthPart],
+    engines: Sequence[EnginesPart],
 ) -> dict[str, Any]:
     """Build the content of summary.json; cells that are not verified have no metrics.
 
@@ -34,6 +39,8 @@ def summary(
     """
     fitted = {part.run_id: part.values for part in models}
     grown = {part.run_id: part.values for part in growths}
+    mapped = {part.run_id: part.map_values for part in growths if part.map_values}
+    beside = {part.run_id: part.values for part in engines}
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
@@ -43,6 +50,8 @@ def summary(
         "warnings": [notice for run in runs for notice in run.notices],
         **({"lookup_models": fitted} if fitted else {}),
         **({"growth": grown} if grown else {}),
+        **({"fastest": mapped} if mapped else {}),
+        **({"engines": beside} if beside else {}),
     }
 
 

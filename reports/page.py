@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from reports import charts, export, facts, prose, tables
+from reports.engines_part import EnginesPart, engines_part
 from reports.figures import Chart, chart
 from reports.grids import Grid, grid
 from reports.growth_part import GrowthPart, growth_part
@@ -19,6 +20,7 @@ from reports.projection import PARTITION_LOCAL, CellView, Run, cell_order, faile
 from reports.settings import Setting, by_setting, leading
 from reports.stats import CaveatKind
 from reports.text import clean, listed
+from reports.which_index import COLUMNS, WhichIndex, which_index
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -101,6 +103,8 @@ class Report:
         checked: number of cells that are verified.
         failed: cells that are not, as (label, reasons).
         beside: the headline of all runs side by side; None for a single run.
+        choices: which index for what, of each run that measured enough of them.
+        engines: ours beside others, of each run with several engines.
         charts: pictures with their tables, of the first setting that the answer is about.
         charted: that setting in words; empty where there is one only.
         growths: what becomes of tables that grow, of each run with several sizes.
@@ -116,6 +120,8 @@ class Report:
     checked: int
     failed: list[tuple[str, tuple[str, ...]]]
     beside: Grid | None
+    choices: list[WhichIndex]
+    engines: list[EnginesPart]
     charts: list[Chart]
     charted: str
     growths: list[GrowthPart]
@@ -142,6 +148,8 @@ def build(runs: Sequence[Run]) -> Report:
         checked=len(right),
         failed=_failed(runs),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
+        choices=[choice for run in runs if (choice := which_index(run)) is not None],
+        engines=[each for run in runs if (each := engines_part(run)) is not None],
         charts=_charts(headline, judged=not several),
         charted="" if several or not charted else charted[0].setting.words,
         growths=[grown for run in runs if (grown := growth_part(run)) is not None],
@@ -161,6 +169,7 @@ def html(report: Report) -> str:
         css=Markup(css),  # noqa: S704 - our own file
         picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
         color=charts.index_color,
+        meanings=COLUMNS,
     )
 
 

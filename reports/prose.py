@@ -68,7 +68,7 @@ def _words(column: Column, cells: tuple[CellView, ...]) -> str:
     if column.standing is Standing.BEST:
         opening = f"{leaders[0]} is best"
     else:
-        opening = f"{listed(leaders)} are joint best, no difference shown between them"
+        opening = f"{listed(_first(leaders))} are joint best, no difference shown between them"
     return f"{opening}; {_behind(column, cells)}."
 
 
@@ -85,6 +85,12 @@ def _behind(column: Column, cells: tuple[CellView, ...]) -> str:
         end = "highest" if column.measure.higher else "lowest"
         return f"as a multiple of the {end}: {_shortened(ratios)}"
     return f"the others: {_shortened([f'{label} {value}' for _, label, value, _ in rows])}"
+
+
+def _first(words: list[str]) -> list[str]:
+    """The first few of many."""
+    kept = LONGEST_LIST - 2
+    return words if len(words) <= LONGEST_LIST else [*words[:kept], f"{len(words) - kept} more"]
 
 
 def _shortened(words: list[str]) -> str:

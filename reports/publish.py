@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from reports import export, page, projection
+from reports.engines_chart import PREFIX as ENGINES_PREFIX
 from reports.errors import ReportError
 from reports.growth_part import PREFIX as GROWTH_PREFIX
-from reports.model_part import PREFIX
+from reports.model_part import PREFIX as MODEL_PREFIX
 from reports.page import Report
-from reports.summary_page import summary_markdown
+from reports.summary_page import summary_markdown, which_index_markdown
 from reports.text import clean
 
 
@@ -35,8 +36,9 @@ class Published:
 def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
     """Report on run folders.
 
-    Writes `report/index.html`, `report/charts/*.svg` and `*.png`, `summary.md`, `summary.json` and
-    `samples.csv`. All are derived: writing them again replaces them, and nothing reads them back.
+    Writes `report/index.html`, `report/charts/*.svg` and `*.png`, `summary.md`, `summary.json`,
+    `samples.csv`, and of a run with several indexes and kinds of data `report/which_index.md`. All
+    are derived: writing them again replaces them, and nothing reads them back.
 
     Args:
         paths: run folders, at least one.
@@ -48,7 +50,9 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
     """
     runs = projection.load(paths)
     report = page.build(runs)
-    summary = export.summary(runs, report.models, report.growths)
+    summary = export.summary(
+        runs, models=report.models, growths=report.growths, engines=report.engines
+    )
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     try:
         index = _write(target, report)
@@ -64,15 +68,21 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
 def _write(target: Path, report: Report) -> Path:
     charts = target / "report" / "charts"
     charts.mkdir(parents=True, exist_ok=True)
-    for key in (*page.CHART_TITLES, "phases", f"{PREFIX}*", f"{GROWTH_PREFIX}*"):
-        for ending in ("svg", "png"):
-            for stale in charts.glob(f"{key}.{ending}"):
-                stale.unlink()
+    prefixes = (MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX)
+    names = [*page.CHART_TITLES, "phases", *(f"{prefix}*" for prefix in prefixes)]
+    stale = [
+        each for name in names for end in ("svg", "png") for each in charts.glob(f"{name}.{end}")
+    ]
+    for each in (*stale, *charts.parent.glob("which_index*.md")):
+        each.unlink()
     grown = [chart for part in report.growths for chart in part.charts]
     modelled = [chart for part in report.models for chart in part.charts]
-    for chart in (*report.charts, *grown, *modelled):
+    beside = [chart for part in report.engines for chart, _ in part.charts]
+    for chart in (*report.charts, *grown, *modelled, *beside):
         _text(charts / f"{chart.key}.svg", chart.drawing.svg)
         (charts / f"{chart.key}.png").write_bytes(chart.drawing.png)
+    for choice in report.choices:
+        _text(target / "report" / choice.file, which_index_markdown(choice))
     index = target / "report" / "index.html"
     _text(index, page.html(report))
     return index

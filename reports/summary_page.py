@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reports.engines_part import EnginesPart
 from reports.grids import Entry, Grid
 from reports.growth_part import GrowthPart
+from reports.model_part import ModelPart
 from reports.page import Answered, Report, RunPart
 from reports.prose import Answer
 from reports.text import markdown
+from reports.which_index import COLUMNS, WhichIndex
+
+_LONGEST_SENTENCE = 2000
 
 
 def summary_markdown(report: Report) -> str:
     """Print the answer, the details and the warnings; everything foreign is escaped."""
     lines = [f"# {markdown(report.title)}", ""]
     for run in report.runs:
-        lines += [markdown(f"{run.name}: {run.compared}" if run.label else run.compared), ""]
+        said = f"{run.name}: {run.compared}" if run.label else run.compared
+        lines += [markdown(said, _LONGEST_SENTENCE), ""]
     lines += _verdict(report)
     for run in report.runs:
         for answer in run.answers:
@@ -25,18 +31,34 @@ def summary_markdown(report: Report) -> str:
     for chart in report.charts:
         if chart.key == "phases":
             lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
-    for growth in report.growths:
-        lines += _growth(growth)
-    for model in report.models:
-        heading = f"## Lookup model of {markdown(model.name)}" if model.name else "## Lookup model"
-        table = _table(model.fits, "index and cache")
-        lines += [heading, "", *table, "", *_sentences(model.findings), ""]
+    lines += [line for part in report.engines for line in _engines(part)]
+    lines += [line for growth in report.growths for line in _growth(growth)]
+    lines += [line for model in report.models for line in _model(model)]
     lines += _details(report)
     lines += _notes(report)
     lines += ["## Reproduce", ""]
     for run in report.runs:
         lines += [f"    make install && {run.command}", ""]
     return "\n".join(lines)
+
+
+def which_index_markdown(choice: WhichIndex) -> str:
+    """Print which index for what as a document of its own."""
+    lines = ["# Which index", "", f"{markdown(choice.source)}.", "", *_table(choice.grid), ""]
+    lines += ["Columns:", ""]
+    lines += [f"- {markdown(head)}: {markdown(meaning)}." for head, meaning in COLUMNS]
+    lines += ["", "What each index needs:", ""]
+    lines += [f"- {markdown(index)}: {markdown(words)}." for index, words in choice.needs]
+    lines += ["", "Measured by", "", f"    make install && {choice.command}", ""]
+    return "\n".join(lines)
+
+
+def _engines(part: EnginesPart) -> list[str]:
+    of = f" of {markdown(part.name)}" if part.name else ""
+    lines = [f"## Engines side by side{of}", ""]
+    for chart, verdicts in part.charts:
+        lines += [f"### {markdown(chart.title)}", "", *_sentences(verdicts), ""]
+    return lines
 
 
 def _details(report: Report) -> list[str]:
@@ -59,6 +81,12 @@ def _growth(growth: GrowthPart) -> list[str]:
     return lines
 
 
+def _model(model: ModelPart) -> list[str]:
+    of = f" of {markdown(model.name)}" if model.name else ""
+    table = _table(model.fits, "index and cache")
+    return [f"## Lookup model{of}", "", *table, "", *_sentences(model.findings), ""]
+
+
 def _answer(run: RunPart, answer: Answered) -> list[str]:
     of = f" of run {run.label}" if run.label else ""
     where = f": {markdown(answer.where)}" if answer.where else ""
@@ -73,7 +101,9 @@ def _answer(run: RunPart, answer: Answered) -> list[str]:
 
 
 def _sentences(answers: Sequence[Answer]) -> list[str]:
-    return [f"- {markdown(each.topic)}: {markdown(each.words)}" for each in answers]
+    return [
+        f"- {markdown(each.topic)}: {markdown(each.words, _LONGEST_SENTENCE)}" for each in answers
+    ]
 
 
 def _verdict(report: Report) -> list[str]:

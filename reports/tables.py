@@ -147,6 +147,8 @@ HEADLINE = (
     ),
 )
 
+BY_KEY = {measure.key: measure for measure in HEADLINE}
+
 
 class Standing(StrEnum):
     """What a column shows about its cells."""

@@ -37,12 +37,13 @@ def clean(text: object, longest: int = LONGEST) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
-def markdown(text: object) -> str:
+def markdown(text: object, longest: int = LONGEST) -> str:
     """Escape foreign text for a cell of a Markdown table, where raw HTML counts as well.
 
-    Underscores between letters or digits mean nothing in Markdown and stay as they are.
+    It is cut as `clean` cuts it. Underscores between letters or digits mean nothing in Markdown
+    and stay as they are.
     """
-    safe = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = clean(text, longest).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"(?<=\w)\\_(?=\w)", "_", _MARKDOWN.sub(r"\\\1", safe))
 
 

@@ -14,12 +14,10 @@ from reports.grids import Entry, Grid, Row, ratio_words
 from reports.projection import PARTITION_LOCAL, CellView
 from reports.settings import Setting, by_setting
 from reports.stats import Summary, paired_ratio, summarize
-from reports.tables import HEADLINE, Measure
+from reports.tables import BY_KEY, Measure
 from reports.text import NOTHING, clean, listed
 
-MAPPED = tuple(
-    next(each for each in HEADLINE if each.key == key) for key in ("tag", "write_latency", "lookup")
-)
+MAPPED = tuple(BY_KEY[key] for key in ("tag", "write_latency", "lookup"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
