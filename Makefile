@@ -8,7 +8,7 @@ SOURCES := table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-long jars interop bench lock clean
+.PHONY: help install lint types format test test-long jars interop hbase hbase-stop bench lock clean
 
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,12 @@ jars: install ## the releases of Apache Hudi that the tests ask, into the user's
 
 interop: jars ## every cell of Keymark with real Apache Hudi, both ways
 	$(BIN)/python -m pytest tests/interop --interop-full
+
+hbase: install ## start an HBase on this machine, for the index hbase (its jars once: 145 MB)
+	$(BIN)/python run_bench.py hbase start
+
+hbase-stop: install ## stop it; its tables stay
+	$(BIN)/python run_bench.py hbase stop
 
 bench: install ## the quickstart comparison, ending in a report
 	$(BIN)/python run_bench.py run quickstart

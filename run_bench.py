@@ -23,6 +23,7 @@ COMMANDS = {
     "run": ("harness.cli", "run", "run a scenario and write its report"),
     "scenarios": ("harness.cli", "scenarios", "list the built-in scenarios"),
     "engine": ("harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
+    "hbase": ("harness.cli", "hbase_app", "start and stop an HBase for the index hbase"),
     "report": ("reports.cli", "app", "write the report of one or several runs"),
     "data": ("datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
     "table": ("table.cli", "app", "create, write, read and check tables"),

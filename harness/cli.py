@@ -1,4 +1,4 @@
-"""The commands `run`, `scenarios` and `engine`; only modules named `cli` print.
+"""The commands `run`, `scenarios`, `engine` and `hbase`; only modules named `cli` print.
 
 `run` measures into a run folder and then starts `run_bench.py report RUN` in a process of its own:
 statistics and charts see nothing but the folder's files, and its answer is what `run` prints.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -30,7 +31,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from harness import jars
+from harness import hbase_server, jars
 from harness import scenario as scenarios_
 from harness.engines import NATIVE, engine_mistake, hudi_version
 from harness.errors import HarnessError
@@ -142,6 +143,70 @@ def list_engines(
         print(json.dumps({"engines": names}, indent=2))
         return
     print("\n".join(names))
+
+
+hbase_app = typer.Typer(
+    help="Start and stop an HBase on this machine, for the index `hbase`.", add_completion=False
+)
+FolderOpt = Annotated[
+    Path | None, typer.Option("--dir", help="folder of its data; default in the user's cache")
+]
+JsonOpt = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+
+
+@hbase_app.command()
+def start(
+    *,
+    folder: FolderOpt = None,
+    thrift_port: Annotated[int, typer.Option(help="port of Thrift")] = hbase_server.THRIFT_PORT,
+    zookeeper_port: Annotated[
+        int, typer.Option(help="port of ZooKeeper, for Hudi")
+    ] = hbase_server.ZOOKEEPER_PORT,
+    as_json: JsonOpt = False,
+) -> None:
+    """Start HBase, unless it runs; the first time its jars (145 MB) are downloaded."""
+    with Shown() as shown:
+        found = hbase_server.start(
+            (folder or hbase_server.default_folder()).absolute(),
+            thrift_port=thrift_port,
+            zookeeper_port=zookeeper_port,
+            told=shown.begin,
+            download=_download_bar,
+        )
+    _tell_hbase(found, as_json=as_json)
+
+
+@hbase_app.command()
+def stop(*, folder: FolderOpt = None, as_json: JsonOpt = False) -> None:
+    """Stop HBase; its tables stay."""
+    place = (folder or hbase_server.default_folder()).absolute()
+    with Shown() as shown:
+        stopped = hbase_server.stop(place, shown.begin)
+    if as_json:
+        print(json.dumps({"stopped": stopped}))
+    else:
+        print("HBase is stopped" if stopped else f"no HBase of {place} runs")
+
+
+@hbase_app.command()
+def status(*, folder: FolderOpt = None, as_json: JsonOpt = False) -> None:
+    """Tell whether HBase runs, and where; exit code 1 if it does not."""
+    found = hbase_server.running((folder or hbase_server.default_folder()).absolute())
+    _tell_hbase(found, as_json=as_json)
+    if found is None:
+        raise typer.Exit(1)
+
+
+def _tell_hbase(found: hbase_server.Running | None, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"running": found is not None, **(asdict(found) if found else {})}))
+    elif found is None:
+        print("HBase does not run: `make hbase` starts it")
+    else:
+        print(
+            f"HBase runs: Thrift at {hbase_server.HOST}:{found.thrift_port}, ZooKeeper at "
+            f"{hbase_server.HOST}:{found.zookeeper_port}, data in {found.folder}"
+        )
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ _HTTP_NOT_FOUND = 404
 
 Told = Callable[[int, int], None]
 """Is told the bytes that came and the bytes that are to come in all (0 if unknown)."""
+
+Download = Callable[[str], AbstractContextManager[Told]]
+"""Shows the download of a jar of that name."""
+
+Jar = tuple[str, str, str]
+"""Maven coordinates: group as a path, artifact, version."""
 
 
 def folder() -> Path:
@@ -71,13 +78,38 @@ def install(version: str, told: Told) -> Path:
     target = bundle(version)
     if target.is_file():
         return target
+    url = _url((_GROUP, _ARTIFACT, version))
+    return _got(url, target, told, absent=f"there is no Hudi {version} for Spark 3.5 ({url})")
+
+
+def fetch(jar: Jar, place: str, download: Download) -> Path:
+    """Put a jar into a folder of that name in the cache, unless it is there; returns its path.
+
+    Raises:
+        HarnessError: as `install`.
+    """
+    _, artifact, version = jar
+    target = folder() / place / f"{artifact}-{version}.jar"
+    if target.is_file():
+        return target
+    url = _url(jar)
+    with download(target.name) as told:
+        return _got(url, target, told, absent=f"there is no {url}")
+
+
+def _url(jar: Jar) -> str:
+    group, artifact, version = jar
     base = os.environ.get(MAVEN_URL) or MAVEN_CENTRAL
-    url = f"{base.rstrip('/')}/{_GROUP}/{_ARTIFACT}/{version}/{target.name}"
+    return f"{base.rstrip('/')}/{group}/{artifact}/{version}/{artifact}-{version}.jar"
+
+
+def _got(url: str, target: Path, told: Told, *, absent: str) -> Path:
+    """Download a jar; whatever goes wrong is one line."""
     try:
         return _download(url, target, told)
     except HTTPError as error:
         if error.code == _HTTP_NOT_FOUND:
-            raise HarnessError(f"there is no Hudi {version} for Spark 3.5 ({url})") from error
+            raise HarnessError(absent) from error
         raise HarnessError(f"{url}: HTTP {error.code} {error.reason}") from error
     except URLError as error:
         raise HarnessError(
