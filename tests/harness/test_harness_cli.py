@@ -28,9 +28,11 @@ def test_scenarios_lists_the_built_in_ones(app):
         "ci",
         "growth",
         "hudi_vs_native",
+        "index_matrix",
         "lookup_model",
         "mappings",
         "quickstart",
+        "tagging",
     ]
     assert "quickstart" in runner.invoke(app, ["scenarios"]).stdout
 

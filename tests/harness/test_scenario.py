@@ -2,26 +2,62 @@ from __future__ import annotations
 
 import pytest
 
-from harness import matrix, scenario
+from harness import matrix, scenario, workload
+from harness.engines import engine_indexes
 from harness.errors import ScenarioError
+from table.options import MOVE_OPTIONS
 
 SECTIONS = "dataset, description, engines, indexes, name, schedule, spark, table, workload"
 
 
+QUICKSTART = ("record", "global_simple", "global_bloom", "bucket")
+EVERY = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
+BUILT_IN = {
+    "ci": QUICKSTART,
+    "growth": QUICKSTART[:2],
+    "hudi_vs_native": QUICKSTART[:2],
+    "index_matrix": EVERY,
+    "lookup_model": QUICKSTART[:1],
+    "mappings": QUICKSTART[:1],
+    "quickstart": QUICKSTART,
+    "tagging": tuple(name for name in EVERY if name in engine_indexes("hudi@0.15.0")),
+}
+
+
 def test_built_in_scenarios_resolve():
-    names = ("ci", "growth", "hudi_vs_native", "lookup_model", "mappings", "quickstart")
-    assert scenario.builtin_names() == names
-    for name in scenario.builtin_names():
+    assert scenario.builtin_names() == tuple(BUILT_IN)
+    for name, indexes in BUILT_IN.items():
         loaded = scenario.load(name)
-        assert loaded.name == name
-        model = name == "lookup_model"
-        compared = ("record", "global_simple", "global_bloom", "bucket")
-        both = compared[:2]
-        alone = dict.fromkeys(("lookup_model", "mappings"), compared[:1])
-        indexes = {**alone, "hudi_vs_native": both, "growth": both}
+        assert (loaded.name, loaded.indexes) == (name, indexes)
         assert loaded.table.mappings == (name == "mappings")
-        assert loaded.indexes == indexes.get(name, compared)
+        model = name == "lookup_model"
         assert bool(loaded.workload.model_keys) == bool(loaded.table.variants) == model
+
+
+def test_the_matrix_of_indexes_compares_shapes_sizes_and_batches_on_equal_terms():
+    loaded = scenario.load("index_matrix")
+    cells = matrix.expand(loaded)
+    assert len(cells) == 7 * 3 * 3 * 2
+    assert list(loaded.dataset.shapes) == ["random", "time_ordered", "skewed"]
+    for index, option in MOVE_OPTIONS.items():
+        given = {cell.options.get(option) for cell in cells if cell.index == index}
+        assert given == {"false"}, index
+    specs = {data.shape: loaded.dataset.spec(data) for data in loaded.dataset.points}
+    assert specs["random"].columns["uuid"].kind == "uuid"
+    assert specs["time_ordered"].columns["uuid"].kind == "uuid7"
+    assert specs["skewed"].partition_kind.sizes == "zipf"
+    assert not any(spec.count(spec.moves) for spec in specs.values())
+    steps = [step.name for step in workload.steps(loaded.workload)]
+    assert steps == ["upsert_1", "lookup", "point_query"]
+
+
+def test_tagging_gives_both_engines_the_same_cells():
+    cells = matrix.expand(scenario.load("tagging"))
+    by_engine = {
+        engine: {cell.index: cell.options for cell in cells if cell.engine == engine}
+        for engine in ("native", "hudi@0.15.0")
+    }
+    assert by_engine["native"] == by_engine["hudi@0.15.0"]
 
 
 def test_variants_and_model_keys_are_checked():
