@@ -59,6 +59,7 @@ _OPENED = (
     *("java.util.concurrent", "jdk.internal.ref", "jdk.internal.misc", "sun.net.dns"),
 )
 _START_S, _STOP_S, _POLL_S = 120.0, 60.0, 0.25
+_PROBE_MS = 2000
 
 Told = Callable[[str], None]
 """Is told what is being done."""
@@ -109,11 +110,10 @@ def start(
     home = java_home()
     if home is None:
         raise HarnessError("HBase needs Java 17, and there is none; `make install` brings one")
-    for role, option, port in (
-        ("Thrift", "--thrift-port", thrift_port),
-        ("ZooKeeper", "--zookeeper-port", zookeeper_port),
-    ):
-        _refuse_taken(role, option, port)
+    _refuse_taken("Thrift", "--thrift-port", thrift_port)
+    _refuse_taken("ZooKeeper", "--zookeeper-port", zookeeper_port)
+    for who, port in _inner_ports(zookeeper_port).items():
+        _refuse_taken(f"HBase's {who}", "--zookeeper-port, which it follows", port)
     paths = [jars.fetch(jar, "hbase", download) for jar in JARS]
     told("starting HBase")
     folder.mkdir(parents=True, exist_ok=True)
@@ -185,6 +185,11 @@ def _mark(folder: Path) -> str:
     return f"-Dkeymark.hbase={folder}"
 
 
+def _inner_ports(zookeeper_port: int) -> dict[str, int]:
+    """Ports that only HBase uses. Were they others at each start, it would wait for those."""
+    return {"master": zookeeper_port + 1, "regionserver": zookeeper_port + 2}
+
+
 def _refuse_taken(role: str, option: str, port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -212,7 +217,7 @@ def _write_site(folder: Path, zookeeper_port: int) -> None:
         "hbase.zookeeper.property.clientPortAddress": HOST,
         **{f"hbase.{who}.ipc.address": HOST for who in ("master", "regionserver")},
         **{f"hbase.{who}.hostname": "localhost" for who in ("master", "regionserver")},
-        **{f"hbase.{who}.port": "0" for who in ("master", "regionserver")},
+        **{f"hbase.{who}.port": str(port) for who, port in _inner_ports(zookeeper_port).items()},
         **{f"hbase.{who}.info.port": "-1" for who in ("master", "regionserver")},
         # The jars of the test kit do not tell their version.
         "hbase.defaults.for.version.skip": "true",
@@ -235,6 +240,8 @@ def _spawn(
         f"-Xmx{_HEAP[name]}",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
         _mark(folder),
         "-cp",
         os.pathsep.join([str(folder / "conf"), *map(str, paths)]),
@@ -273,7 +280,9 @@ def answers(thrift_port: int) -> bool:
     from indexes.hbase_client import Access, connected  # noqa: PLC0415  only where HBase is used
 
     with contextlib.suppress(TableError):
-        with connected(Access(HOST, thrift_port, "keymark")) as client:
+        access = Access(HOST, thrift_port, "keymark")
+        # What is asked before HBase is up is asked again by Thrift only after longer and longer.
+        with connected(access, timeout_ms=_PROBE_MS) as client:
             client.exists()
         return True
     return False

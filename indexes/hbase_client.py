@@ -86,23 +86,23 @@ class EntryClient(Protocol):
 
 
 @contextlib.contextmanager
-def connected(access: Access) -> Iterator[EntryClient]:
-    """A client with a connection of its own."""
-    with ThriftClient(access) as client:
+def connected(access: Access, *, timeout_ms: int = _TIMEOUT_MS) -> Iterator[EntryClient]:
+    """A client with a connection of its own; no request of it takes longer than the timeout."""
+    with ThriftClient(access, timeout_ms) as client:
         yield client
 
 
 class ThriftClient:
     """An EntryClient over HBase's Thrift server; one thread at a time."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, access: Access, timeout_ms: int) -> None:
+        self._access, self._timeout_ms = access, timeout_ms
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         with self._translated():
             self._connection = happybase.Connection(
-                self._access.host, self._access.port, timeout=_TIMEOUT_MS
+                self._access.host, self._access.port, timeout=self._timeout_ms
             )
             self._open.callback(self._connection.close)
             self._table = self._connection.table(self._access.table)
