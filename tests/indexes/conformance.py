@@ -28,6 +28,15 @@ MOVES = {
     "global_bloom": "hoodie.bloom.index.update.partition.path",
 }
 POLICY = "hoodie.datasource.insert.dup.policy"
+# Indexes that look into the metadata table where options say so: name of the case -> index.
+BY_METADATA = {"bloom_metadata": "bloom", "global_bloom_metadata": "global_bloom"}
+METADATA = {
+    "hoodie.bloom.index.use.metadata": "true",
+    "hoodie.metadata.index.bloom.filter.enable": "true",
+    "hoodie.metadata.index.column.stats.enable": "true",
+}
+# These need nothing but base files, so that they find the keys of every table.
+FINDERS = ("simple", "bloom", "global_simple", "global_bloom")
 SMALL_FILTERS = {
     "hoodie.index.bloom.num_entries": "40",
     "hoodie.index.bloom.fpp": "0.05",
@@ -126,6 +135,9 @@ class History:
         rng = random.Random(f"{shape.name} {seed}")
         moves, event_time = seed % 2 == 0, seed % 4 < 2
         options = {**SMALL_FILTERS, **shape.options}
+        if index in BY_METADATA:
+            options |= METADATA
+            index = BY_METADATA[index]
         if index in MOVES:
             options[MOVES[index]] = str(moves).lower()
         if event_time:
@@ -273,11 +285,28 @@ class History:
         for name in indexes:
             assert self.located(name, asked) == expected, name
             assert self.located(name, []) == []
+            self.check_partitions(name, asked, truth)
 
-    def located(self, name, keys):
+    def check_partitions(self, name, asked, truth):
+        """Asked with partitions, a local index looks nowhere else, a global one everywhere."""
+        paths = [*{path for places in truth.values() for path, _ in places}, "nowhere"]
+        pairs = [
+            (key, path) for key in asked for path in self.rng.sample(paths, min(2, len(paths)))
+        ]
+        held = {(key, path): (path, file) for key in truth for path, file in truth[key]}
+        if load_index(name).is_global:
+            pairs = [pairs[n] for n in {key: n for n, (key, _) in enumerate(pairs)}.values()]
+            expected = [truth.get(key, [(None, None)])[0] for key, _ in pairs]
+        else:
+            expected = [held.get(pair, (None, None)) for pair in pairs]
+        keys, partitions = zip(*pairs, strict=True)
+        assert self.located(name, keys, partitions) == expected, name
+
+    def located(self, name, keys, partitions=None):
         state = TableState.load(self.table.storage)
         context = self.table._context(state, None)
-        found = load_index(name).lookup(pa.array(keys, pa.string()), context)
+        wanted = None if partitions is None else pa.array(partitions, pa.string())
+        found = load_index(name).lookup(pa.array(keys, pa.string()), context, wanted)
         assert found.num_rows == len(keys)
         pairs = zip(found["partition_path"], found["file_id"], strict=True)
         return [(partition.as_py(), file_id.as_py()) for partition, file_id in pairs]

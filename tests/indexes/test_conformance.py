@@ -1,27 +1,28 @@
-"""Every index passes the suite of conformance.py; those on Spark with fewer histories."""
+"""Every index passes the suite of conformance.py; on Spark with fewer histories."""
 
 from __future__ import annotations
 
 import pytest
-from conformance import SHAPES, SHAPES_BY_NAME, History
+from conformance import BY_METADATA, FINDERS, SHAPES, SHAPES_BY_NAME, History
 
 from table import table as table_module
 from table.write.runner import SparkRunner
 
-LOCAL = ("record", "global_bloom", "bucket")
+# Those that need something of the table are also asked where it has that.
+OWN = ("record", "bucket")
+INDEXES = (*OWN, *FINDERS, *BY_METADATA)
+LONGEST = (*OWN, "global_bloom")
 STEPS, STEPS_ON_SPARK = 6, 4
 # A seed's remainder by 4 decides about moves and event time.
 CASES = [
     (shape, seed) for n, shape in enumerate(SHAPES) for seed in (range(4) if not n else (n, 5 - n))
 ]
+FEWER = [(shape, n) for n, shape in enumerate(SHAPES)]
 
 
-def finders(index, spark):
+def finders(index):
     """The indexes that can serve a table with this one."""
-    if index == "bucket":
-        return ("bucket", "global_bloom") if spark is None else ("bucket", "global_simple")
-    found = {"record": ("record", "global_bloom")}.get(index, ("global_bloom",))
-    return found if spark is None else (*found, "global_simple")
+    return (index, *FINDERS) if index in OWN else FINDERS
 
 
 def play(history, indexes, steps):
@@ -34,22 +35,36 @@ def play(history, indexes, steps):
         assert not (name == "none" and not history.model.rows)
 
 
-@pytest.mark.parametrize(("shape", "seed"), CASES, ids=lambda value: getattr(value, "name", None))
-@pytest.mark.parametrize("index", LOCAL)
+@pytest.mark.parametrize(
+    ("index", "shape", "seed"),
+    [
+        pytest.param(index, shape, seed, id=f"{index}-{shape.name}-{seed}")
+        for index in INDEXES
+        for shape, seed in (CASES if index in LONGEST else FEWER)
+    ],
+)
 def test_history(tmp_path, index, shape, seed):
     history = History.start(tmp_path / "t", index, shape, seed=seed)
-    play(history, finders(index, None), STEPS)
+    play(history, finders(index), STEPS)
     assert history.by_hudi_rs() == history.model.contents()
+
+
+@pytest.fixture
+def distributed(spark, monkeypatch):
+    """All that an index does of a table with a session is a Spark job, however small."""
+    monkeypatch.setattr(table_module, "SparkRunner", lambda s: SparkRunner(s, local_bytes=0))
+    return spark
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("shape", "seed"), [("text", 0), ("composite", 2), ("encoded", 1), ("nested", 3)]
+    ("index", "shape", "seed"),
+    [("global_simple", "text", 0), ("global_simple", "encoded", 1), ("simple", "composite", 2)],
 )
-def test_history_of_global_simple(tmp_path, spark, shape, seed):
+def test_history_of_joins(tmp_path, distributed, index, shape, seed):
     shape = SHAPES_BY_NAME[shape]
-    history = History.start(tmp_path / "t", "global_simple", shape, seed=seed, spark=spark)
-    play(history, finders("global_simple", spark), STEPS_ON_SPARK)
+    history = History.start(tmp_path / "t", index, shape, seed=seed, spark=distributed)
+    play(history, (index,), STEPS_ON_SPARK)
 
 
 @pytest.mark.spark
@@ -57,13 +72,14 @@ def test_history_of_global_simple(tmp_path, spark, shape, seed):
 def test_history_of_spark_frames(tmp_path, spark, index, shape):
     history = History.start(tmp_path / "t", index, SHAPES_BY_NAME[shape], seed=1, spark=spark)
     history.frames = True
-    play(history, finders(index, None), STEPS_ON_SPARK)
+    play(history, finders(index), STEPS_ON_SPARK)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("index", LOCAL)
-def test_executors_find_what_threads_find(tmp_path, spark, index, monkeypatch):
+@pytest.mark.parametrize("index", [*OWN, *FINDERS, "bloom_metadata"])
+def test_executors_find_what_threads_find(tmp_path, distributed, index):
     history = History.start(tmp_path / "t", index, SHAPES_BY_NAME["text"], seed=1)
     history.bulk_insert()
-    monkeypatch.setattr(table_module, "LocalRunner", lambda: SparkRunner(spark, local_bytes=0))
-    history.check_lookups((index,))
+    history.upsert()
+    history.table._spark = distributed
+    history.check_lookups((BY_METADATA.get(index, index),))
