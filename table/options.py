@@ -76,6 +76,7 @@ HBASE_ALLOCATOR = "hoodie.index.hbase.qps.allocator.class"
 THRIFT_HOST = "keymark.hbase.thrift.host"
 THRIFT_PORT = "keymark.hbase.thrift.port"
 THRIFT_CONNECTIONS = "keymark.hbase.thrift.connections"
+LOCAL_BYTES = "keymark.local.bytes"
 COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
 KEEP_MIN = "hoodie.keep.min.commits"
 KEEP_MAX = "hoodie.keep.max.commits"
@@ -188,6 +189,7 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.write.lock.storage.validity.timeout.secs": "300",
     "hoodie.write.lock.storage.renew.interval.secs": "30",
     BLOCK_CACHE: "67108864",
+    LOCAL_BYTES: "67108864",
     HBASE_TABLE: None,
     "hoodie.index.hbase.zkquorum": None,
     "hoodie.index.hbase.zkport": None,

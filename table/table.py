@@ -36,7 +36,7 @@ from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import RECORD_INDEX
 from table.model import CommitResult
 from table.naming import is_bucket_file_id
-from table.options import BLOCK_CACHE, Options, check_options
+from table.options import BLOCK_CACHE, LOCAL_BYTES, Options, check_options
 from table.read.arrow import ReadPlan, plan_read
 from table.read.skipping import ReadStats
 from table.rows import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
@@ -367,7 +367,9 @@ class Table:
             yield lease
 
     def _runner(self) -> TaskRunner:
-        return LocalRunner() if self._spark is None else SparkRunner(self._spark)
+        if self._spark is None:
+            return LocalRunner()
+        return SparkRunner(self._spark, local_bytes=self.options().integer(LOCAL_BYTES))
 
     def _context(self, state: TableState, stats: LookupStats | None) -> IndexContext:
         return IndexContext(
@@ -393,10 +395,9 @@ class Table:
         return self._spark
 
     def _writer(self, rows: Any) -> Writer:
-        runner: TaskRunner = LocalRunner()
         if self._spark is not None or is_frame(rows):
             self._spark = self._spark or rows.sparkSession
-            runner = SparkRunner(self._spark)
+        runner = self._runner()
         services = self._services(runner)
         return Writer(
             storage=self.storage,

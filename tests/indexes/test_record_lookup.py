@@ -8,13 +8,13 @@ import pytest
 from index_cases import batch, create, lookup
 
 from table import Table
-from table import table as table_module
 from table.errors import InputError
 from table.write.index import LookupStats
-from table.write.runner import SparkRunner
 
 CACHE = "keymark.hfile.block.cache.bytes"
 GROUPS = "hoodie.metadata.record.index.min.filegroup.count"
+# Every lookup of a handle with a session becomes a Spark job, however small.
+DISTRIBUTED = {"keymark.local.bytes": "0"}
 SHARDS = 3
 KEYS = [f"k{number}" for number in range(60)]
 
@@ -115,12 +115,6 @@ def test_the_answer_has_the_order_and_the_repetitions_of_the_keys_asked(table):
         table.lookup(["k9", None])
 
 
-@pytest.fixture
-def distributed(monkeypatch):
-    """Every lookup of a handle with a session becomes a Spark job, however small."""
-    monkeypatch.setattr(table_module, "SparkRunner", lambda s: SparkRunner(s, local_bytes=0))
-
-
 def tasks_of(spark, work):
     """The stages' numbers of tasks of the Spark jobs that `work` starts, and its answer."""
     context = spark.sparkContext
@@ -134,12 +128,11 @@ def tasks_of(spark, work):
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("distributed")
 def test_many_keys_are_a_spark_job_of_a_task_per_asked_shard(tmp_path, spark):
     made = create(tmp_path / "t", "record", options={GROUPS: "11"})
     made.bulk_insert(batch(KEYS))
     asked = [*KEYS, "absent", *KEYS[:3]]
-    opened = Table.open(str(tmp_path / "t"), spark=spark)
+    opened = Table.open(str(tmp_path / "t"), options=DISTRIBUTED, spark=spark)
     expected = fresh(made).lookup(asked)
     stats = LookupStats()
     tasks, answer = tasks_of(spark, lambda: opened.lookup(asked, stats=stats))
@@ -158,9 +151,8 @@ def test_few_keys_start_no_spark_job(table, spark):
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("distributed")
 def test_a_frame_of_keys_is_asked_in_its_session(table, spark):
-    opened = Table.open(table.storage.root)
+    opened = Table.open(table.storage.root, options=DISTRIBUTED)
     asked = ["k7", "absent", "k7", "k1"]
     frame = spark.createDataFrame([(key, "x" * 100) for key in asked], "id string, `a``b` string")
     answer = opened.lookup(frame.coalesce(1))
