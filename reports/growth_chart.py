@@ -34,6 +34,7 @@ _FAR_SIZES = 8
 _FAR_VALUES = 20
 _LABEL_HEIGHT = 0.11
 _BESIDE = 0.012
+_NAMES_AT = 1.06
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +161,16 @@ def _name_lines(axes: Any, panel: Sequence[Line], scales: Scales) -> None:
     ends = []
     for line in panel:
         size, summary = list(line.summaries().items())[-1]
-        ends.append((size, summary.median / scales.base))
-    heights = spread_out([float(to_axes.transform(end)[1]) for end in ends], _LABEL_HEIGHT)
-    for line, end, height in zip(panel, ends, heights, strict=True):
-        axes.annotate(
-            clean(line.index, 20), end, (1.05, height), textcoords="axes fraction",
-            va="center", fontsize=8.5, annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": index_color(line.index), "linewidth": 1.0,
-                        "shrinkA": 1, "shrinkB": 4, "relpos": (0, 0.5)},
+        ends.append(to_axes.transform((size, summary.median / scales.base)))
+    heights = spread_out([float(y) for _, y in ends], _LABEL_HEIGHT)
+    for line, (x, y), height in zip(panel, ends, heights, strict=True):
+        axes.plot(
+            [x, _NAMES_AT], [y, height], color=index_color(line.index), linewidth=1.0,
+            transform=axes.transAxes, clip_on=False, zorder=1,
+        )  # fmt: skip
+        axes.text(
+            _NAMES_AT + 0.01, height, clean(line.index, 20), va="center", fontsize=8.5,
+            transform=axes.transAxes,
         )  # fmt: skip
 
 

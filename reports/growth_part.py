@@ -31,7 +31,7 @@ _OPENING = {Axis.ROWS: "As the table grows", Axis.BATCH: "As batches grow"}
 _OF = {Axis.ROWS: "rows of the table", Axis.BATCH: "rows of a batch"}
 
 _MANY = 12
-_FAR = 10
+_FAR = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +136,12 @@ def _mapped(cells: Sequence[CellView]) -> list[CellView]:
 
 
 def _meet(contest: Contest) -> bool:
-    """Whether the lines meet at the sizes measured or not far beyond the largest."""
+    """Whether the lines meet at the sizes measured, or in every turn not far beyond them."""
     sizes, at = list(contest.ratios), contest.meeting
-    return at is not None and sizes[0] <= at.median <= _FAR * sizes[-1]
+    if at is None or at.median < sizes[0]:
+        return False
+    near = at.median <= _FAR * sizes[-1] and contest.met == contest.trials
+    return at.median <= sizes[-1] or near
 
 
 def _finding(growing: _Growing, contest: Contest) -> Answer:
@@ -193,8 +196,8 @@ def _meeting(contest: Contest, axis: Axis) -> str:
     around = f" ({low} to {high})" if low != high else ""
     often = "" if contest.met == contest.trials else f", in {contest.met} of {contest.trials} turns"
     beyond = "" if inside else ", extrapolated"
-    where = _at(axis, _about(at.median))
-    return f"the lines meet at about {where}{around}{often}{beyond}"
+    where = _at(axis, f"about {_about(at.median)}")
+    return f"the lines meet at {where}{around}{often}{beyond}"
 
 
 def _about(size: float) -> str:

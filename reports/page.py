@@ -101,7 +101,8 @@ class Report:
         title: heading of the page.
         verified: every planned cell is there and right.
         checked: number of cells that are verified.
-        failed: cells that are not, as (label, reasons).
+        failed_cells: number of those that are not.
+        failed: the same as (label, reasons); many that failed alike are one line.
         beside: the headline of all runs side by side; None for a single run.
         choices: which index for what, of each run that measured enough of them.
         engines: ours beside others, of each run with several engines.
@@ -118,6 +119,7 @@ class Report:
     title: str
     verified: bool
     checked: int
+    failed_cells: int
     failed: list[tuple[str, tuple[str, ...]]]
     beside: Grid | None
     choices: list[WhichIndex]
@@ -137,16 +139,19 @@ def build(runs: Sequence[Run]) -> Report:
 
     Leaders and ratios are found within a run only, where cells were measured side by side.
     """
-    every = sorted((cell for run in runs for cell in run.cells), key=cell_order)
+    together = (cell for run in runs for cell in run.cells)
+    every = sorted(together, key=lambda cell: cell_order(cell)[:4])
     right = [cell for cell in every if cell.verified]
     charted = _first_of_each_run(leading(right))
     headline = tables.filled(tables.headline(charted))
+    failed = _failed(runs)
     several = len(runs) > 1
     return Report(
         title=_title(runs, every),
         verified=export.verified(runs),
         checked=len(right),
-        failed=_failed(runs),
+        failed_cells=len(failed),
+        failed=_together(failed),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         choices=[choice for run in runs if (choice := which_index(run)) is not None],
         engines=[each for run in runs if (each := engines_part(run)) is not None],
@@ -202,6 +207,21 @@ def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
             for cell in facts.missing_cells(run)
         ]
     return failed
+
+
+def _together(
+    failed: Sequence[tuple[str, tuple[str, ...]]],
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Make one line of many cells that failed for the same reason."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for label, reasons in failed:
+        alike.setdefault(reasons, []).append(label)
+    made = []
+    for reasons, labels in alike.items():
+        many = len(labels) > prose.LONGEST_LIST
+        shown = [f"{labels[0]} and {len(labels) - 1} other cells"] if many else labels
+        made += [(label, reasons) for label in shown]
+    return made
 
 
 def _first_of_each_run(cells: Sequence[CellView]) -> list[CellView]:

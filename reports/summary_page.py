@@ -109,8 +109,8 @@ def _sentences(answers: Sequence[Answer]) -> list[str]:
 def _verdict(report: Report) -> list[str]:
     if report.verified:
         return [f"Verified: all {report.checked} cells gave the right answer in every step.", ""]
-    of = len(report.failed) + report.checked
-    lines = [f"**Not verified**: {len(report.failed)} of {of} cells failed and are left out.", ""]
+    of = report.failed_cells + report.checked
+    lines = [f"**Not verified**: {report.failed_cells} of {of} cells failed and are left out.", ""]
     lines += [
         f"- {markdown(label)}: {markdown('; '.join(reasons))}" for label, reasons in report.failed
     ]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reports.grids import Entry, Grid, Row, ratio_words
+from reports.amounts import digits, times
+from reports.grids import Entry, Grid, Row
 from reports.projection import PARTITION_LOCAL, CellView
 from reports.settings import Setting, by_setting
 from reports.stats import Summary, paired_ratio, summarize
@@ -107,7 +108,8 @@ def _entry(won: Winner | None) -> Entry:
         return Entry(value="no clear winner", spread=near)
     ahead = ""
     if won.margin is not None:
-        ahead = f"{clean(won.second, 20)} takes {ratio_words(won.margin)}"
+        around = f" ({digits(won.margin.low)} to {digits(won.margin.high)})"
+        ahead = f"{clean(won.second, 20)} {times(won.margin.median)}{around}"
     return Entry(value=clean(won.first, 20), spread=ahead or "alone", index=won.first)
 
 

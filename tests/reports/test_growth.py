@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from synthetic_runs import sample, write_run
 
 from reports import projection
-from reports.growth import contests, lines, meeting_point
-from reports.growth_chart import growth_chart
+from reports.growth import Axis, contests, lines, meeting_point
+from reports.growth_chart import Scales, growth_chart, spread_out
 from reports.growth_part import growth_part, verdict
 from reports.publish import publish
 from reports.tables import HEADLINE
@@ -168,3 +169,95 @@ def test_a_panel_shows_the_values_of_every_engine(tmp_path):
     svg = growth_chart(UPSERT, lines(run.cells, UPSERT), title="title", along="rows").bare_svg
     ticks = [float(text) for text in re.findall(r"<text[^>]*>([0-9.]+)</text>", svg)]
     assert 10 <= max(ticks) < 100
+
+
+def matrix_run(tmp_path, costs, *, noise=(1.0, 1.1, 0.9)):
+    """Upserts of `costs[index](shape, rows, batch)` seconds over shapes, rows and batches."""
+    cells, made = [], []
+    for index, shape, rows, batch in product(costs, "ab", (10, 100), (1, 2, 4)):
+        cell = f"native/{index}/shape-{shape}/rows-{rows}/batch-{batch}"
+        cells.append({"cell": cell, "shape": shape, "rows": rows, "batch": batch})
+        made += [
+            sample(
+                cell=cell, index=index, repetition=at, value=costs[index](shape, rows, batch) * f
+            )
+            for at, f in enumerate(noise)
+        ]
+    (run,) = projection.load([write_run(tmp_path / "m", made, {"run_id": "r1", "cells": cells})])
+    return run
+
+
+BATCHES_GROW = {
+    "record": lambda shape, rows, batch: 1.0 + rows + (0 if shape == "a" else batch),
+    "global_simple": lambda _, rows, batch: rows + batch,
+}
+
+
+def test_batches_are_an_axis_of_their_own_at_the_largest_table(tmp_path):
+    run = matrix_run(tmp_path, BATCHES_GROW)
+    found = lines(run.cells, UPSERT, Axis.BATCH)
+    assert [(line.index, line.shape) for line in found] == [
+        ("record", "a"),
+        ("record", "b"),
+        ("global_simple", "a"),
+        ("global_simple", "b"),
+    ]
+    assert {size: each.median for size, each in found[2].summaries().items()} == {
+        1: 101.0,
+        2: 102.0,
+        4: 104.0,
+    }
+    over_rows = lines(run.cells, UPSERT)
+    assert list(over_rows[2].values) == [10, 100]
+    assert over_rows[2].summaries()[10].median == 14.0
+
+
+def test_shapes_are_not_held_against_each_other(tmp_path):
+    found = contests(lines(matrix_run(tmp_path, BATCHES_GROW).cells, UPSERT, Axis.BATCH))
+    assert [(each.line.shape, each.other.shape) for each in found] == [("a", "a"), ("b", "b")]
+    meets, parallel = found
+    assert meets.meeting.median == pytest.approx(1.0)
+    assert parallel.meeting is None
+    assert verdict(meets, Axis.BATCH).endswith("; the lines meet at batches of about 1")
+
+
+def test_of_many_pairs_only_those_that_meet_are_told(tmp_path):
+    costs = {
+        "record": lambda _, rows, __: 10.0 + rows / 100,
+        **{name: lambda *_: 10.3 for name in ("simple", "bloom", "bucket")},
+        "global_simple": lambda _, rows, __: 30.0 + rows,
+        "hbase": lambda _, rows, __: 12.0 + rows / 1000,
+    }
+    run = matrix_run(tmp_path, costs, noise=(1.0,))
+    part = growth_part(run)
+    assert len(part.values) == 20
+    told = {each.words.split(":")[0] for each in part.findings}
+    assert told == {f"record against {name}" for name in ("simple", "bloom", "bucket", "hbase")}
+    assert part.left_out == 20 - len(part.findings)
+    assert [chart.key for chart in part.charts] == [
+        "growth_write_latency",
+        "growth_batch_write_latency",
+    ]
+    assert "rows of a batch, tables of 100 rows" in part.charts[1].drawing.svg
+    assert [grid.caption for grid in part.maps] == ["Fastest index: upsert batch"]
+
+
+def test_far_values_get_a_logarithmic_axis_and_near_ones_start_at_zero(tmp_path):
+    def scales(slow):
+        costs = {"record": lambda *_: 1.0, "bloom": lambda *_: slow}
+        return Scales.of(UPSERT, lines(matrix_run(tmp_path / str(slow), costs).cells, UPSERT))
+
+    near, far = scales(2.0), scales(100.0)
+    assert (near.lowest, near.log_x) == (0.0, True)
+    assert far.lowest == pytest.approx(0.9)
+    assert far.highest == pytest.approx(110.0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.floats(0.01, 0.16))
+def test_names_beside_lines_keep_their_order_and_do_not_touch(places, gap):
+    moved = spread_out(places, gap)
+    assert all(-1e-9 <= each <= 1 + 1e-9 for each in moved)
+    ordered = [moved[at] for at in sorted(range(len(places)), key=lambda at: places[at])]
+    assert all(after - before >= gap - 1e-9 for before, after in pairwise(ordered))
+    if all(after - before >= gap for before, after in pairwise(sorted(places))):
+        assert moved == places

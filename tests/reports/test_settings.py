@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import sample, write_run
+
+from reports.projection import CellView, load
+from reports.settings import Setting, by_setting, leading, settings_of
+
+
+def listed(*cells):
+    return {
+        "cells": [
+            dict(zip(("cell", "shape", "rows", "batch"), each, strict=True)) for each in cells
+        ]
+    }
+
+
+def view(name, run_id="r1", **setting):
+    return CellView(
+        run_id=run_id,
+        cell=name,
+        engine="native",
+        index="record",
+        label="record",
+        verified=True,
+        setting=Setting(**setting),
+    )
+
+
+def test_what_does_not_vary_is_not_said():
+    found = settings_of(listed(("a", "", 100, 5), ("b", "", 100, 50)))
+    assert found == {"a": Setting(batch=5), "b": Setting(batch=50)}
+    assert [each.words for each in found.values()] == ["batches of 5", "batches of 50"]
+    assert settings_of(listed(("a", "", 100, 0)))["a"].words == ""
+
+
+def test_everything_that_varies_is_said():
+    found = settings_of(listed(("a", "zipf", 1_000, 5), ("b", "even", 2_000, 50)))
+    assert found["a"].words == "zipf · 1,000 rows · batches of 5"
+    assert [each.place for each in found.values()] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {},
+        {"cells": None},
+        {"cells": [3, None, {"cell": 7, "rows": 5}]},
+        listed(("a", None, -5, "x"), ("b", 7, True, 2.5)),
+    ],
+)
+def test_odd_cells_have_no_setting(info):
+    assert set(settings_of(info).values()) <= {Setting()}
+
+
+def test_shapes_keep_the_scenarios_order_and_the_largest_comes_first():
+    info = listed(("a", "z", 10, 1), ("b", "z", 20, 1), ("c", "a", 20, 1), ("d", "a", 20, 9))
+    cells = [view(name, **fields(each)) for name, each in settings_of(info).items()]
+    order = [setting.words for setting in by_setting(cells)]
+    assert order == [
+        "z · 20 rows · batches of 1",
+        "z · 10 rows · batches of 1",
+        "a · 20 rows · batches of 9",
+        "a · 20 rows · batches of 1",
+    ]
+
+
+def fields(setting):
+    return {name: getattr(setting, name) for name in ("shape", "rows", "batch", "place")}
+
+
+def test_the_largest_tables_and_batches_lead_in_each_run():
+    cells = [
+        view("a", rows=10, batch=1),
+        view("b", rows=20, batch=1),
+        view("c", rows=20, batch=9),
+        view("d", rows=20, batch=9, shape="x"),
+        view("e", run_id="r2"),
+    ]
+    assert [cell.cell for cell in leading(cells)] == ["c", "d", "e"]
+
+
+def test_labels_are_short_within_a_setting_and_full_beyond(tmp_path):
+    cells = [f"native/record/v{n}/shape-a/rows-{rows}" for n in (1, 2) for rows in (5, 6)]
+    info = {"run_id": "r1"} | listed(*((cell, "a", int(cell[-1]), 0) for cell in cells))
+    (run,) = load([write_run(tmp_path / "run", [sample(cell=cell) for cell in cells], info)])
+    assert {cell.label for cell in run.cells} == {"record · v1", "record · v2"}
+    assert run.cells[0].full_label == "record · v1 · a · 6 rows"
+    assert len({cell.full_label for cell in run.cells}) == 4
