@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.results import SCHEMA_VERSION, Sample
 from reports.engines_part import EnginesPart
-from reports.facts import missing_cells
+from reports.facts import missing_cells, work
 from reports.growth_part import GrowthPart
 from reports.model_part import ModelPart
 from reports.projection import CellView, Run, step_order
@@ -45,6 +45,7 @@ def summary(
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
         "verified": verified(runs),
+        **({"work": work(runs[0])} if len(runs) == 1 else {}),
         "cells": [_cell(cell) for run in runs for cell in run.cells],
         "missing": [clean(name) for run in runs for name in missing_cells(run)],
         "warnings": [notice for run in runs for notice in run.notices],
@@ -95,6 +96,8 @@ def _metrics(cell: CellView) -> list[dict[str, Any]]:
                 "median": found.median,
                 "low": found.low,
                 "high": found.high,
+                "least": min(series.values.values()),
+                "most": max(series.values.values()),
                 "n": found.n,
                 "caveats": [caveat.kind.value for caveat in found.caveats],
             }

@@ -21,6 +21,7 @@ LONGEST_LIST = 400
 """Facts of one section that a page shows."""
 
 _APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
+_WORK = ("dataset.", "workload.", "table.")
 _SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|private", re.IGNORECASE)
 _MEASURED = ("rows", "batch_updates", "batch_inserts", "deletes", "lookup_keys")
 _USERINFO = re.compile(r"(://)[^/@\s]+@")
@@ -71,6 +72,11 @@ def environment(run: Run) -> list[Fact]:
 def scenario(run: Run) -> list[Fact]:
     """The resolved scenario."""
     return _flat(_section(run, "scenario"))
+
+
+def work(run: Run) -> dict[str, str]:
+    """What was done to which rows, as (dotted key of the scenario -> text)."""
+    return {key: value for key, value in scenario(run) if key.startswith(_WORK)}
 
 
 def notes(run: Run) -> list[str]:

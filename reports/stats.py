@@ -27,6 +27,8 @@ class CaveatKind(StrEnum):
     FEW_SAMPLES = "few_samples"
     UNPAIRED = "unpaired"
     ZERO_BASE = "zero_base"
+    VARIES = "varies"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

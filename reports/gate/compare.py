@@ -1,0 +1,268 @@
+"""Base and candidate into findings and the verdict of the gate.
+
+Cells are compared by name. A cell or a number that the candidate lacks is a finding like growth:
+what is not measured any more cannot be shown to be as good. What it has in addition is no
+finding. Of times that every step of a cell has, the mean over the steps is compared as well: a
+change in tagging strikes every step that tags, and shows there with fewer pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from harness.units import METRICS
+from reports.errors import ReportError
+from reports.gate.policy import Demand, Kind, Level, Policy
+from reports.gate.sides import Key, Measured, Side
+from reports.gate.verdicts import (
+    Judged,
+    Pairs,
+    Verdict,
+    counter,
+    no_pairs,
+    paired,
+    same,
+    times,
+    unchanged,
+)
+from reports.projection import step_order
+from reports.stats import Caveat, CaveatKind
+from reports.text import clean
+
+ALL_STEPS = "all steps"
+"""Step of the findings about the mean over the steps."""
+
+# How tables are set up may be what is compared; the rows and what is done to them may not.
+_SET_UP = ("table.options", "table.index_options", "table.engine_options", "table.variants")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What came of one comparison.
+
+    Attributes:
+        key: which number; step, phase and metric are empty where a whole cell is missing.
+        demand: what the policy demands of it.
+        base: the base's median; None for the mean over steps.
+        candidate: the candidate's; None where it is missing.
+        unit: base unit of both.
+        judged: the verdict.
+    """
+
+    key: Key
+    demand: Demand
+    base: float | None
+    candidate: float | None
+    unit: str
+    judged: Judged
+
+    @property
+    def decides(self) -> bool:
+        """Whether the policy requires it."""
+        return self.demand.level is Level.REQUIRED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """A gate's answer.
+
+    Attributes:
+        base: the side that is compared with.
+        candidate: the side that is judged.
+        findings: every comparison that the policy does not ignore.
+        interleaved: both sides come from one run, so that times are judged.
+        warnings: what a reader must know, safe to show.
+    """
+
+    base: Side
+    candidate: Side
+    findings: tuple[Finding, ...]
+    interleaved: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Pass, regression or inconclusive; only what is required decides."""
+        found = {each.judged.verdict for each in self.findings if each.decides}
+        if Verdict.REGRESSION in found:
+            return Verdict.REGRESSION
+        return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in found else Verdict.PASS
+
+    def with_verdict(self, verdict: Verdict, *, decides: bool) -> list[Finding]:
+        """The findings of one verdict that decide, or those that do not."""
+        return [
+            each
+            for each in self.findings
+            if each.judged.verdict is verdict and each.decides is decides
+        ]
+
+
+def compare(base: Side, candidate: Side, policy: Policy) -> Gate:
+    """Judge a candidate.
+
+    Args:
+        base: all of its cells must be verified.
+        candidate: cells that are not verified, or not there, are regressions.
+        policy: what is demanded.
+
+    Raises:
+        ReportError: the base is not verified, or the two sides did not do the same work.
+    """
+    _check(base, candidate)
+    interleaved = base.origin is not None and base.origin == candidate.origin
+    found = list(_absent_cells(base, candidate, policy))
+    plain: list[Finding] = []
+    paired_keys: list[tuple[Key, Demand]] = []
+    unknown: set[str] = set()
+    for key in sorted(base.numbers, key=_place):
+        if key.metric not in METRICS:
+            unknown.add(key.metric)
+            continue
+        demand = policy.demand(key, native=key.cell not in base.foreign)
+        if demand.level is Level.IGNORED or key.cell not in candidate.cells:
+            continue
+        if demand.kind is Kind.TIME and _pairable(base, candidate, key, interleaved=interleaved):
+            paired_keys.append((key, demand))
+        else:
+            plain.append(_plain(base, candidate, key, demand))
+    found += [*plain, *_times(base, candidate, paired_keys)]
+    return Gate(
+        base=base,
+        candidate=candidate,
+        findings=tuple(found),
+        interleaved=interleaved,
+        warnings=tuple(_warnings(base, candidate, unknown)),
+    )
+
+
+def _check(base: Side, candidate: Side) -> None:
+    if base.wrong:
+        cell, reason = next(iter(base.wrong.items()))
+        raise ReportError(
+            f"{base.name} cannot be a base: {clean(cell)} is not verified ({clean(reason)})"
+        )
+    differ = [text for key, text in _differences(base, candidate) if not key.startswith(_SET_UP)]
+    if differ:
+        raise ReportError(
+            f"{base.name} did other work than {candidate.name}: {'; '.join(differ[:5])}"
+        )
+
+
+def _differences(base: Side, candidate: Side) -> Iterable[tuple[str, str]]:
+    """Keys of the scenario that both tell and that differ, with both values."""
+    for key, value in base.work.items():
+        other = candidate.work.get(key, value)
+        if other != value:
+            yield key, f"{key} is {value} there and {other} in the candidate"
+
+
+def _warnings(base: Side, candidate: Side, unknown: Iterable[str]) -> Iterable[str]:
+    for name in sorted(unknown):
+        yield f"the metric {clean(name, 60)} is not known and not compared"
+    if not base.work or not candidate.work:
+        side = base if not base.work else candidate
+        yield f"{side.name} does not tell its scenario: whether both did the same is not checked"
+    for key, text in _differences(base, candidate):
+        if key.startswith(_SET_UP):
+            yield text
+    for cell in sorted(candidate.cells - base.cells):
+        yield f"the cell {clean(cell)} is new and compared with nothing"
+
+
+def _absent_cells(base: Side, candidate: Side, policy: Policy) -> Iterable[Finding]:
+    """Cells that the candidate has no right answers of; they weigh as their heaviest number."""
+    for cell in sorted(base.cells - candidate.cells):
+        demands = [
+            policy.demand(key, native=cell not in base.foreign)
+            for key in base.numbers
+            if key.cell == cell and key.metric in METRICS
+        ]
+        demand = min(demands, key=lambda each: list(Level).index(each.level), default=None)
+        if demand is None or demand.level is Level.IGNORED:
+            continue
+        reason = candidate.wrong.get(cell, "the candidate has no such cell")
+        caveat = Caveat(kind=CaveatKind.MISSING, detail=clean(reason))
+        yield Finding(
+            key=Key(cell, "", "", ""),
+            demand=demand,
+            base=None,
+            candidate=None,
+            unit="",
+            judged=Judged(verdict=Verdict.REGRESSION, ratio=None, caveats=(caveat,)),
+        )
+
+
+def _pairable(base: Side, candidate: Side, key: Key, *, interleaved: bool) -> bool:
+    other = candidate.numbers.get(key)
+    return interleaved and other is not None and not same(base.numbers[key], other)
+
+
+def _plain(base: Side, candidate: Side, key: Key, demand: Demand) -> Finding:
+    """A comparison that needs no statistics."""
+    ours, theirs = base.numbers[key], candidate.numbers.get(key)
+    if theirs is None:
+        caveat = Caveat(kind=CaveatKind.MISSING, detail="the candidate did not measure it")
+        judged = Judged(verdict=Verdict.REGRESSION, ratio=None, caveats=(caveat,))
+    elif same(ours, theirs):
+        judged = unchanged()
+    elif demand.kind is Kind.COUNTER:
+        judged = counter(ours, theirs, demand)
+    else:
+        judged = no_pairs(ours, theirs)
+    return _finding(key, demand, (ours, theirs), judged)
+
+
+def _finding(
+    key: Key, demand: Demand, sides: tuple[Measured, Measured | None], judged: Judged
+) -> Finding:
+    ours, theirs = sides
+    return Finding(
+        key=key,
+        demand=demand,
+        base=ours.middle,
+        candidate=None if theirs is None else theirs.middle,
+        unit=ours.unit,
+        judged=judged,
+    )
+
+
+def _times(base: Side, candidate: Side, keys: Sequence[tuple[Key, Demand]]) -> Iterable[Finding]:
+    """Times in pairs; what is required and what is not are families of their own."""
+    for level in (Level.REQUIRED, Level.ADVISORY):
+        family = [(key, demand) for key, demand in keys if demand.level is level]
+        single = [
+            paired(base.numbers[key], candidate.numbers[key], demand) for key, demand in family
+        ]
+        means = list(_means([key for key, _ in family], single))
+        judged = times([*single, *(pairs for _, pairs in means)])
+        for (key, demand), answer in zip(family, judged, strict=False):
+            yield _finding(key, demand, (base.numbers[key], candidate.numbers[key]), answer)
+        for (key, pairs), answer in zip(means, judged[len(single) :], strict=True):
+            yield Finding(
+                key=key,
+                demand=pairs.demand,
+                base=None,
+                candidate=None,
+                unit=base.numbers[family[0][0]].unit,
+                judged=answer,
+            )
+
+
+def _means(keys: Sequence[Key], single: Sequence[Pairs]) -> Iterable[tuple[Key, Pairs]]:
+    """The mean over the steps of a cell, pair by pair, where several have as many pairs."""
+    grouped: dict[tuple[str, str, str, int], list[Pairs]] = {}
+    for key, pairs in zip(keys, single, strict=True):
+        group = key.cell, key.phase, key.metric, len(pairs.logs)
+        grouped.setdefault(group, []).append(pairs)
+    for (cell, phase, metric, count), members in grouped.items():
+        demands = {each.demand for each in members}
+        if len(members) > 1 and count > 1 and len(demands) == 1:
+            logs = tuple(fmean(logs) for logs in zip(*(m.logs for m in members), strict=True))
+            key = Key(cell, ALL_STEPS, phase, metric)
+            yield key, Pairs(logs=logs, demand=members[0].demand)
+
+
+def _place(key: Key) -> tuple[str, tuple[int, int, str], str, str]:
+    return key.cell, step_order(key.step), key.metric, key.phase

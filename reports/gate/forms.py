@@ -1,0 +1,201 @@
+"""A gate's answer for programs and for people: JSON, JUnit, Markdown for a pull request.
+
+Names come from files that others wrote: each form escapes them in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from reports.amounts import amount
+from reports.gate.compare import Finding, Gate
+from reports.gate.policy import Kind, Level
+from reports.gate.verdicts import ALARM, Judged, Verdict
+from reports.text import NOTHING, clean, markdown
+
+LONGEST_TABLE = 60
+"""Rows of one table of the Markdown: comments of a pull request have an end."""
+
+SEPARATE = "Measured in separate runs: counters decide, times are not compared"
+
+_WORDS = {
+    Verdict.PASS: "No regression",
+    Verdict.REGRESSION: "Regression",
+    Verdict.INCONCLUSIVE: "Inconclusive: a required time cannot be decided",
+}
+
+
+def document(gate: Gate) -> dict[str, Any]:
+    """The gate as one JSON document."""
+    return {
+        "verdict": gate.verdict.value,
+        "base": gate.base.name,
+        "candidate": gate.candidate.name,
+        "interleaved": gate.interleaved,
+        "false_alarm_level": ALARM,
+        "counts": counts(gate),
+        "warnings": list(gate.warnings),
+        "findings": [_finding(each) for each in gate.findings],
+    }
+
+
+def counts(gate: Gate) -> dict[str, int]:
+    """How many required comparisons have each verdict, and how many are advisory."""
+    found = {verdict.value: len(gate.with_verdict(verdict, decides=True)) for verdict in Verdict}
+    return {**found, "advisory": sum(not each.decides for each in gate.findings)}
+
+
+def headline(gate: Gate) -> str:
+    """One line: the verdict and what it rests on."""
+    number = counts(gate)
+    parts = [f"{number['pass'] + number['improvement']} required comparisons passed"]
+    parts += [f"{number['regression']} regressed"] * bool(number["regression"])
+    parts += [f"{number['inconclusive']} undecided"] * bool(number["inconclusive"])
+    return f"{_WORDS[gate.verdict]}: {', '.join(parts)}, {number['advisory']} advisory"
+
+
+def place(finding: Finding) -> str:
+    """Which number, in words that are safe to show: ``native/record upsert_1 tag wall_s``."""
+    return " ".join(clean(part, 80) for part in finding.key if part)
+
+
+def sentence(finding: Finding) -> str:
+    """What came of a comparison, in one line without its place."""
+    judged = finding.judged
+    parts = [judged.verdict.value]
+    if finding.base is not None and finding.candidate is not None:
+        before, after = amount(finding.base, finding.unit), amount(finding.candidate, finding.unit)
+        if finding.demand.kind is Kind.COUNTER and before == after != "0":
+            before, after = f"{finding.base:,.10g}", f"{finding.candidate:,.10g}"
+        parts.append(f"{before} -> {after}" + (f" ({change(judged)})" if change(judged) else ""))
+    elif change(judged):
+        parts.append(change(judged))
+    if judged.spread is not None:
+        parts.append(f"{judged.pairs} pairs, spread {judged.spread:.1%}")
+    if judged.needed is not None:
+        parts.append(f"needs about {judged.needed} pairs")
+    parts += [clean(caveat.detail) for caveat in judged.caveats]
+    return ", ".join(parts)
+
+
+def change(judged: Judged) -> str:
+    """The ratio as a change: ``+5.1%, between +3.2% and +7.0%``."""
+    if judged.ratio is None:
+        return ""
+    said = _percent(judged.ratio)
+    if judged.pairs and judged.low is not None and judged.high is not None:
+        said += f", between {_percent(judged.low)} and {_percent(judged.high)}"
+    return said
+
+
+def shown(gate: Gate) -> list[Finding]:
+    """The findings that a person wants to see first: bad ones, undecided ones, advisory ones."""
+    wanted = (
+        (Verdict.REGRESSION, True),
+        (Verdict.INCONCLUSIVE, True),
+        (Verdict.REGRESSION, False),
+        (Verdict.IMPROVEMENT, True),
+        (Verdict.IMPROVEMENT, False),
+    )
+    return [each for verdict, deciding in wanted
+            for each in gate.with_verdict(verdict, decides=deciding)]  # fmt: skip
+
+
+def junit(gate: Gate) -> str:
+    """JUnit XML: a suite for each cell, a case for each comparison.
+
+    A required regression is a failure, a required comparison that cannot be decided an error;
+    what is advisory passes and says what it found.
+    """
+    root = ET.Element("testsuites", name="keymark gate")
+    suites: dict[str, list[Finding]] = {}
+    for each in gate.findings:
+        suites.setdefault(each.key.cell, []).append(each)
+    for cell, members in suites.items():
+        suite = ET.SubElement(root, "testsuite", name=clean(cell), tests=str(len(members)))
+        bad = {Verdict.REGRESSION: 0, Verdict.INCONCLUSIVE: 0}
+        for each in members:
+            _case(suite, each)
+            if each.decides and each.judged.verdict in bad:
+                bad[each.judged.verdict] += 1
+        suite.set("failures", str(bad[Verdict.REGRESSION]))
+        suite.set("errors", str(bad[Verdict.INCONCLUSIVE]))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def comment(gate: Gate) -> str:
+    """Markdown for a comment on a pull request."""
+    lines = [f"## Keymark gate: {gate.verdict.value}", "", f"{headline(gate)}.", ""]
+    lines += [f"Base `{_code(gate.base.name)}`, candidate `{_code(gate.candidate.name)}`.", ""]
+    if not gate.interleaved:
+        lines += [f"{SEPARATE}.", ""]
+    lines += [f"- {markdown(warning)}" for warning in gate.warnings]
+    lines += [""] * bool(gate.warnings)
+    notable = shown(gate)
+    lines += _table(notable[:LONGEST_TABLE])
+    if len(notable) > LONGEST_TABLE:
+        lines += [f"... and {len(notable) - LONGEST_TABLE} more; the JSON has all of them.", ""]
+    rest = len(gate.findings) - len(notable)
+    lines.append(f"{rest} other comparisons show nothing.")
+    return "\n".join(lines) + "\n"
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    key, judged = finding.key, finding.judged
+    return {
+        "cell": clean(key.cell),
+        "step": clean(key.step),
+        "phase": clean(key.phase),
+        "metric": clean(key.metric),
+        "unit": clean(finding.unit),
+        "kind": finding.demand.kind.value,
+        "level": finding.demand.level.value,
+        "tolerance": finding.demand.tolerance,
+        "baseline": finding.base,
+        "candidate": finding.candidate,
+        "ratio": judged.ratio,
+        "low": judged.low,
+        "high": judged.high,
+        "verdict": judged.verdict.value,
+        "pairs": judged.pairs,
+        "pairs_needed": judged.needed,
+        "spread": judged.spread,
+        "p": judged.p,
+        "caveats": [
+            {"kind": caveat.kind.value, "detail": caveat.detail} for caveat in judged.caveats
+        ],
+    }
+
+
+def _case(suite: ET.Element, finding: Finding) -> None:
+    name = place(finding).removeprefix(clean(finding.key.cell, 80)).strip() or "cell"
+    case = ET.SubElement(suite, "testcase", classname=clean(finding.key.cell), name=name)
+    said = sentence(finding)
+    kinds = {Verdict.REGRESSION: "failure", Verdict.INCONCLUSIVE: "error"}
+    if finding.decides and finding.judged.verdict in kinds:
+        ET.SubElement(case, kinds[finding.judged.verdict], message=said)
+    elif finding.demand.level is Level.ADVISORY:
+        ET.SubElement(case, "system-out").text = f"advisory: {said}"
+
+
+def _table(findings: Sequence[Finding]) -> Iterable[str]:
+    if not findings:
+        return
+    yield "| | cell | step | phase | metric | what |"
+    yield "|---|---|---|---|---|---|"
+    for each in findings:
+        mark = "**required**" if each.decides else "advisory"
+        parts = [markdown(part) or NOTHING for part in each.key]
+        yield f"| {mark} | {' | '.join(parts)} | {markdown(sentence(each))} |"
+    yield ""
+
+
+def _code(text: str) -> str:
+    return clean(text).replace("`", "'")
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio - 1.0:+.1%}" if abs(ratio - 1.0) >= 0.001 else f"{ratio - 1.0:+.3%}"

@@ -1,0 +1,255 @@
+"""The two sides of a gate: a run folder or a kept summary.json, read into numbers by key.
+
+A run folder has its samples, so that values of one repetition can be paired; a summary has only
+what it says of each number. Both may come from anyone: what is damaged is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from harness.results import SCHEMA_VERSION
+from reports import facts, projection
+from reports.errors import ReportError
+from reports.projection import CellView, Run, Series, Trial
+from reports.text import clean
+
+_NATIVE = "native"
+
+
+class Key(NamedTuple):
+    """Which number of a run."""
+
+    cell: str
+    step: str
+    phase: str
+    metric: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """All values of one number.
+
+    Attributes:
+        unit: base unit.
+        middle: the median.
+        least: the smallest value; of a summary that does not tell, the low end of its interval.
+        most: the largest value, or the high end of the interval.
+        n: number of values.
+        trials: value by (repetition, round); empty where only a summary is known.
+    """
+
+    unit: str
+    middle: float
+    least: float
+    most: float
+    n: int
+    trials: Mapping[Trial, float] = field(default_factory=dict)
+
+    def of(self, trials: Iterable[Trial]) -> Measured:
+        """The same of some of the repetitions only, at least one of which there must be."""
+        return _measured(self.unit, {trial: self.trials[trial] for trial in trials})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a gate.
+
+    Attributes:
+        name: how it was named, safe to show.
+        run_id: of the run, safe to show.
+        origin: the run folder, by which sides of one run know each other; None for a summary.
+        numbers: everything measured in cells that are verified.
+        wrong: cells that are not verified or were never measured, with the reason.
+        foreign: cells of other engines than `native`, whose counters repeat less exactly.
+        work: what was done, as (dotted key of the scenario -> text); empty where unknown.
+    """
+
+    name: str
+    run_id: str
+    origin: Path | None
+    numbers: Mapping[Key, Measured]
+    wrong: Mapping[str, str]
+    foreign: frozenset[str]
+    work: Mapping[str, str]
+
+    @property
+    def cells(self) -> frozenset[str]:
+        """The cells that are verified."""
+        return frozenset(key.cell for key in self.numbers)
+
+
+def load(path: Path, engine: str | None = None) -> Side:
+    """Read one side.
+
+    Args:
+        path: a run folder, or a summary.json.
+        engine: take the cells of this engine only, and leave the engine out of their names.
+
+    Raises:
+        ReportError: neither of both, damaged, unfinished, or without cells of the engine.
+    """
+    side = _from_summary(path, engine) if path.is_file() else _from_run(path, engine)
+    if not side.numbers and not side.wrong:
+        of = f" of engine {clean(engine)}" if engine else ""
+        raise ReportError(f"{side.name} holds no cells{of}")
+    return side
+
+
+def summary_of(path: Path) -> Mapping[str, Any]:
+    """Parse a summary.json as far as every summary goes.
+
+    Raises:
+        ReportError: no JSON object, or of a newer schema.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{clean(path)} is no summary: {clean(error)}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
+        raise ReportError(f"{clean(path)} is no summary: it has no list of cells")
+    version = document.get("schema_version")
+    if type(version) is not int or version > SCHEMA_VERSION:
+        raise ReportError(
+            f"{clean(path)} has schema version {clean(version)}, not one up to {SCHEMA_VERSION}"
+        )
+    return document
+
+
+def _from_run(path: Path, engine: str | None) -> Side:
+    (run,) = projection.load([path])
+    if run.info.get("status") == "running":
+        raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
+    cells = [cell for cell in run.cells if engine in (None, cell.engine)]
+    missing = [
+        name for name in facts.missing_cells(run) if engine is None or name.startswith(f"{engine}/")
+    ]
+    wrong = {_name(name, engine): "no value was measured" for name in missing}
+    wrong |= {
+        _name(cell.cell, engine): "; ".join(cell.reasons) for cell in cells if not cell.verified
+    }
+    return Side(
+        name=clean(path),
+        run_id=clean(run.run_id),
+        origin=path.resolve(),
+        numbers=dict(_numbers(cells, engine)),
+        wrong=wrong,
+        foreign=frozenset(_name(c.cell, engine) for c in cells if c.engine != _NATIVE),
+        work=facts.work(run),
+    )
+
+
+def _numbers(cells: Iterable[CellView], engine: str | None) -> Iterable[tuple[Key, Measured]]:
+    for cell in cells:
+        if cell.verified:
+            for series in cell.series.values():
+                key = Key(_name(cell.cell, engine), series.step, series.phase, series.metric)
+                yield key, _of_series(series)
+
+
+def _of_series(series: Series) -> Measured:
+    return _measured(series.unit, series.values)
+
+
+def _measured(unit: str, trials: Mapping[Trial, float]) -> Measured:
+    values = list(trials.values())
+    return Measured(
+        unit=unit,
+        middle=median(values),
+        least=min(values),
+        most=max(values),
+        n=len(values),
+        trials=trials,
+    )
+
+
+def _name(cell: str, engine: str | None) -> str:
+    return cell if engine is None else cell.removeprefix(f"{engine}/")
+
+
+def _from_summary(path: Path, engine: str | None) -> Side:
+    document = summary_of(path)
+    numbers: dict[Key, Measured] = {}
+    foreign = set()
+    missing = document.get("missing")
+    planned = [str(name) for name in missing] if isinstance(missing, list) else []
+    wrong = {
+        _name(name, engine): "no value was measured"
+        for name in planned
+        if engine is None or name.startswith(f"{engine}/")
+    }
+    for place, cell in enumerate(document["cells"]):
+        where = f"{clean(path)}, cell {place + 1}"
+        fields = _fields(where, cell, {"engine": str, "index": str, "verified": bool})
+        if engine not in (None, fields["engine"]):
+            continue
+        name = _name(str(cell.get("cell") or f"{fields['engine']}/{fields['index']}"), engine)
+        if name in wrong or any(key.cell == name for key in numbers):
+            raise ReportError(f"{where}: {clean(name)} is there twice")
+        if fields["engine"] != _NATIVE:
+            foreign.add(name)
+        found = dict(_summary_numbers(where, name, cell))
+        if fields["verified"] and found:
+            numbers |= found
+        else:
+            wrong[name] = "; ".join(map(clean, cell.get("reasons") or ["it was not verified"]))
+    work = document.get("work")
+    texts = work.items() if isinstance(work, Mapping) else ()
+    return Side(
+        name=clean(path),
+        run_id=clean(document.get("run_id", "")),
+        origin=None,
+        numbers=numbers,
+        wrong=wrong,
+        foreign=frozenset(foreign),
+        work={clean(key, 120): clean(value) for key, value in texts},
+    )
+
+
+def _summary_numbers(where: str, cell: str, values: Any) -> Iterable[tuple[Key, Measured]]:
+    listed = values.get("metrics")
+    for place, metric in enumerate(listed if isinstance(listed, list) else []):
+        here = f"{where}, metric {place + 1}"
+        texts = _fields(here, metric, dict.fromkeys(("step", "phase", "metric", "unit"), str))
+        spread = _fields(here, metric, {"median": float, "low": float, "high": float, "n": int})
+        least = metric.get("least", spread["low"])
+        most = metric.get("most", spread["high"])
+        ends = _fields(here, {"least": least, "most": most}, {"least": float, "most": float})
+        if not ends["least"] <= spread["median"] <= ends["most"] or spread["n"] < 1:
+            raise ReportError(f"{here}: the median is not between the ends of its values")
+        key = Key(cell, texts["step"], texts["phase"], texts["metric"])
+        yield (
+            key,
+            Measured(
+                unit=texts["unit"],
+                middle=spread["median"],
+                least=ends["least"],
+                most=ends["most"],
+                n=spread["n"],
+            ),
+        )
+
+
+def _fields(where: str, values: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ReportError(f"{where} is not an object")
+    wrong = [name for name, kind in kinds.items() if not _is(values.get(name), kind)]
+    if wrong:
+        raise ReportError(f"{where}: missing or of the wrong type: {', '.join(wrong)}")
+    return {name: values[name] for name in kinds}
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is float:
+        # Whole numbers beyond floats would overflow where they are compared.
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and abs(value) <= sys.float_info.max
+    return type(value) is kind

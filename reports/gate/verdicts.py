@@ -1,0 +1,230 @@
+"""One number of a candidate against the base's: a counter's verdict, and a time's.
+
+Counters repeat, so one value tells. Times do not: a time is judged by pairs measured side by side,
+and its verdict has three values. `regression` takes evidence that noise gives at most once in 2,000
+gates, and a growth of at least half the tolerance; `pass` takes evidence that there is no growth
+of the tolerance; whatever lies between is `inconclusive`, and says how many pairs decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import exp, inf, isfinite, log1p
+
+from harness.units import Better
+from reports.gate.paired import Shift, benjamini_hochberg, log_ratios, pairs_needed, shift
+from reports.gate.policy import Demand
+from reports.gate.sides import Measured
+from reports.stats import Caveat, CaveatKind
+
+ALARM = 0.0005
+"""Probability that any time of a gate is called slower although nothing changed."""
+SURE = 0.995
+"""Confidence with which a time that passes has not grown by its tolerance."""
+
+
+class Verdict(StrEnum):
+    """What a comparison shows."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A verdict with its figures.
+
+    Attributes:
+        verdict: what is shown.
+        ratio: candidate / base; None where the base is zero and the candidate is not.
+        low: lower end of the ratio's interval; None where there is none.
+        high: upper end of it.
+        pairs: pairs that were compared; 0 for counters.
+        needed: pairs that would decide; None where more pairs are not what is wanting.
+        spread: relative standard deviation of one side of a pair; None for counters.
+        p: adjusted p-value of a change for the worse; None for counters.
+        caveats: what a reader must know.
+    """
+
+    verdict: Verdict
+    ratio: float | None
+    low: float | None = None
+    high: float | None = None
+    pairs: int = 0
+    needed: int | None = None
+    spread: float | None = None
+    p: float | None = None
+    caveats: tuple[Caveat, ...] = ()
+
+
+def counter(base: Measured, candidate: Measured, demand: Demand) -> Judged:
+    """Compare two counters: their medians, and their values farthest on the bad side.
+
+    Where both have repetitions, only those are compared that both have. A base that does not
+    repeat makes room for as much again as its own values differ; growth that is the same in every
+    repetition is seen through that (a query asks for another key in each).
+    """
+    shared = [trial for trial in base.trials if trial in candidate.trials]
+    if shared:
+        base, candidate = base.of(shared), candidate.of(shared)
+    own = base.most - base.least
+    room = own + demand.tolerance * max(abs(base.least), abs(base.most))
+    worse = max(_growths(base, candidate, demand.better))
+    better = max(_growths(base, candidate, _opposite(demand.better)))
+    verdict = Verdict.PASS
+    if worse > room or _grew_alike(base, candidate, demand):
+        verdict = Verdict.REGRESSION
+    elif better > room:
+        verdict = Verdict.IMPROVEMENT
+    caveats: tuple[Caveat, ...] = ()
+    if own > demand.tolerance * max(abs(base.least), abs(base.most)):
+        detail = f"the base itself varies from {base.least:,.10g} to {base.most:,.10g}"
+        caveats = (Caveat(kind=CaveatKind.VARIES, detail=detail),)
+    return Judged(
+        verdict=verdict,
+        ratio=_ratio(candidate.middle, base.middle),
+        low=_ratio(candidate.least, base.most),
+        high=_ratio(candidate.most, base.least),
+        caveats=caveats,
+    )
+
+
+def same(base: Measured, candidate: Measured) -> bool:
+    """Tell whether the two hold the same values, so that there is nothing to decide."""
+    if base.trials and candidate.trials:
+        return base.trials == candidate.trials
+    return replace(base, trials={}) == replace(candidate, trials={})
+
+
+def no_pairs(base: Measured, candidate: Measured) -> Judged:
+    """A time whose sides were not measured side by side: its ratio means nothing."""
+    detail = "not measured side by side in one run: the machine may have changed in between"
+    return Judged(
+        verdict=Verdict.INCONCLUSIVE,
+        ratio=_ratio(candidate.middle, base.middle),
+        caveats=(Caveat(kind=CaveatKind.UNPAIRED, detail=detail),),
+    )
+
+
+def unchanged() -> Judged:
+    """Both sides hold the same values."""
+    return Judged(verdict=Verdict.PASS, ratio=1.0, low=1.0, high=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """The pairs of one time.
+
+    Attributes:
+        logs: logarithms of candidate / base, one for each pair.
+        demand: what is demanded of it.
+    """
+
+    logs: tuple[float, ...]
+    demand: Demand
+
+
+def paired(base: Measured, candidate: Measured, demand: Demand) -> Pairs:
+    """Pair the values of the repetitions that both sides have."""
+    shared = [trial for trial in base.trials if trial in candidate.trials]
+    values = [base.trials[t] for t in shared], [candidate.trials[t] for t in shared]
+    return Pairs(logs=tuple(log_ratios(*values)), demand=demand)
+
+
+def times(family: Sequence[Pairs]) -> list[Judged]:
+    """Judge times that a gate compares at once, corrected for their number.
+
+    Args:
+        family: the times; those without pairs are inconclusive.
+    """
+    known = [each for each in family if each.logs]
+    signs = [-1.0 if each.demand.better is Better.HIGHER else 1.0 for each in known]
+    # A shift above zero is one for the worse.
+    shifts = [
+        shift([sign * value for value in each.logs], bound_confidence=SURE)
+        for each, sign in zip(known, signs, strict=True)
+    ]
+    worse = benjamini_hochberg([each.p_above for each in shifts])
+    better = benjamini_hochberg([each.p_below for each in shifts])
+    level = ALARM / max(len(known), 1)
+    judged = (
+        _time(found, each, (p_worse, p_better), level)
+        for found, each, p_worse, p_better in zip(shifts, known, worse, better, strict=True)
+    )
+    return [next(judged) if each.logs else _nothing() for each in family]
+
+
+def _time(found: Shift, each: Pairs, p_values: tuple[float, float], level: float) -> Judged:
+    limit = log1p(each.demand.tolerance)
+    verdict, needed = Verdict.INCONCLUSIVE, None
+    if p_values[0] <= ALARM and found.estimate >= limit / 2:
+        verdict = Verdict.REGRESSION
+    elif p_values[1] <= ALARM and found.estimate <= -limit / 2:
+        verdict = Verdict.IMPROVEMENT
+    elif found.bound < limit or not any(each.logs):
+        verdict = Verdict.PASS
+    else:
+        needed = max(pairs_needed(found.spread, limit, level=level), 2 * _in_doubt(found, limit))
+    ends = [found.estimate, found.low, found.high]
+    if each.demand.better is Better.HIGHER:
+        ends = [-found.estimate, -found.high, -found.low]
+    ratio, low, high = (exp(end) if isfinite(end) else None for end in ends)
+    return Judged(
+        verdict=verdict,
+        ratio=ratio,
+        low=low,
+        high=high,
+        pairs=found.n,
+        needed=needed,
+        spread=found.spread,
+        p=p_values[0],
+        caveats=_few(found.n) if low is None else (),
+    )
+
+
+def _in_doubt(found: Shift, limit: float) -> int:
+    """The pairs that were there, where they were enough for their noise and yet did not decide."""
+    return found.n if pairs_needed(found.spread, limit, level=ALARM) <= found.n else 0
+
+
+def _nothing() -> Judged:
+    detail = "no repetition measured both sides with a value above zero"
+    caveat = Caveat(kind=CaveatKind.UNPAIRED, detail=detail)
+    return Judged(verdict=Verdict.INCONCLUSIVE, ratio=None, caveats=(caveat,))
+
+
+def _few(n: int) -> tuple[Caveat, ...]:
+    detail = f"{n} pair{'s' * (n > 1)}: a 95% interval takes at least 6"
+    return (Caveat(kind=CaveatKind.FEW_SAMPLES, detail=detail),)
+
+
+def _growths(base: Measured, candidate: Measured, better: Better) -> tuple[float, ...]:
+    """By how much the candidate is worse: its median, and its worst value."""
+    up = candidate.middle - base.middle, candidate.most - base.most
+    down = base.middle - candidate.middle, base.least - candidate.least
+    if better is Better.LOWER:
+        return up
+    return down if better is Better.HIGHER else (*up, *down)
+
+
+def _opposite(better: Better) -> Better:
+    return {Better.LOWER: Better.HIGHER, Better.HIGHER: Better.LOWER}.get(better, Better.NEITHER)
+
+
+def _grew_alike(base: Measured, candidate: Measured, demand: Demand) -> bool:
+    """Tell whether every repetition is worse beyond the tolerance, by about the same factor."""
+    if len(base.trials) < 2 or demand.better is Better.NEITHER or base.least <= 0:
+        return False
+    sign = -1.0 if demand.better is Better.HIGHER else 1.0
+    growths = [sign * (candidate.trials[t] / value - 1.0) for t, value in base.trials.items()]
+    return min(growths) > demand.tolerance and min(growths) > max(growths) - min(growths)
+
+
+def _ratio(candidate: float, base: float) -> float | None:
+    if base == 0:
+        return 1.0 if candidate == 0 else None
+    return candidate / base if abs(candidate / base) < inf else None
