@@ -21,6 +21,7 @@ from table_cases import SMALL_BLOOMS
 from table import Table
 
 INDEXES = ("record", "global_simple", "global_bloom", "bucket")
+LOCAL_INDEXES = ("bucket", "simple", "bloom")
 KEYS = ("simple", "composite_hive", "non_partitioned", "unicode")
 SERVICES = ("maintained", "taken_back", "built", "purged")
 OPERATIONS = ("delete", "insert", "bulk_insert", "delete_flag")
@@ -41,6 +42,8 @@ INDEX_OPTIONS = {
     "global_simple": {"hoodie.simple.index.update.partition.path": "true"},
     "global_bloom": {"hoodie.bloom.index.update.partition.path": "true"},
     "bucket": {"hoodie.bucket.index.num.buckets": "3"},
+    "simple": {},
+    "bloom": {},
 }
 PARTITIONS = {
     "simple": ["2024/01/30", "2024/01/31", "2024/02/01"],
@@ -78,6 +81,11 @@ class Cell:
 
     def __str__(self) -> str:
         return f"{self.index}-{self.keys}-{self.services}-{self.operation}"
+
+    @property
+    def moves(self) -> bool:
+        """Whether a row can move to another partition."""
+        return self.index not in LOCAL_INDEXES and self.keys != "non_partitioned"
 
     @property
     def record_key(self) -> list[str]:
@@ -131,14 +139,23 @@ class Cell:
 
 
 def all_cells() -> dict[Cell, str]:
-    """The sixteen cells, each with the Hudi that the share runs it with."""
-    found = {}
+    """The sixteen cells and those below, each with the Hudi that the share runs it with."""
+    found = dict(_MORE)
     for a in range(4):
         for b in range(4):
             at = [a, b, a ^ b, a ^ _twice(b), a ^ b ^ _twice(b)]
             names = [factor[i % len(factor)] for factor, i in zip(FACTORS, at, strict=True)]
             found[Cell(*names[:4])] = names[4]
     return found
+
+
+# The indexes that are global otherwise, looking in one partition only.
+_MORE = {
+    Cell("simple", "composite_hive", "taken_back", "insert"): VERSIONS[0],
+    Cell("simple", "non_partitioned", "built", "bulk_insert"): VERSIONS[1],
+    Cell("bloom", "unicode", "purged", "delete_flag"): VERSIONS[1],
+    Cell("bloom", "simple", "maintained", "delete"): VERSIONS[0],
+}
 
 
 def shared(shares: Mapping[Any, str]) -> list[Any]:

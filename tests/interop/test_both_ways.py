@@ -43,7 +43,7 @@ def begin(cell, root):
     table = cell.create(root)
     table.bulk_insert(ledger.put(range(60), 1))
     table.upsert(ledger.put([*range(15), *range(60, 70)], 2))
-    if cell.index != "bucket" and cell.keys != "non_partitioned":
+    if cell.moves:
         assert table.upsert(ledger.put(range(20, 25), 3, shift=1)).moved == 5
     as_of = (table.insert(ledger.put(range(70, 75), 4)).instant, ledger.wanted())
     assert table.delete(ledger.drop(range(30, 38))).deleted == 8
@@ -102,9 +102,8 @@ def hudi_goes_on(hudi, root, ledger):
     """An upsert with Hudi's own services, and the cell's operation."""
     cell = ledger.cell
     options = writer_options(hudi, root, SERVICES)
-    moved = cell.index != "bucket" and cell.keys != "non_partitioned"
     changes = [ledger.put([*range(5, 15), *range(100, 110)], 7)]
-    changes.append(ledger.put(range(46, 50), 7, shift=1 if moved else 0))
+    changes.append(ledger.put(range(46, 50), 7, shift=1 if cell.moves else 0))
     hudi.write(root, pa.concat_tables(changes), "upsert", options)
     options = writer_options(hudi, root)
     if cell.operation == "delete":
