@@ -116,8 +116,9 @@ def probe_footer(work: FooterProbe) -> BloomAnswer:
     source = open_base(work.storage, work.file)
     footer = read_footer(source)
     places, keys = places_in(work.spans), keys_in(work.keys, work.spans)
-    filtered = footer.bloom_text is not None
-    if footer.bloom_text is not None:
+    # With virtual keys a filter is of keys that are ignored.
+    filtered = footer.bloom_text is not None and not work.config.virtual_keys
+    if filtered and footer.bloom_text is not None:
         bloom = BloomText.parse(footer.bloom_text, footer.bloom_type, work.file.path)
         may = bloom.contains(keys)
         places, keys = places[may], keys.filter(pa.array(may))
@@ -138,7 +139,7 @@ def find_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
     candidates = _candidates(keys, asked, context)
     context.stats.candidates += sum(candidate.count for candidate in candidates)
     found: list[tuple[Candidate, _Numbers]] = []
-    if context.options.flag(BLOOM_USE_METADATA):
+    if context.options.flag(BLOOM_USE_METADATA) and not context.config.virtual_keys:
         passed, candidates = filter_by_metadata(candidates, context)
         found += _check_keys(passed, context)
     found += _check_by_footers(candidates, context)
@@ -167,7 +168,7 @@ def _candidates(keys: Any, asked: Sequence[Scope], context: IndexContext) -> lis
 
 def _ranges(numbers: Sequence[int], context: IndexContext) -> dict[int, Range]:
     """The range of each file, by its number."""
-    if not context.options.flag(BLOOM_PRUNE):
+    if not context.options.flag(BLOOM_PRUNE) or context.config.virtual_keys:
         return dict.fromkeys(numbers, (None, None))
     files = context.snapshot.files
     known: dict[int, Range] = {}

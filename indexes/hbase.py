@@ -34,6 +34,7 @@ from table.bootstrap.target import Progress, Steps
 from table.config import TableConfig
 from table.errors import IndexUnavailableError
 from table.format.order import key_order
+from table.keygen.stored import StoredKeys
 from table.options import (
     HBASE_PUT_AUTO,
     HBASE_TABLE,
@@ -142,7 +143,8 @@ class HBaseIndex:
             else:
                 client.create()
         pace = _pace(options, options.integer(THRIFT_CONNECTIONS))
-        works = [FileWork(access, pace, context.storage, file) for file in context.snapshot.files]
+        keys, storage = StoredKeys.of(context.config), context.storage
+        works = [FileWork(access, pace, storage, file, keys) for file in context.snapshot.files]
         weights = [file.size for file in context.snapshot.files]
         return sum(Steps(context.runner, progress, "files").run(enter_file, works, weights=weights))
 

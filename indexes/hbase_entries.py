@@ -18,6 +18,7 @@ from indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH, Access, E
 from indexes.hbase_pace import Pace, Throttle
 from table.bootstrap.scan import record_keys
 from table.errors import CorruptFileError
+from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.storage import Storage
 from table.timeline.timeline import Timeline
@@ -92,6 +93,7 @@ class FileWork:
     pace: Pace
     storage: Storage
     file: BaseFile
+    keys: StoredKeys
 
 
 def get_entries(work: GetWork) -> Any:
@@ -123,7 +125,7 @@ def enter_file(work: FileWork) -> int:
     """Put the entries of a base file's keys; how many there are. A task for a runner."""
     throttle, count, file = Throttle(work.pace.put_batch), 0, work.file
     with hbase_client.connected(work.access) as client:
-        for keys in record_keys(work.storage, file):
+        for keys in record_keys(work.storage, file, work.keys):
             place = (file.partition_path, file.file_id, file.instant_time)
             columns = [pa.repeat(pa.scalar(text, pa.string()), len(keys)) for text in place]
             changes = pa.table([keys.cast(pa.string()), *columns], schema=CHANGES)

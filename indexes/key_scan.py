@@ -18,13 +18,11 @@ import pyarrow.compute as pc
 
 from indexes.scope import Scope
 from table.config import TableConfig
-from table.errors import CorruptFileError
-from table.format.parquet import BaseFileFooter, read_base_file, read_footer
-from table.format.plain_strings import plain_strings
+from table.format.parquet import BaseFileFooter, read_footer
+from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.read.arrow import open_base
 from table.storage import RangeReader, Storage
-from table.write.file_group import KEY_COLUMN
 from table.write.index import LOCATION_SCHEMA, IndexContext
 
 _Numbers = npt.NDArray[np.int64]
@@ -82,19 +80,7 @@ def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> Any:
 
 def stored_keys(source: RangeReader, config: TableConfig, footer: BaseFileFooter) -> Any:
     """The same of an open file whose footer was read."""
-    del config
-    found = plain_strings(source, footer.metadata, KEY_COLUMN)
-    if found is None:
-        found = _by_arrow(source, footer)
-    return pa.concat_arrays([pa.array([], pa.string()), *found])
-
-
-def _by_arrow(source: RangeReader, footer: BaseFileFooter) -> list[Any]:
-    table = read_base_file(source, [KEY_COLUMN], footer=footer)
-    if table.column_names != [KEY_COLUMN]:
-        raise CorruptFileError(source.name, 0, f"the base file has no column {KEY_COLUMN}")
-    chunks: list[Any] = table[KEY_COLUMN].cast(pa.string()).chunks
-    return chunks
+    return StoredKeys.of(config).read(source, footer.metadata)
 
 
 def key_probes(scope: Scope, keys: Any, context: IndexContext) -> list[KeyProbe]:

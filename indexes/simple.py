@@ -31,9 +31,9 @@ from indexes.key_scan import (
 )
 from indexes.scope import Scope, scopes
 from table.errors import CorruptFileError
+from table.keygen.stored import KEY_COLUMN
 from table.read.spark import scan_files, with_conf
 from table.rows import to_arrow
-from table.write.file_group import KEY_COLUMN
 from table.write.index import IndexContext
 
 _ARROW = "spark.sql.execution.arrow.pyspark.enabled"
@@ -63,7 +63,8 @@ def join_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
     files = context.snapshot.files
     weight = sum(file_weight(files[n]) for scope in asked for n in scope.files)
     context.stats.files_read += sum(len(scope.files) for scope in asked)
-    if context.runner.distributes(weight):
+    # Spark joins columns: keys that are made are searched for by tasks, however many.
+    if context.runner.distributes(weight) and not context.config.virtual_keys:
         rows, numbers = _join_by_spark(keys, asked, context)
     else:
         rows, numbers = _search(keys, asked, context)

@@ -18,7 +18,7 @@ import javaproperties
 
 from table.errors import CorruptFileError, NotATableError, UnsupportedTableError
 from table.naming import PROPERTIES, PROPERTIES_BACKUP
-from table.options import COLUMN_STATS_COLUMNS
+from table.options import COLUMN_STATS_COLUMNS, KEYS_IGNORED, META_FIELDS
 from table.storage import Storage
 from table.timeline.timeline import Timeline, zone_of
 
@@ -66,6 +66,16 @@ class TableConfig:
     def stat_columns(self) -> tuple[str, ...]:
         """The columns that column_stats describes; empty for all."""
         return _names(self.properties.get(COLUMN_STATS_COLUMNS, ""))
+
+    @property
+    def stores_meta(self) -> bool:
+        """Whether rows are written with meta columns (hoodie.populate.meta.fields)."""
+        return self.properties.get(META_FIELDS, "true").lower() == "true"
+
+    @property
+    def virtual_keys(self) -> bool:
+        """Whether the key generator makes the keys of stored rows, whatever is stored."""
+        return not self.stores_meta or _true(self.properties, KEYS_IGNORED)
 
     @property
     def zone(self) -> tzinfo | None:
@@ -148,7 +158,6 @@ def _refuse_unsupported(properties: Mapping[str, str]) -> None:
         "hoodie.table.type": ("COPY_ON_WRITE", "COPY_ON_WRITE"),
         "hoodie.timeline.layout.version": ("1", "1"),
         "hoodie.table.base.file.format": ("PARQUET", "PARQUET"),
-        "hoodie.populate.meta.fields": ("true", "true"),
         "hoodie.datasource.write.drop.partition.columns": ("false", "false"),
     }
     for key, (wanted, default) in supported.items():

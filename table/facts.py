@@ -150,7 +150,6 @@ def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> 
         "hoodie.timeline.layout.version": "1",
         "hoodie.table.base.file.format": "PARQUET",
         **key_facts(identity.record_key, identity.partition_fields, given),
-        "hoodie.populate.meta.fields": "true",
         "hoodie.datasource.write.drop.partition.columns": "false",
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.timeline.timezone": "UTC",

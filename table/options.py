@@ -60,6 +60,13 @@ TIME_OPTIONS = (
     *(TIME_INPUT_ZONE, TIME_OUTPUT, TIME_OUTPUT_ZONE, TIME_ZONE),
 )
 KEY_GENERATOR_TYPE = "hoodie.datasource.write.keygenerator.type"
+META_FIELDS = "hoodie.populate.meta.fields"
+_VIRTUAL = "hoodie.recordkey.virtual."
+VIRTUAL_COLUMNS, CONCATENATOR = f"{_VIRTUAL}columns", f"{_VIRTUAL}concatenator"
+# Keys are stored, and readers make them all the same: the way back from virtual keys is open.
+KEYS_IGNORED = "keymark.recordkey.ignore.stored"
+# Whether Apache Hudi is to read the table.
+HUDI_READS = "keymark.hudi.reads"
 RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
 COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
@@ -88,7 +95,6 @@ _CHOICES = {
     "hoodie.bloom.index.filter.type": ("DYNAMIC_V0", "SIMPLE"),
     "hoodie.index.bucket.engine": ("SIMPLE",),
     "hoodie.metadata.enable": ("true",),
-    "hoodie.populate.meta.fields": ("true",),
     KEY_ENCODING: (PLAIN_ENCODING, NAMED_ENCODING),
     "hoodie.cleaner.policy": ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS"),
     INDEX_FALLBACK: ("global_simple", "global_bloom"),
@@ -206,23 +212,41 @@ DEFAULTS: dict[str, str | None] = {
     THRIFT_HOST: "127.0.0.1",
     THRIFT_PORT: "9090",
     THRIFT_CONNECTIONS: "2",
-    "hoodie.populate.meta.fields": "true",
+    META_FIELDS: "true",
+    VIRTUAL_COLUMNS: None,
+    CONCATENATOR: None,
+    KEYS_IGNORED: "false",
+    HUDI_READS: "true",
 }
 
 # Other names that Hudi takes for an option.
 ALIASES = {
     "hoodie.datasource.write.keygenerator.class": KEY_GENERATOR,
     "hoodie.table.keygenerator.type": KEY_GENERATOR_TYPE,
+    f"{_VIRTUAL}class": KEY_GENERATOR,
     **{
         name.replace(_TIME, "hoodie.deltastreamer.keygen.timebased."): name for name in TIME_OPTIONS
     },
 }
 
+_LOOKUP_PARALLELISM = (
+    "hoodie.bloom.index.parallelism",
+    "hoodie.simple.index.parallelism",
+    "hoodie.global.simple.index.parallelism",
+)
+_LOOKUP_CACHING = (
+    "hoodie.bloom.index.use.caching",
+    "hoodie.bloom.index.input.storage.level",
+    "hoodie.simple.index.use.caching",
+    "hoodie.simple.index.input.storage.level",
+)
 # Known to Hudi, not to Keymark yet: refused by name and with the reason.
 UNSUPPORTED = {
     "hoodie.metadata.index.async": "asynchronous indexing by option (see table index schedule)",
     "hoodie.datasource.write.drop.partition.columns": "dropping partition columns",
     "hoodie.table.cdc.enabled": "change data capture",
+    **dict.fromkeys(_LOOKUP_PARALLELISM, "a number of lookup tasks by hand (cores and sizes say it)"),
+    **dict.fromkeys(_LOOKUP_CACHING, "caching incoming rows (they are in memory while tagged)"),
     "hoodie.bucket.index.max.num.buckets": "consistent buckets (re-sharding)",
     "hoodie.bucket.index.min.num.buckets": "consistent buckets (re-sharding)",
     "hoodie.storage.layout.partitioner.class": "storage layout partitioners",
@@ -299,8 +323,10 @@ def check_options(given: Mapping[str, str]) -> dict[str, str]:
 def _by_own_names(given: Mapping[str, str]) -> dict[str, str]:
     """Options by their names of Hudi 0.15, whichever they were given by."""
     named: dict[str, str] = {}
-    for name, value in given.items():
-        own = ALIASES.get(name, name)
+    for name, text in given.items():
+        own, value = ALIASES.get(name, name), text
+        if name == f"{_VIRTUAL}enabled":
+            own, value = META_FIELDS, str(not _flag(name, str(text))).lower()
         if named.setdefault(own, value) != value:
             raise InvalidOptionError(f"option {name}={value} contradicts {own}={named[own]}")
     return named

@@ -8,17 +8,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.bootstrap.scan import record_keys
+from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.storage import Storage
 
 
-def key_changes(storage: Storage, old: BaseFile | None, new: BaseFile | None) -> tuple[Any, Any]:
+def key_changes(
+    storage: Storage, old: BaseFile | None, new: BaseFile | None, stored: StoredKeys
+) -> tuple[Any, Any]:
     """The record keys that came and those that went between two slices of a file group.
 
     Args:
         storage: the table's storage.
         old: the earlier slice; None for none, so that all keys came.
         new: the later slice; None for none, so that all keys went.
+        stored: how the keys of rows are had.
 
     Returns:
         Keys in `new` but not in `old`, and keys in `old` but not in `new`: pa.Arrays of string, in
@@ -27,12 +31,12 @@ def key_changes(storage: Storage, old: BaseFile | None, new: BaseFile | None) ->
     Raises:
         CorruptFileError: a file is damaged, or a row in it has no key.
     """
-    before, after = _keys(storage, old), _keys(storage, new)
+    before, after = _keys(storage, old, stored), _keys(storage, new, stored)
     return _without(after, before), _without(before, after)
 
 
-def _keys(storage: Storage, file: BaseFile | None) -> Any:
-    chunks = [] if file is None else list(record_keys(storage, file))
+def _keys(storage: Storage, file: BaseFile | None, stored: StoredKeys) -> Any:
+    chunks = [] if file is None else list(record_keys(storage, file, stored))
     return pa.chunked_array(chunks, pa.string())
 
 

@@ -176,6 +176,7 @@ def scan_tasks(target: BuildTarget, rows: int) -> list[ScanTask]:
                 number=len(tasks),
                 first=first,
                 files=target.files[first : number + 1],
+                keys=target.keys,
                 shards=target.groups,
                 flush_bytes=flush_bytes,
             )

@@ -23,6 +23,7 @@ from table.format.hashing import shards
 from table.format.hfile.strings import Ordered
 from table.format.hfile.writer import HFileWriter
 from table.format.order import key_order
+from table.keygen.stored import StoredKeys
 from table.metadata.records import SCHEMA, encode_locations
 from table.model import BaseFile
 from table.storage import Storage
@@ -38,13 +39,14 @@ class FileKeys:
     file: BaseFile
     number: int
     shards: int
+    keys: StoredKeys
 
 
 def shard_keys(work: FileKeys) -> Any:
     """The keys (pa.Array of string) of the shard; a task for a runner."""
     found = (
         keys.filter(pa.array(shards(keys, work.shards) == work.number))
-        for keys in record_keys(work.storage, work.file)
+        for keys in record_keys(work.storage, work.file, work.keys)
     )
     return pa.concat_arrays([pa.array([], pa.string()), *found])
 
@@ -58,7 +60,7 @@ def rebuild_shard(
         DuplicateKeyError: keys occur in more than one row.
     """
     files = target.files
-    works = [FileKeys(target.storage, file, number, target.groups) for file in files]
+    works = [FileKeys(target.storage, file, number, target.groups, target.keys) for file in files]
     parts = Steps(runner, progress, "files").run(shard_keys, works, weights=[f.size for f in files])
     keys = pa.concat_arrays([pa.array([], pa.string()), *parts])
     codes = np.repeat(np.arange(len(files), dtype=np.int32), [len(part) for part in parts])

@@ -14,13 +14,12 @@ from table.bootstrap.target import put_once
 from table.errors import CorruptFileError
 from table.format.digest import location_words
 from table.format.hashing import string_buffers
-from table.format.parquet import read_base_file, read_metadata
-from table.format.plain_strings import plain_strings
+from table.format.parquet import read_metadata
 from table.format.scatter import deal
+from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.storage import Storage
 
-RECORD_KEY = "_hoodie_record_key"
 _KEY_BYTES_MAX = 32767
 
 
@@ -36,6 +35,7 @@ class ScanTask:
     number: int
     first: int
     files: tuple[BaseFile, ...]
+    keys: StoredKeys
     shards: int
     flush_bytes: int
 
@@ -68,7 +68,7 @@ def scan_files(task: ScanTask) -> ScanDone:
     def spill() -> ScanDone:
         spiller = _Spiller(task)
         for number, file in enumerate(task.files):
-            for keys in record_keys(task.storage, file):
+            for keys in record_keys(task.storage, file, task.keys):
                 spiller.take(keys, number)
         return spiller.close()
 
@@ -92,20 +92,14 @@ def _decode(data: bytes) -> ScanDone:
     return ScanDone(document["rows"], tuple(document["spills"]))
 
 
-def record_keys(storage: Storage, file: BaseFile) -> Iterator[Any]:
+def record_keys(storage: Storage, file: BaseFile, stored: StoredKeys) -> Iterator[Any]:
     """The record keys of a base file, as non-empty pa.Arrays of strings.
 
     Raises:
         CorruptFileError: the file is damaged, or a row in it has no key that an index can hold.
     """
     source = storage.open(file.path)
-    chunks = plain_strings(source, read_metadata(source), RECORD_KEY)
-    if chunks is None:
-        table = read_base_file(source, [RECORD_KEY])
-        if RECORD_KEY not in table.column_names:
-            raise CorruptFileError(file.path, 0, f"it has no column {RECORD_KEY}")
-        chunks = table.column(RECORD_KEY).chunks
-    for keys in chunks:
+    for keys in stored.chunks(source, read_metadata(source)):
         if keys.null_count:
             raise CorruptFileError(file.path, 0, f"{keys.null_count} rows have no record key")
         if len(keys):

@@ -11,6 +11,7 @@ from typing import TypeVar
 from table.format.digest import Digest
 from table.format.hfile.writer import BLOCK_SIZE, HFileWriter
 from table.format.log.writer import empty_delete_block
+from table.keygen.stored import StoredKeys
 from table.metadata.partitions import file_id
 from table.metadata.writer import partition_metadata
 from table.model import BaseFile, LogFile, WriteStat
@@ -47,6 +48,7 @@ class BuildTarget:
         instant: the initialisation's instant in the metadata table.
         files: the base files of a snapshot, in its order.
         groups: number of file groups.
+        keys: how the keys of the files' rows are had.
         zone: of instant times; None is the process's own.
         block_size: uncompressed bytes of a data block (hoodie.hfile.block.size).
         max_tasks: hoodie.metadata.max.init.parallelism.
@@ -58,6 +60,7 @@ class BuildTarget:
     instant: str
     files: tuple[BaseFile, ...]
     groups: int
+    keys: StoredKeys = field(default_factory=StoredKeys)
     zone: tzinfo | None = None
     block_size: int = BLOCK_SIZE
     max_tasks: int = 100_000

@@ -28,7 +28,8 @@ from table.storage import RangeReader
 _BLOOM = b"org.apache.hudi.bloomfilter"
 _OLD_BLOOM = b"com.uber.hoodie.bloomfilter"
 _BLOOM_TYPE = b"hoodie_bloom_filter_type_code"
-_MIN_KEY = b"hoodie_min_record_key"
+MIN_KEY = b"hoodie_min_record_key"
+"""In the footers of files whose rows have stored keys"""
 _MAX_KEY = b"hoodie_max_record_key"
 
 _RECORD_KEY = "_hoodie_record_key"
@@ -160,7 +161,7 @@ def _footer_entries(
         # Hudi's bloom indexes take a missing range for all keys, and fail without the filter.
         if table.num_rows:
             ends = pc.min_max(keys)
-            entries[_MIN_KEY] = ends["min"].as_py().encode()
+            entries[MIN_KEY] = ends["min"].as_py().encode()
             entries[_MAX_KEY] = ends["max"].as_py().encode()
     if options.avro_schema is not None:
         entries[b"parquet.avro.schema"] = options.avro_schema.encode()
@@ -296,7 +297,7 @@ def read_footer(source: RangeReader) -> BaseFileFooter:
         return BaseFileFooter(
             bloom_text=entries.get(_BLOOM, entries.get(_OLD_BLOOM)),
             bloom_type=entries.get(_BLOOM_TYPE, SIMPLE.encode()).decode(),
-            min_key=_text(entries.get(_MIN_KEY)),
+            min_key=_text(entries.get(MIN_KEY)),
             max_key=_text(entries.get(_MAX_KEY)),
             num_rows=metadata.num_rows,
             metadata=metadata,

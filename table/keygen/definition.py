@@ -26,7 +26,7 @@ from table.config import (
 )
 from table.errors import InvalidOptionError, UnsupportedTableError
 from table.keygen.own import is_import_path
-from table.options import KEY_ENCODING, NAMED_ENCODING, PARTITION_SPEC, TIME_OPTIONS
+from table.options import CONCATENATOR, KEY_ENCODING, NAMED_ENCODING, PARTITION_SPEC, TIME_OPTIONS
 
 HUDI_GENERATORS = (SIMPLE_KEYS, COMPLEX_KEYS, NO_PARTITION_KEYS, TIMESTAMP_KEYS, CUSTOM_KEYS)
 _SIMPLE, _TIMESTAMP = "simple", "timestamp"
@@ -45,7 +45,8 @@ class KeyDefinition:
         named: whether a single key field is named in the key.
         hive_style: hoodie.datasource.write.hive_style_partitioning.
         url_encode: hoodie.datasource.write.partitionpath.urlencode.
-        time: the options hoodie.keygen.timebased.* that are set, sorted by name.
+        time: the options hoodie.keygen.timebased.* that are set.
+        concatenator: hoodie.recordkey.virtual.concatenator.
     """
 
     generator: str
@@ -56,6 +57,7 @@ class KeyDefinition:
     hive_style: bool
     url_encode: bool
     time: tuple[tuple[str, str], ...]
+    concatenator: str | None = None
 
     @classmethod
     def of(cls, config: TableConfig) -> KeyDefinition:
@@ -72,6 +74,7 @@ class KeyDefinition:
             hive_style=config.hive_style,
             url_encode=config.url_encode,
             time=tuple((name, properties[name]) for name in TIME_OPTIONS if name in properties),
+            concatenator=properties.get(CONCATENATOR),
         )
 
 

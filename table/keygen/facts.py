@@ -20,6 +20,7 @@ from table.config import (
 from table.errors import InvalidOptionError
 from table.keygen.definition import key_generator_for, parse_partition_spec
 from table.keygen.timestamps import TEXT_TYPES
+from table.keygen.virtual import check_virtual_agreement, joined_generator, virtual_facts
 from table.options import (
     HIVE_STYLE,
     KEY_ENCODING,
@@ -50,7 +51,8 @@ def key_facts(
         InvalidOptionError: fields and options contradict each other.
     """
     asked = asked_generator(given)
-    generator = asked or key_generator_for(record_key, partition_fields)
+    generator = joined_generator(record_key, given) or asked
+    generator = generator or key_generator_for(record_key, partition_fields)
     options, listed = Options(given), list(partition_fields)
     if generator == CUSTOM_KEYS and PARTITION_SPEC in given:
         listed = given[PARTITION_SPEC].split(",")
@@ -63,6 +65,7 @@ def key_facts(
         URL_ENCODE: options.text(URL_ENCODE),
         KEY_ENCODING: options.text(KEY_ENCODING),
         **{name: given[name] for name in TIME_OPTIONS if name in given},
+        **virtual_facts(record_key, generator, given),
     }
     if generator == CUSTOM_KEYS and fields:
         facts[PARTITION_SPEC] = ",".join(listed)
@@ -119,6 +122,7 @@ def check_key_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
     own = dict(config.properties)
     if config.key_generator != CUSTOM_KEYS:
         own[PARTITION_SPEC] = ",".join(config.partition_fields)
+    check_virtual_agreement(config, given)
     left_out = missing_facts(config, given)
     for name in (PARTITION_SPEC, *TIME_OPTIONS):
         if name in given and name not in left_out and given[name] != own.get(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ from table.keygen.definition import HUDI_GENERATORS, KeyDefinition, check_known,
 from table.keygen.own import KeyGenerator, load_generator
 from table.keygen.paths import PathStyle, Segment, SimpleSegment
 from table.keygen.record_key import named_keys, plain_keys, refuse_rows
+from table.keygen.texts import column_of
 from table.keygen.timestamps import TimeOptions, TimeSegment
 from table.options import KEY_ENCODING
 
@@ -23,15 +25,30 @@ _KEY_BYTES_MAX = 32767  # a row key of an HFile has a signed 16-bit length
 
 def record_keys(batch: Any, config: TableConfig) -> Any:
     """Record keys (pa.Array of string) of a batch (pa.Table); InputError names field and row."""
-    definition = KeyDefinition.of(config)
-    generator = _generator(definition)
-    keys = generator.record_keys(batch)
+    if config.virtual_keys:
+        refuse_null_parts(batch, config.record_key)
+    return keys_of(batch, KeyDefinition.of(config))
+
+
+def refuse_null_parts(batch: Any, fields: Sequence[str]) -> None:
+    """InputError where a key column of a batch (pa.Table) has a null: virtual keys forbid it."""
+    for field in fields:
+        column = column_of(batch, field, "record key")
+        if column.null_count:
+            refuse_rows(pc.is_null(column), f"record key field {field} is null")
+
+
+def keys_of(batch: Any, definition: KeyDefinition) -> Any:
+    """The same by a key definition."""
+    keys = _generator(definition).record_keys(batch)
     if definition.generator not in HUDI_GENERATORS:
         _check_answer(keys, batch, f"record_keys of {definition.generator}")
         refuse_rows(pc.equal(keys, ""), f"the record key of {definition.generator} is empty")
     lengths = pc.binary_length(keys)
     if len(keys) and pc.max(lengths).as_py() > _KEY_BYTES_MAX:
-        fault = f"record key field {', '.join(config.record_key)} is longer than {_KEY_BYTES_MAX}"
+        fault = (
+            f"record key field {', '.join(definition.record_key)} is longer than {_KEY_BYTES_MAX}"
+        )
         refuse_rows(pc.greater(lengths, _KEY_BYTES_MAX), f"{fault} bytes")
     return keys
 
@@ -39,12 +56,13 @@ def record_keys(batch: Any, config: TableConfig) -> Any:
 def partition_paths(batch: Any, config: TableConfig) -> Any:
     """The partition paths (pa.Array of string) of a batch; "" for a table without partitions."""
     definition = KeyDefinition.of(config)
+    if not definition.partition_fields:
+        return pa.repeat(pa.scalar("", pa.string()), batch.num_rows)
     paths = _generator(definition).partition_paths(batch)
     if definition.generator not in HUDI_GENERATORS:
         _check_answer(paths, batch, f"partition_paths of {definition.generator}")
-    if definition.partition_fields or definition.generator not in HUDI_GENERATORS:
-        for path in pc.unique(paths).to_pylist():
-            _check_path(path, config)
+    for path in pc.unique(paths).to_pylist():
+        _check_path(path, config)
     return paths
 
 
@@ -94,8 +112,6 @@ class _Generator:
     def partition_paths(self, batch: Any) -> Any:
         """The partition paths, their parts joined by `/`."""
         parts = [segment(batch) for segment in self.segments()]
-        if not parts:
-            return pa.repeat(pa.scalar("", pa.string()), batch.num_rows)
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
 
     def segments(self) -> list[Segment]:

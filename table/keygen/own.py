@@ -23,7 +23,10 @@ class KeyGenerator(Protocol):
         """Of a batch (pa.Table) the record keys: pa.Array of string, none null or empty."""
 
     def partition_paths(self, batch: Any, /) -> Any:
-        """Of a batch (pa.Table) the partition paths: pa.Array of string, without nulls."""
+        """Of a batch (pa.Table) the partition paths: pa.Array of string, without nulls.
+
+        Not asked where the table has no partition fields.
+        """
 
 
 def is_import_path(name: str) -> bool:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from table.config import TableConfig
 from table.errors import CorruptFileError, InputError, SnapshotExpiredError, TableError
 from table.format.parquet import read_base_file, read_footer
-from table.format.schema import from_avro, with_meta, without_meta
+from table.format.schema import META_COLUMNS, from_avro, with_meta, without_meta
+from table.keygen.stored import KEY_COLUMN, StoredKeys
 from table.model import BaseFile
 from table.storage import RangeReader, Storage
 from table.timeline.clean_metadata import decode_clean_plan
 from table.timeline.instant_name import REQUESTED
-from table.write.file_group import KEY_COLUMN, stored_rows
+from table.write.file_group import stored_rows, without_values
 from table.write.transaction import TableState, table_schema
 
 
@@ -41,12 +43,25 @@ class ReadPlan:
 
     def tables(self) -> Iterator[Any]:
         """The rows of each file (pa.Table), filtered by the keys, with the columns asked for."""
+        keys, hidden = StoredKeys.of(self.state.config), hidden_columns(self.state.config)
         for file in self.files:
             source = open_base(self.state.storage, file)
             table = stored_rows(source, read_footer(source), without_meta(self.full))
             if self.keys is not None:
-                table = table.filter(pc.is_in(table[KEY_COLUMN], value_set=self.keys))
+                stored = keys.of_rows(table, file.path)
+                table = table.filter(pc.is_in(stored, value_set=self.keys))
+            table = without_values(table, hidden)
             yield table if self.columns is None else table.select(self.columns)
+
+
+def hidden_columns(config: TableConfig) -> tuple[str, ...]:
+    """The meta columns that read as null, whatever a file holds in them.
+
+    With virtual keys Hudi leaves null or empty text in all five, and sets some file names.
+    """
+    if not config.virtual_keys:
+        return ()
+    return (KEY_COLUMN,) if config.stores_meta else META_COLUMNS
 
 
 def plan_read(

@@ -26,13 +26,13 @@ import pyarrow as pa
 
 from table.errors import CorruptFileError, TableWarning
 from table.format.hfile.reader import HFileReader
+from table.keygen.stored import KEY_COLUMN
 from table.metadata.column_ranges import ColumnRanges, file_keys, read_ranges
 from table.metadata.column_stats import Wrapper
 from table.metadata.partitions import COLUMN_STATS
 from table.metadata.reader import Shard
 from table.model import BaseFile
 from table.read.predicate import AllOf, Comparison, Condition, Op
-from table.write.file_group import KEY_COLUMN
 from table.write.transaction import TableState
 
 _UNSURE_LOW = re.compile("[\ufffd\U00010000-\U0010ffff]")

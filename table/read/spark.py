@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from table.errors import InputError
+from table.keygen.stored import KEY_COLUMN, StoredKeys
 from table.model import BaseFile
-from table.read.arrow import open_base, plan_read
+from table.read.arrow import hidden_columns, open_base, plan_read
 from table.read.predicate import fixed_keys, parse_condition
 from table.read.skipping import ReadStats, skip_files
 from table.storage import Storage
-from table.write.file_group import KEY_COLUMN
 from table.write.transaction import TableState
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     stats: ReadStats,
 ) -> Any:
     """Rows of a table as a DataFrame; see Table.read."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
+
     spark = table.session()
     state = TableState.load(table.storage, as_of)
     files = state.snapshot.files
@@ -51,7 +55,11 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     stats.files_read = len(files)
     frame = scan_files(spark, state.storage, files, plan.full)
     if wanted is not None:
-        frame = _only_keys(spark, frame, wanted)
+        keys = StoredKeys.of(state.config)
+        made = keys.virtual
+        frame = _only_made(frame, wanted, keys) if made else _only_keys(spark, frame, wanted)
+    for name in hidden_columns(state.config):
+        frame = frame.withColumn(name, F.lit(None).cast("string"))
     if where is not None:
         frame = frame.where(where)
     return frame if columns is None else frame.select(*(f"`{name}`" for name in columns))
@@ -90,6 +98,24 @@ def with_conf(spark: Any, name: str, value: str) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(name, before)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeepKeys:
+    """Keeps the rows of some keys (pa.Array of string) that are made from them."""
+
+    wanted: Any
+    keys: StoredKeys
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            made = self.keys.of_rows(rows, "a base file")
+            yield from rows.filter(pc.is_in(made, value_set=self.wanted)).to_batches()
+
+
+def _only_made(frame: Any, wanted: Any, keys: StoredKeys) -> Any:
+    return frame.mapInArrow(_KeepKeys(wanted.unique(), keys), frame.schema)
 
 
 def _only_keys(spark: Any, frame: Any, keys: Any) -> Any:

@@ -20,14 +20,14 @@ from table.bootstrap.target import Progress
 from table.errors import UnsupportedTableError
 from table.format.digest import total
 from table.format.hashing import java_hashes, shards
-from table.format.parquet import read_base_file
+from table.format.parquet import read_metadata
+from table.keygen.stored import StoredKeys
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard
 from table.metadata.records import decode_locations
 from table.naming import HOODIE, parse_base_file
 from table.read.arrow import open_base
 from table.services.exactness import data_digests, index_digests
-from table.write.file_group import KEY_COLUMN
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState
 
@@ -138,10 +138,10 @@ class _Pass:
 
 def _data_locations(state: TableState, chosen: _Pass) -> Any:
     """(key, location) of the data's keys of a pass."""
-    tables = []
+    tables, stored = [], StoredKeys.of(state.config)
     for file in state.snapshot.files:
-        stored = read_base_file(open_base(state.storage, file), [KEY_COLUMN])
-        keys = stored[KEY_COLUMN].combine_chunks()
+        source = open_base(state.storage, file)
+        keys = stored.read(source, read_metadata(source))
         keys = keys.filter(chosen.of(keys))
         location = pa.repeat(pa.scalar(f"{file.partition_path}\n{file.file_id}"), len(keys))
         tables.append(pa.table({"key": keys, "location": location.dictionary_encode()}))

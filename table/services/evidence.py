@@ -31,13 +31,13 @@ from table.format.log.reader import read_blocks
 from table.format.needles import LENGTH_MIN, Needles
 from table.format.order import key_order
 from table.format.pages import pages
-from table.format.parquet import BaseFileFooter, read_base_file, read_footer
+from table.format.parquet import BaseFileFooter, read_footer
 from table.keygen import record_keys
+from table.keygen.stored import KEY_COLUMN, StoredKeys
 from table.metadata.column_ranges import range_texts
 from table.metadata.partitions import COLUMN_STATS, RECORD_INDEX
 from table.naming import HOODIE, METADATA, parse_base_file, parse_log_file
 from table.storage import BytesReader, RangeReader, Storage
-from table.write.file_group import KEY_COLUMN
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 26
@@ -312,6 +312,7 @@ class QuickSearch:
     storage: Storage
     path: str
     asked: KeySet
+    stored: StoredKeys
 
 
 def record_keys_in(work: QuickSearch) -> frozenset[int]:
@@ -323,15 +324,12 @@ def record_keys_in(work: QuickSearch) -> frozenset[int]:
     source = work.storage.open(work.path)
     footer = read_footer(source)
     keys = work.asked.texts
-    if footer.bloom_text is not None:
+    if footer.bloom_text is not None and not work.stored.virtual:
         bloom = BloomFilter.parse(footer.bloom_text, footer.bloom_type, work.path)
         keys = keys.filter(pa.array(bloom.contains(keys)))
     if not len(keys):
         return _NONE
-    stored = read_base_file(source, [KEY_COLUMN], footer=footer)
-    if KEY_COLUMN not in stored.column_names:
-        raise CorruptFileError(work.path, 0, f"it has no column {KEY_COLUMN}")
-    return work.asked.among(stored[KEY_COLUMN].combine_chunks())
+    return work.asked.among(work.stored.read(source, footer.metadata))
 
 
 def union(rows: Iterable[frozenset[int]]) -> frozenset[int]:

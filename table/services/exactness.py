@@ -17,6 +17,7 @@ from table.errors import CorruptFileError
 from table.format.digest import Digest, digest_entries, location_words, total
 from table.format.hashing import string_buffers
 from table.format.scatter import deal
+from table.keygen.stored import StoredKeys
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard, split_by_shard
 from table.metadata.records import location_codes
@@ -37,6 +38,7 @@ class FileDigest:
     storage: Storage
     file: BaseFile
     shards: int
+    keys: StoredKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class GroupChange:
     storage: Storage
     old: BaseFile | None
     new: BaseFile | None
+    keys: StoredKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ def data_digests(state: TableState, runner: TaskRunner, progress: Progress) -> l
     """The digest of the data's keys by the shard that each belongs to."""
     assert state.metadata is not None
     count = len(state.metadata.slices(RECORD_INDEX))
-    files = [FileDigest(state.storage, file, count) for file in state.snapshot.files]
+    keys = StoredKeys.of(state.config)
+    files = [FileDigest(state.storage, file, count, keys) for file in state.snapshot.files]
     weights = [item.file.size for item in files]
     found = Steps(runner, progress, "files").run(file_digests, files, weights=weights)
     return [total([digests[number] for digests in found]) for number in range(count)]
@@ -109,7 +113,7 @@ def file_digests(work: FileDigest) -> list[Digest]:
     """Sum a base file's keys by shard; a task for a runner."""
     words = location_words([work.file.partition_path], [work.file.file_id])
     found = [Digest()] * work.shards
-    for keys in record_keys(work.storage, work.file):
+    for keys in record_keys(work.storage, work.file, work.keys):
         sums = deal([(keys, 0)], words, work.shards).sums
         parts = zip(sums.rows.tolist(), sums.low.tolist(), sums.high.tolist(), strict=True)
         found = [known.plus(Digest(*part)) for known, part in zip(found, parts, strict=True)]
@@ -118,14 +122,15 @@ def file_digests(work: FileDigest) -> list[Digest]:
 
 def changed_keys(work: GroupChange) -> tuple[Any, Any]:
     """Keys that came with the newer slice, and keys that went; a task for a runner."""
-    return key_changes(work.storage, work.old, work.new)
+    return key_changes(work.storage, work.old, work.new, work.keys)
 
 
-def net_changes(storage: Storage, old: Snapshot, new: Snapshot, runner: TaskRunner) -> IndexUpdate:
+def net_changes(state: TableState, old: Snapshot, new: Snapshot, runner: TaskRunner) -> IndexUpdate:
     """What of the index changes from one snapshot to another: new places, and keys that went."""
+    keys = StoredKeys.of(state.config)
     before, after = old.by_location(), new.by_location()
     places = [p for p in sorted(before.keys() | after.keys()) if before.get(p) != after.get(p)]
-    works = [GroupChange(storage, before.get(p), after.get(p)) for p in places]
+    works = [GroupChange(state.storage, before.get(p), after.get(p), keys) for p in places]
     weights = [sum(f.size for f in (w.old, w.new) if f is not None) for w in works]
     changes = runner.run(changed_keys, works, weights=weights)
     puts = pa.concat_arrays([_NOTHING, *(added for added, _ in changes)])
@@ -140,7 +145,7 @@ def net_changes(storage: Storage, old: Snapshot, new: Snapshot, runner: TaskRunn
 
 def index_fixes(old: Snapshot, state: TableState, runner: TaskRunner) -> IndexUpdate:
     """Of the changes since a snapshot those that the index does not hold."""
-    changes = net_changes(state.storage, old, state.snapshot, runner)
+    changes = net_changes(state, old, state.snapshot, runner)
     wanted = [f"{partition}\n{file_id}" for partition, file_id in changes.locations]
     right = pa.array(wanted, pa.string()).take(pa.array(changes.codes, pa.int64()))
     wrong = pc.fill_null(pc.not_equal(_answers(state, changes.keys, runner), right), True)  # noqa: FBT003

@@ -37,6 +37,7 @@ from table.errors import (
     InvalidOptionError,
     TableError,
 )
+from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.column_stats import stat_schema
 from table.metadata.partitions import (
@@ -313,6 +314,7 @@ class Indexer:
             instant=instant,
             files=state.snapshot.files,
             groups=self._groups(state, partition) if groups is None else groups,
+            keys=StoredKeys.of(state.config),
             zone=state.config.zone,
             block_size=options.integer("hoodie.hfile.block.size"),
             max_tasks=options.integer("hoodie.metadata.max.init.parallelism"),

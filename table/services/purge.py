@@ -8,6 +8,7 @@ compact   groups of the metadata table with a key are merged without it, and oth
           their older slices are deleted: <X>002.clean
 sweep     markers, key files, spills and partitions that nothing names
 prove     every file that is left is decoded and searched
+outside   entries of the keys in an index that is outside the table are deleted
 
 Each step is found anew by what is there: a purge that was cut off is run again. Time travel to an
 instant that needed a retired slice is refused from then on. What a purge writes and reports holds
@@ -26,8 +27,10 @@ from typing import Any
 import pyarrow as pa
 
 from table.bootstrap.target import Progress, Steps
+from table.config import load_config
 from table.errors import InputError
 from table.format.hashing import string_buffers
+from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.reader import MetadataTable
 from table.metadata.records import SCHEMA
@@ -38,6 +41,7 @@ from table.services.evidence import KeySet, QuickSearch, is_base_file, record_ke
 from table.services.proof import Places, Proof, base_files, savepoint_paths
 from table.timeline.commit_metadata import encode_commit
 from table.write.client import delete_found
+from table.write.outside import outside_entries
 from table.write.transaction import TableState
 from table.write.writer import Writer
 
@@ -68,6 +72,7 @@ class PurgeReport:
         files_left: files that still hold a key.
         proven: none does.
         instants: of the table's timeline, that the purge made.
+        notes: what of keys is outside the table, and how to be rid of it.
         salt: 32 hex digits.
         key_digest: what `key_digest` gives for the keys and that salt.
     """
@@ -85,6 +90,7 @@ class PurgeReport:
     files_left: int
     proven: bool
     instants: tuple[str, ...]
+    notes: tuple[str, ...]
     salt: str
     key_digest: str
 
@@ -187,7 +193,8 @@ class Purger:
     def _holding(self, paths: Collection[str], asked: KeySet) -> Places:
         """Of base files those that hold a key as record key."""
         storage = self.writer.storage
-        works = [QuickSearch(storage, path, asked) for path in paths if storage.exists(path)]
+        stored = StoredKeys.of(load_config(storage))
+        works = [QuickSearch(storage, p, asked, stored) for p in paths if storage.exists(p)]
         weights = [storage.open(work.path).size for work in works]
         steps = Steps(self.writer.runner, self.progress, "files")
         found = steps.run(record_keys_in, works, weights=weights)
@@ -263,6 +270,15 @@ class Purger:
             delete_slices(proof.state.metadata, old, None)
             self._tally.metadata_files_deleted += sum(len(names) for names in old.values())
 
+    def _erase_entries(self, asked: KeySet) -> tuple[str, ...]:
+        """Erase the keys' entries in an index that is outside the table."""
+        writer = self.writer
+        entries = outside_entries(writer.index, writer.options, writer.runner)
+        if entries is None:
+            return ()
+        context = entries.context(TableState.load(writer.storage))
+        return (entries.index.erase(asked.texts, context),)
+
     def _report(self, asked: KeySet, proof: Proof) -> PurgeReport:
         tally, left = self._tally, proof.left()
         salt = secrets.token_hex(16)
@@ -281,6 +297,7 @@ class Purger:
             files_left=len(left),
             proven=not left,
             instants=tuple(tally.instants),
+            notes=self._erase_entries(asked),
             salt=salt,
             key_digest=key_digest(asked.texts, salt),
         )

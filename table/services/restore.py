@@ -43,7 +43,8 @@ from table.timeline.rollback_metadata import Rollback, encode_metadata, encode_p
 from table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
-from table.write.commit import update_record_index
+from table.write.commit import placed_changes, update_record_index
+from table.write.outside import Entries, store_changes
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, data_files, stored_schema
 
@@ -53,12 +54,13 @@ _ACTIONS = ("commit", "replacecommit")
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Takes one table back, under its lease."""
+    """Takes one table back, under its lease; `entries` are those of an index outside the table."""
 
     storage: Storage
     clock: Clock
     runner: TaskRunner
     lease: Lease
+    entries: Entries | None = None
 
     def savepoint(self, time: str | None) -> str:
         """Keep the snapshot of a completed commit, the latest by default; its instant."""
@@ -122,19 +124,24 @@ class Restorer:
         action, plan, content = _documents(instant, targets, savepoint, files)
         timeline.plan(instant, action, plan)
         timeline.start(instant, action)
-        delta = None
+        delta, update = None, None
+        if self.entries is not None or RECORD_INDEX in state.config.maintained:
+            update = net_changes(state, state.snapshot, before, self.runner)
         if state.metadata is not None:
             delta = DeltaCommit(state.metadata, instant, _BLOCK_SIZE)
             delta.begin()
             columns, again = schema_columns(state), self._described(state, before)
             delta.drop_files(dead, state.config.maintained, columns, again=again)
-            if RECORD_INDEX in state.config.maintained:
-                update = net_changes(self.storage, state.snapshot, before, self.runner)
+            if update is not None and RECORD_INDEX in state.config.maintained:
                 update_record_index(delta, state, update, self.runner, of=before)
+        if update is not None and self.entries is not None:
+            store_changes(self.storage, instant, placed_changes(update, before))
         with self.lease.fenced():
             if delta is not None:
                 delta.complete()
             timeline.complete(instant, action, content)
+        if self.entries is not None:
+            self.entries.settle(instant, self.storage)
         sweep_taken_back(self.storage)
         return instant
 

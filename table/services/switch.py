@@ -16,12 +16,14 @@ from table.bootstrap.uniqueness import FOLDER, repeated_rows
 from table.config import load_config, save_config
 from table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTableError
 from table.facts import INDEX_FACTS, index_facts
+from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.partitions import RECORD_INDEX
-from table.options import INDEX_TYPE, MOVE_OPTIONS
+from table.options import HBASE_TABLE, INDEX_TYPE, MOVE_OPTIONS
 from table.services.indexing import group_sizing
 from table.services.maintain import TableServices
 from table.write.index import index_name, load_index
+from table.write.outside import outside_entries, rebuild
 from table.write.transaction import TableState
 
 
@@ -69,13 +71,20 @@ class Switcher:
         builds = after == "record" and RECORD_INDEX not in state.config.metadata_partitions
         if builds:
             steps.append("build the record index from the keys of the base files, and prove it")
+        enters = self._enters(state, after, facts)
+        if enters:
+            files = len(state.snapshot.files)
+            steps.append(
+                f"make the entries of HBase table {facts[HBASE_TABLE]} anew, from the keys of "
+                f"{files} base files"
+            )
         changed = {n: v for n, v in facts.items() if state.config.properties.get(n) != v}
         gone = [n for n in INDEX_FACTS if n in state.config.properties and n not in facts]
         if changed or gone:
             texts = [f"{name}={value}" for name, value in sorted(changed.items())]
             texts += [f"no {name}" for name in gone]
             steps.append(f"write into hoodie.properties: {', '.join(texts)}")
-        elif not builds:
+        elif not (builds or enters):
             steps = []
         meaning = self._meaning(state, after, facts) if steps else ()
         return IndexSwitch(before=self.before, after=after, steps=tuple(steps), meaning=meaning)
@@ -95,11 +104,26 @@ class Switcher:
             self._prove_unique(state)
         if after == "record":
             self.services.indexer().build(RECORD_INDEX, lease)
+        if self._enters(state, after, self._facts(state, after)):
+            self._enter(state, after)
         with lease.fenced():
             config = load_config(storage)
             kept = {name: v for name, v in config.properties.items() if name not in INDEX_FACTS}
             save_config(storage, {**kept, **self._facts(state, after)})
         return switch
+
+    def _enters(self, state: TableState, after: str, facts: Mapping[str, str]) -> bool:
+        """Whether keys need entries in HBase that they do not have."""
+        if after != "hbase":
+            return False
+        named = state.config.properties.get(HBASE_TABLE)
+        return self.before != after or named != facts[HBASE_TABLE]
+
+    def _enter(self, state: TableState, after: str) -> None:
+        services = self.services
+        entries = outside_entries(after, services.options, services.runner)
+        assert entries is not None
+        rebuild(entries.index, entries.context(state), services.progress)
 
     def _proofs(self, state: TableState, after: str) -> list[str]:
         """What must be shown before a partition-local index gives way to a global one."""
@@ -137,6 +161,7 @@ class Switcher:
             instant="",
             files=state.snapshot.files,
             groups=estimate_groups(rows, group_sizing(services.options)),
+            keys=StoredKeys.of(state.config),
             zone=state.config.zone,
         )
         repeated = repeated_rows(
@@ -166,6 +191,11 @@ class Switcher:
             found.append(
                 "record_index stays, and every write keeps it up to date; "
                 f"`run_bench.py table index drop {state.storage.root} {RECORD_INDEX}` ends that"
+            )
+        if self.before == "hbase" != after:
+            found.append(
+                f"the entries of HBase table {config.properties.get(HBASE_TABLE)} stay as they "
+                "are, and nobody brings them up to date: delete that table"
             )
         found.append("writers that name another index, of Hudi's too, are refused")
         return tuple(found)

@@ -343,7 +343,7 @@ class _Stream:
             instant_time=target.instant,
             size=0,
         )
-        meta = meta_columns(target.instant, number, keys, path, file.name)
+        meta = meta_columns(target, number, keys, path, file.name)
         table = pa.table([*meta, *rows.columns], schema=with_meta(target.schema))
         data = bytes(write_base_file(table, options=target.options))
         written, records = put_base_file(target, file, data, schema=table.schema, kind="CREATE")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -28,7 +28,8 @@ from table.format.parquet import (
     read_footer,
     write_base_file,
 )
-from table.format.schema import conform, with_meta
+from table.format.schema import META_COLUMNS, conform, with_meta
+from table.keygen.stored import KEY_COLUMN, StoredKeys
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records, stat_schema
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
@@ -37,7 +38,7 @@ from table.model import BaseFile, WriteStat
 from table.naming import PARTITION_METADATA, marker_path
 from table.storage import BytesReader, RangeReader, Storage
 
-KEY_COLUMN, FILE_NAME_COLUMN = "_hoodie_record_key", "_hoodie_file_name"
+FILE_NAME_COLUMN, PARTITION_COLUMN = "_hoodie_file_name", "_hoodie_partition_path"
 
 
 class Op(IntEnum):
@@ -71,6 +72,10 @@ class WriteTarget:
     schema: Any
     options: BaseFileOptions
     metadata_partitions: tuple[str, ...]
+    keys: StoredKeys = field(default_factory=StoredKeys)
+    """How the keys of stored rows are had."""
+    stores_meta: bool = True
+    """Whether rows are written with meta columns; else those hold null."""
     stat_columns: tuple[str, ...] = ()
     """The columns that column_stats describes; empty for all."""
     ordering: str | None = None
@@ -121,12 +126,15 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
     data = _read_base(work.target.storage, work.base)
     footer = read_footer(data)
     stored = stored_rows(data, footer, work.target.schema)
-    merge = _merge(work, stored)
+    keys = work.target.keys.of_rows(stored, data.name)
+    merge = _merge(work, stored, keys)
     if not (merge.outcomes != Outcome.UNCHANGED).any():
         return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
     file = _new_file(work)
     incoming = _with_meta(work, work.rows, work.keys, file.name)
-    table = _compose(stored, incoming, merge.source, file.name)
+    table = _compose(_carried(work, stored, keys), incoming, merge.source, file.name)
+    if not work.target.stores_meta:
+        table = without_values(table, META_COLUMNS)
     # Without deletes the old keys are all there, and their bloom filter goes on.
     kept = not (merge.outcomes == Outcome.DELETED).any()
     return _put(work, file, table, merge.outcomes, previous=footer if kept else None)
@@ -163,9 +171,9 @@ def stored_rows(data: RangeReader, footer: BaseFileFooter, schema: Any) -> Any:
 def stored_ordering(target: WriteTarget, base: BaseFile, keys: Any) -> Any:
     """The stored ordering values (pa.Array) of keys that a base file holds, in their order."""
     assert target.ordering is not None
-    columns = [KEY_COLUMN, target.ordering]
-    table = read_base_file(_read_base(target.storage, base), columns)
-    place = pc.index_in(keys, value_set=table[KEY_COLUMN].combine_chunks())
+    columns = dict.fromkeys([*target.keys.columns, target.ordering])
+    table = read_base_file(_read_base(target.storage, base), list(columns))
+    place = pc.index_in(keys, value_set=target.keys.of_rows(table, base.path))
     return table[target.ordering].combine_chunks().take(place)
 
 
@@ -185,8 +193,8 @@ class _Merge:
     outcomes: Any
 
 
-def _merge(work: FileGroupWrite, stored: Any) -> _Merge:
-    matched, rows = _matches(work, stored[KEY_COLUMN].combine_chunks())
+def _merge(work: FileGroupWrite, stored: Any, stored_keys: Any) -> _Merge:
+    matched, rows = _matches(work, stored_keys)
     stale = _stale(work, stored, matched, rows)
     apply = matched[~stale]
     incoming = rows[~stale]
@@ -205,6 +213,24 @@ def _merge(work: FileGroupWrite, stored: Any) -> _Merge:
     keep[apply[~puts]] = False
     inserted = stored.num_rows + np.flatnonzero(outcomes == Outcome.INSERTED)
     return _Merge(np.concatenate([source[keep], inserted]), outcomes)
+
+
+def _carried(work: FileGroupWrite, stored: Any, keys: Any) -> Any:
+    """Stored rows as they go on: where keys are stored they are, whoever wrote the row before."""
+    if not (work.target.stores_meta and work.target.keys.virtual):
+        return stored
+    paths = pa.repeat(pa.scalar(work.partition_path), stored.num_rows)
+    for name, values in ((KEY_COLUMN, keys), (PARTITION_COLUMN, paths)):
+        stored = stored.set_column(stored.schema.get_field_index(name), name, values)
+    return stored
+
+
+def without_values(table: Any, columns: Sequence[str]) -> Any:
+    """A pa.Table with those text columns of it all null."""
+    nulls = pa.nulls(table.num_rows, pa.string())
+    for name in columns:
+        table = table.set_column(table.schema.get_field_index(name), name, nulls)
+    return table
 
 
 def _matches(work: FileGroupWrite, stored_keys: Any) -> tuple[Any, Any]:
@@ -250,10 +276,12 @@ def _new_file(work: FileGroupWrite) -> BaseFile:
 
 
 def meta_columns(
-    instant: str, number: int, keys: Any, partition_path: str, file_name: str
+    target: WriteTarget, number: int, keys: Any, partition_path: str, file_name: str
 ) -> list[Any]:
     """The five meta columns of rows written now (HoodieRecord.HOODIE_META_COLUMNS)."""
-    count = len(keys)
+    instant, count = target.instant, len(keys)
+    if not target.stores_meta:
+        return [pa.nulls(count, pa.string())] * len(META_COLUMNS)
     rows = pa.array(np.arange(count)).cast(pa.string())
     return [
         pa.repeat(pa.scalar(instant), count),
@@ -270,7 +298,7 @@ def _with_meta(work: FileGroupWrite, rows: Any, keys: Any, file_name: str) -> An
         rows = pa.table(
             [pa.nulls(len(keys), f.type) for f in work.target.schema], schema=work.target.schema
         )
-    meta = meta_columns(work.target.instant, work.number, keys, work.partition_path, file_name)
+    meta = meta_columns(work.target, work.number, keys, work.partition_path, file_name)
     return pa.table([*meta, *rows.columns], schema=schema)
 
 

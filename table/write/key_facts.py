@@ -16,10 +16,10 @@ from table.config import COMPLEX_KEYS, TableConfig, load_config, save_config
 from table.errors import InvalidOptionError, UnsupportedTableError
 from table.format.parquet import read_base_file
 from table.keygen.facts import missing_facts
+from table.keygen.stored import KEY_COLUMN
 from table.keygen.texts import texts_of
 from table.options import KEY_ENCODING, NAMED_ENCODING, PLAIN_ENCODING
 from table.storage import Storage
-from table.write.file_group import KEY_COLUMN
 from table.write.transaction import TableState
 
 

@@ -19,6 +19,7 @@ Hudi changes all entries before the commit, and lets its rollback go after them
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -27,14 +28,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError, IndexUnavailableError
-from table.format.parquet import read_base_file
+from table.errors import CorruptFileError, IndexUnavailableError, TableError, TableWarning
+from table.format.parquet import read_metadata
+from table.keygen.stored import StoredKeys
 from table.naming import ENTRIES
+from table.options import Options
 from table.storage import BytesReader, Storage
 from table.timeline.timeline import Timeline
-from table.write.file_group import KEY_COLUMN
-from table.write.index import LOCATION_SCHEMA, Index, IndexContext
+from table.write.index import LOCATION_SCHEMA, Index, IndexContext, load_index
 from table.write.key_file import KeyFile, keys_of_instant
+from table.write.runner import TaskRunner
+from table.write.transaction import TableState
 
 _REBUILD = f"{ENTRIES}/rebuild"
 
@@ -94,6 +98,50 @@ class OutsideIndex(Index, Protocol):
 
     def erase(self, keys: Any, context: IndexContext) -> str:
         """Delete the entries of keys (pa.Array of string); one line on what may be left of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of one table's index, for what is no write of rows."""
+
+    index: OutsideIndex
+    options: Options
+    runner: TaskRunner
+
+    def context(self, state: TableState) -> IndexContext:
+        """The table as the index sees it."""
+        return IndexContext(
+            storage=state.storage,
+            config=state.config,
+            options=self.options,
+            snapshot=state.snapshot,
+            metadata=state.metadata,
+            runner=self.runner,
+            spark=_no_session,
+        )
+
+    def settle(self, instant: str, storage: Storage) -> None:
+        """Make the changes of an instant; if that fails, the next write does."""
+        try:
+            settle(self.index, instant, self.context(TableState.load(storage)))
+        except (TableError, OSError) as error:
+            warn_unsettled(self.index, error)
+
+
+def outside_entries(name: str, options: Options, runner: TaskRunner) -> Entries | None:
+    """The entries of an index, if it keeps them outside the table."""
+    index = load_index(name)
+    return Entries(index, options, runner) if isinstance(index, OutsideIndex) else None
+
+
+def warn_unsettled(index: OutsideIndex, error: Exception) -> None:
+    """Tell that what is visible is not in the index yet."""
+    text = f"it is done, and the entries of the {index.name} index are not: {error}; the next write"
+    warnings.warn(f"{text} brings them up to date", TableWarning, 3)
+
+
+def _no_session() -> Any:
+    raise AssertionError("an index outside the table asks for no Spark session")
 
 
 def announce(
@@ -240,8 +288,8 @@ def _held(keys: Any, places: Any, context: IndexContext) -> Any:
     for place, members in rows.items():
         base = bases[place]
         data = BytesReader(name=base.path, data=context.storage.read(base.path))
-        stored = read_base_file(data, [KEY_COLUMN])[KEY_COLUMN].combine_chunks()
-        found = pc.is_in(keys.take(pa.array(members)), value_set=stored.cast(pa.string()))
+        stored = StoredKeys.of(context.config).read(data, read_metadata(data))
+        found = pc.is_in(keys.take(pa.array(members)), value_set=stored)
         held[members] = found.to_numpy(zero_copy_only=False)
     return held
 

@@ -30,6 +30,7 @@ from table.format.schema import (
     without_meta,
 )
 from table.keygen import check_key_generator
+from table.keygen.stored import StoredKeys
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import supported
 from table.model import BaseFile, CommitResult
@@ -52,6 +53,8 @@ from table.write.key_facts import settle_keys
 from table.write.outside import OutsideIndex, recover, take_back, unsettled
 from table.write.runner import TaskRunner
 from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
+
+_BLOOM_ENABLED = "hoodie.parquet.bloom.filter.enabled"
 
 
 class Services(Protocol):
@@ -186,8 +189,10 @@ class Attempt:
             storage=writer.storage,
             instant=instant,
             schema=schema,
-            options=_base_file_options(writer.options, schema, record, namespace),
+            options=_base_file_options(writer.options, config, schema),
             metadata_partitions=config.maintained,
+            keys=StoredKeys.of(config),
+            stores_meta=config.stores_meta,
             stat_columns=config.stat_columns,
             ordering=config.ordering if _by_event_time(writer.options) else None,
         )
@@ -342,16 +347,15 @@ def _first_schema(incoming: Any, record: str, namespace: str) -> str | None:
     return to_avro(schema, record_name=record, namespace=namespace)
 
 
-def _base_file_options(
-    options: Options, schema: Any, record: str, namespace: str
-) -> BaseFileOptions:
+def _base_file_options(options: Options, config: TableConfig, schema: Any) -> BaseFileOptions:
+    record, namespace = avro_names(config.name)
     full = with_meta(schema) if schema else None
     return BaseFileOptions(
         codec=options.text("hoodie.parquet.compression.codec"),
         block_size=options.integer("hoodie.parquet.block.size"),
         avro_schema=to_avro(full, record_name=record, namespace=namespace) if full else None,
         footer=FooterOptions(
-            bloom_enabled=options.flag("hoodie.parquet.bloom.filter.enabled"),
+            bloom_enabled=config.stores_meta and options.flag(_BLOOM_ENABLED),
             bloom_type=options.text("hoodie.bloom.index.filter.type"),
             bloom_entries=options.integer("hoodie.index.bloom.num_entries"),
             bloom_fpp=options.number("hoodie.index.bloom.fpp"),

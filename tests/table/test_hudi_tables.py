@@ -264,7 +264,7 @@ def test_check_finds_what_hudi_forgot_to_index(hudi):
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("f", "hoodie.table.type=MERGE_ON_READ"), ("g", "hoodie.populate.meta.fields=false")],
+    [("f", "hoodie.table.type=MERGE_ON_READ")],
 )
 def test_tables_that_are_refused_by_name(hudi, name, reason):
     with pytest.raises(TableError, match=reason):

@@ -19,6 +19,7 @@ from table.errors import CorruptFileError
 from table.format.hashing import shards
 from table.format.hfile.reader import HFileReader
 from table.format.parquet import BaseFileOptions, FooterOptions, read_footer, write_base_file
+from table.keygen.stored import StoredKeys
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records
 from table.naming import METADATA
@@ -120,7 +121,7 @@ def test_key_changes_are_set_differences(old, new):
             None if keys is None else put_file(storage, number, "p", keys)
             for number, keys in enumerate((old, new))
         )
-        added, removed = key_changes(storage, before, after)
+        added, removed = key_changes(storage, before, after, StoredKeys())
         assert added.type == removed.type == pa.string()
         assert added.to_pylist() == [key for key in new or [] if key not in (old or [])]
         assert removed.to_pylist() == [key for key in old or [] if key not in (new or [])]

@@ -1,0 +1,49 @@
+"""Keys that are the values of their fields, joined by a text of the user's.
+
+The virtual-keys proposal joins so; no generator of Hudi does. A value that holds the text could
+make the key of another row, and is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.compute as pc
+
+from table.errors import InvalidOptionError
+from table.keygen.definition import KeyDefinition
+from table.keygen.paths import PathStyle, SimpleSegment
+from table.keygen.record_key import refuse_rows
+from table.keygen.texts import texts_of
+
+
+class JoinedKeys:
+    """Keys `v1<concatenator>v2`; paths as the simple and complex generators make them.
+
+    Implements table.keygen.own.KeyGenerator.
+    """
+
+    def __init__(self, definition: KeyDefinition) -> None:
+        if not definition.concatenator:
+            raise InvalidOptionError("keys are joined by a text, and the concatenator is empty")
+        self._fields = definition.record_key
+        self._concatenator = definition.concatenator
+        style = PathStyle(definition.hive_style, definition.url_encode)
+        self._segments = [SimpleSegment(field, style) for field in definition.partition_fields]
+
+    def record_keys(self, batch: Any) -> Any:
+        """The record keys; InputError names a row with a null part, or one that holds the text."""
+        columns = []
+        for field in self._fields:
+            texts = texts_of(batch, field, "record key")
+            refuse_rows(pc.is_null(texts), f"record key field {field} is null")
+            holds = pc.match_substring(texts, self._concatenator)
+            fault = f"record key field {field} holds the concatenator {self._concatenator!r}"
+            refuse_rows(holds, fault)
+            columns.append(texts)
+        return pc.binary_join_element_wise(*columns, self._concatenator)
+
+    def partition_paths(self, batch: Any) -> Any:
+        """The partition paths."""
+        parts = [segment(batch) for segment in self._segments]
+        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")

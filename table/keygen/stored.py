@@ -1,0 +1,102 @@
+"""The record keys of stored rows: read from their column, or made from the row's columns.
+
+This is the one place that knows which. With virtual keys a null in a key column is an error, as are
+key columns that a file does not have; values in the meta column are not looked at.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from table.config import TableConfig
+from table.errors import CorruptFileError, InputError, TableWarning
+from table.format.parquet import MIN_KEY, read_base_file
+from table.format.plain_strings import plain_strings
+from table.keygen.definition import KeyDefinition
+from table.keygen.generators import keys_of, refuse_null_parts
+from table.storage import RangeReader
+
+KEY_COLUMN = "_hoodie_record_key"
+_NO_KEYS = pa.array([], pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKeys:
+    """How the keys of a table's rows are had.
+
+    Attributes:
+        definition: what makes them; None where they are stored.
+    """
+
+    definition: KeyDefinition | None = None
+
+    @classmethod
+    def of(cls, config: TableConfig) -> StoredKeys:
+        """Those of a table."""
+        return cls(KeyDefinition.of(config) if config.virtual_keys else None)
+
+    @property
+    def virtual(self) -> bool:
+        """Whether they are made."""
+        return self.definition is not None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that they are in, or made of."""
+        return (KEY_COLUMN,) if self.definition is None else self.definition.record_key
+
+    def chunks(self, source: RangeReader, metadata: Any) -> list[Any]:
+        """The keys of a base file (pa.Arrays of string), in the order of its rows.
+
+        Args:
+            source: the file.
+            metadata: its pq.FileMetaData.
+
+        Raises:
+            CorruptFileError: the file is damaged, or has no keys.
+        """
+        if self.definition is None:
+            found = plain_strings(source, metadata, KEY_COLUMN)
+            if found is not None:
+                return list(found)
+        elif MIN_KEY in (metadata.metadata or {}):
+            _tell_of_stored()
+        return [self.of_rows(read_base_file(source, list(self.columns)), source.name)]
+
+    def read(self, source: RangeReader, metadata: Any) -> Any:
+        """The same as one pa.Array."""
+        return pa.concat_arrays([_NO_KEYS, *self.chunks(source, metadata)])
+
+    def of_rows(self, rows: Any, name: str) -> Any:
+        """The keys (pa.Array of string) of rows that a file holds.
+
+        Args:
+            rows: pa.Table with at least `columns`.
+            name: the file, for errors.
+
+        Raises:
+            CorruptFileError: a column is missing, or a part of a virtual key is null.
+        """
+        for column in self.columns:
+            if column not in rows.column_names:
+                raise CorruptFileError(name, 0, f"it has no column {column}")
+        if self.definition is None:
+            return pa.concat_arrays([_NO_KEYS, *rows[KEY_COLUMN].cast(pa.string()).chunks])
+        try:
+            refuse_null_parts(rows, self.definition.record_key)
+            return keys_of(rows.select(self.columns), self.definition)
+        except InputError as error:
+            raise CorruptFileError(name, 0, f"no virtual key: {error}") from error
+
+
+def _tell_of_stored() -> None:
+    """Warn of keys that nobody reads; a range in a file's footer is made of such. Told once."""
+    warnings.warn(
+        "stored record keys are ignored: the table makes them from its columns (virtual keys)",
+        TableWarning,
+        stacklevel=1,
+    )
