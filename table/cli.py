@@ -192,12 +192,7 @@ def lookup(
         for row in found.to_pylist()
     ]
     if as_json:
-        document = {
-            "keys": answers,
-            "shards_read": stats.shards_read,
-            "blocks_decoded": stats.blocks_decoded,
-        }
-        _print_json(document)
+        _print_json({"keys": answers, **dataclasses.asdict(stats)})
         return
     for answer in answers:
         place = "absent"

@@ -245,7 +245,9 @@ UNSUPPORTED = {
     "hoodie.metadata.index.async": "asynchronous indexing by option (see table index schedule)",
     "hoodie.datasource.write.drop.partition.columns": "dropping partition columns",
     "hoodie.table.cdc.enabled": "change data capture",
-    **dict.fromkeys(_LOOKUP_PARALLELISM, "a number of lookup tasks by hand (cores and sizes say it)"),
+    **dict.fromkeys(
+        _LOOKUP_PARALLELISM, "a number of lookup tasks by hand (cores and sizes say it)"
+    ),
     **dict.fromkeys(_LOOKUP_CACHING, "caching incoming rows (they are in memory while tagged)"),
     "hoodie.bucket.index.max.num.buckets": "consistent buckets (re-sharding)",
     "hoodie.bucket.index.min.num.buckets": "consistent buckets (re-sharding)",

@@ -1,4 +1,7 @@
-"""The global simple index: a join by Spark that must not disturb the session or the names."""
+"""The global simple index: a join by Spark that must not disturb the session or the names.
+
+What is small is searched by threads; here everything is large.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import pytest
 from index_cases import batch, create, files, lookup, with_policy
 
 from indexes import simple
+from table import table as table_module
 from table.errors import CorruptFileError
+from table.write.runner import SparkRunner
 
 pytestmark = pytest.mark.spark
 
@@ -14,7 +19,8 @@ STRANGE = ["a=b", "u v", "x%2Fy", "ü€", "{b}*?[c]", "_hidden", ".dot", "back\
 
 
 @pytest.fixture
-def table(tmp_path, spark):
+def table(tmp_path, spark, monkeypatch):
+    monkeypatch.setattr(table_module, "SparkRunner", lambda s: SparkRunner(s, local_bytes=0))
     options = {"hoodie.parquet.small.file.limit": "0"}
     table = create(tmp_path / "t [x] %41", "global_simple", options=options, spark=spark)
     table.bulk_insert(batch([f"k{n}" for n in range(len(STRANGE))], STRANGE))
