@@ -52,6 +52,7 @@ PHASE_LOOKS = {
 }
 
 _WIDTH = 4.5
+_TITLE = 46
 _STYLE = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -249,9 +250,10 @@ def render(draw: Any, *, rows: int, title: str) -> Drawing:
         size = (_WIDTH, 0.95 + 0.44 * rows)
         bare = Figure(figsize=size, layout="constrained")
         draw(bare)
-        full = Figure(figsize=(size[0], size[1] + 0.35), layout="constrained")
+        lines = textwrap.wrap(title, _TITLE)
+        full = Figure(figsize=(size[0], size[1] + 0.15 + 0.2 * len(lines)), layout="constrained")
         draw(full)
-        full.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
+        full.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=11, fontweight="bold")
         return Drawing(
             svg=_saved(full, "svg").decode(),
             png=_saved(full, "png"),

@@ -14,7 +14,7 @@ from reports.stats import Summary
 PREFIX = "engines_"
 """Of the names of its charts' files."""
 
-_ROOM = 1.35
+_ROOM = 1.15
 _WIDE = 100
 
 
@@ -36,12 +36,12 @@ def engines_chart(
                 at, row, xerr=around, fmt="o", color=index_color(index), ecolor=INK,
                 markersize=8, markeredgecolor=INK, markeredgewidth=0.8, elinewidth=1.2, capsize=3,
             )  # fmt: skip
-            axes.annotate(
-                times(ratio.median), (ratio.high, row), (6, 0), textcoords="offset points",
-                va="center", fontsize=9,
+            axes.text(
+                1.02, row, times(ratio.median), va="center", fontsize=9,
+                transform=axes.get_yaxis_transform(),
             )  # fmt: skip
         axes.set_xscale("log")
-        axes.set_xlim(low, high * _ROOM)
+        axes.set_xlim(low, high)
         axes.set_ylim(len(ratios) - 0.5, -0.5)
         axes.set_yticks(
             range(len(ratios)), [label.replace(" · ", "\n", 1) for label, _, _ in ratios]

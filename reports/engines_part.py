@@ -20,7 +20,8 @@ from reports.tables import BY_KEY, Measure
 from reports.text import clean
 
 OURS = "native"
-COMPARED = tuple(BY_KEY[key] for key in ("tag", "lookup", "write_latency"))
+COMPARED = {"tag": "Tagging", "lookup": "Lookup", "write_latency": "Upsert"}
+"""Keys of what is compared, with the words for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +81,9 @@ def engines_part(run: Run) -> EnginesPart | None:
     right = [cell for cell in run.cells if cell.verified]
     others = dict.fromkeys(cell.engine for cell in right if cell.engine != OURS)
     found = [
-        Beside(measure=measure, engine=engine, duels=tuple(duels(right, measure, engine)))
+        Beside(measure=BY_KEY[key], engine=engine, duels=tuple(duels(right, BY_KEY[key], engine)))
         for engine in others
-        for measure in COMPARED
+        for key in COMPARED
     ]
     found = [beside for beside in found if beside.duels]
     if not found:
@@ -143,7 +144,7 @@ def verdict(duel: Duel, engine: str, unit: str) -> str:
 
 
 def _title(beside: Beside) -> str:
-    return f"{beside.measure.what}: Keymark beside {clean(beside.engine, 40)}"
+    return f"{COMPARED[beside.measure.key]}: Keymark beside {clean(beside.engine, 40)}"
 
 
 def _verdicts(beside: Beside) -> list[Answer]:

@@ -47,3 +47,12 @@ def test_a_label_has_its_engine_in_a_line_of_its_own():
     label = charts._two_lines("global_simple · hudi@0.15.0 · A")
     assert label == "global_simple\nhudi@0.15.0 · A"
     assert charts._two_lines("a " * 20).count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [3, 30])
+def test_a_title_is_as_wide_as_its_chart_at_most(cells, words):
+    whole = tables.phases(cells)
+    drawn = texts(charts.stack(whole, " ".join(["lengthy"] * words)).svg)
+    lines = [text for text in drawn if "lengthy" in text]
+    assert sum(line.count("lengthy") for line in lines) == words
+    assert max(map(len, lines)) <= 46
