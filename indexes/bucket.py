@@ -8,6 +8,7 @@ Source: HoodieSimpleBucketIndex, BucketIdentifier of Hudi 0.15.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,10 +19,10 @@ import pyarrow.compute as pc
 
 from indexes.key_scan import ABSENT, KeyProbe, first_files, locations, probe_keys
 from table.config import TableConfig
-from table.errors import CorruptFileError, UnsupportedTableError
+from table.errors import CorruptFileError, TableWarning, UnsupportedTableError
 from table.format.hashing import buckets
 from table.naming import bucket_of, is_bucket_file_id
-from table.options import BUCKET_COUNT, BUCKET_FIELDS, Options
+from table.options import BUCKET_COUNT, BUCKET_FIELDS, KEY_ENCODING, NAMED_ENCODING, Options
 from table.view import Snapshot
 from table.write.index import IndexContext
 
@@ -67,6 +68,7 @@ class BucketIndex:
 
     def buckets(self, keys: Any, config: TableConfig, options: Options) -> npt.NDArray[np.int32]:
         """The bucket of each key."""
+        _warn_of_colons(keys, config)
         fields = options.optional(BUCKET_FIELDS) or ""
         return buckets(
             keys,
@@ -94,6 +96,26 @@ class BucketIndex:
             for bucket, rows in _grouped(wanted)
             for number in groups[groups[:, bucket] != ABSENT, bucket].tolist()
         ]
+
+
+def _warn_of_colons(keys: Any, config: TableConfig) -> None:
+    """Tell that simple keys with a colon crowd into one bucket, as Hudi 0.15 places them.
+
+    It takes such a key apart as if it were composite (BucketIdentifier.getHashKeys) and then finds
+    none of its fields.
+    """
+    single = len(config.record_key) == 1
+    if not single or config.properties.get(KEY_ENCODING) == NAMED_ENCODING:
+        return
+    if pc.any(pc.match_substring(keys, ":")).as_py():
+        warnings.warn(
+            f"keys of column {config.record_key[0]} hold a colon: like Hudi 0.15, the bucket index "
+            "puts such keys of one column into one bucket of each partition; a table whose record "
+            f"key is two columns, or option {KEY_ENCODING}={NAMED_ENCODING} at creation, which "
+            "goes with the complex key generator, spreads them",
+            TableWarning,
+            stacklevel=2,
+        )
 
 
 def _grouped(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, _Numbers]]:

@@ -64,7 +64,8 @@ def join_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
     weight = sum(file_weight(files[n]) for scope in asked for n in scope.files)
     context.stats.files_read += sum(len(scope.files) for scope in asked)
     # Spark joins columns: keys that are made are searched for by tasks, however many.
-    if context.runner.distributes(weight) and not context.config.virtual_keys:
+    large = bool(asked) and context.runner.distributes(weight)
+    if large and not context.config.virtual_keys:
         rows, numbers = _join_by_spark(keys, asked, context)
     else:
         rows, numbers = _search(keys, asked, context)

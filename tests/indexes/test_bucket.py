@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,13 @@ from index_cases import batch, create, files, lookup, stored, with_policy
 from indexes.bucket import BucketIndex
 from table import Table
 from table.config import load_config
-from table.errors import CorruptFileError, DuplicateKeyError, InputError, UnsupportedTableError
+from table.errors import (
+    CorruptFileError,
+    DuplicateKeyError,
+    InputError,
+    TableWarning,
+    UnsupportedTableError,
+)
 from table.naming import bucket_of
 from table.options import Options
 from table.view import Snapshot
@@ -67,6 +74,44 @@ def test_only_the_hash_fields_decide(tmp_path):
 
 def _options(table):
     return table.options()
+
+
+def test_simple_keys_with_a_colon_crowd_and_are_warned_of_once(table):
+    keys = [f"12:{n}" for n in range(20)]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        table.upsert(batch(keys))
+    assert all(warning.category is TableWarning for warning in told)
+    assert "hold a colon" in str(told[0].message)
+    assert len({str(warning.message) for warning in told}) == 1
+    assert [bucket_of(file.file_id) for file in files(table)] == [1 % 4]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.upsert(batch(["12-30"], ts=3))
+
+
+def test_keys_that_name_their_field_are_spread_with_a_colon(tmp_path):
+    named = {"keymark.recordkey.encoding": "named"}
+    named["hoodie.datasource.write.keygenerator.type"] = "COMPLEX"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = create(tmp_path / "t", "bucket", options={COUNT: "4", **named})
+        table.upsert(batch([f"12:{n}" for n in range(20)]))
+    assert len(files(table)) == 4
+    assert all(file_id for _, file_id in lookup(table, [f"id:12:{n}" for n in range(20)])[0])
+
+
+def test_several_hash_columns_are_hashed_in_their_order_in_the_key(tmp_path):
+    options = {COUNT: "1000", FIELDS: "c,a"}
+    path = str(tmp_path / "t")
+    table = Table.create(path, record_key="a,b,c", ordering="ts", index="bucket", options=options)
+    rows = pa.table({"a": ["x", None, ""], "b": ["1", "2", "3"], "c": ["y", "y,z", "p:q"]})
+    table.upsert(rows.append_column("ts", pa.array([1, 1, 1])))
+    # Taken apart at commas, a part without colon counts as a value.
+    expected = [["x", "y"], ["", "y", "z"], ["", "p:q"]]
+    assert {bucket_of(f.file_id) for f in files(table)} == {
+        (java_list_hash(values) & 0x7FFFFFFF) % 1000 for values in expected
+    }
 
 
 def test_a_key_counts_once_per_partition_path(table):
