@@ -69,7 +69,7 @@ def sentence(finding: Finding) -> str:
         before, after = amount(finding.base, finding.unit), amount(finding.candidate, finding.unit)
         if finding.demand.kind is Kind.COUNTER and before == after != "0":
             before, after = f"{finding.base:,.10g}", f"{finding.candidate:,.10g}"
-        parts.append(f"{before} -> {after}" + (f" ({change(judged)})" if change(judged) else ""))
+        parts.append(f"{before} to {after}" + (f" ({change(judged)})" if change(judged) else ""))
     elif change(judged):
         parts.append(change(judged))
     if judged.spread is not None:

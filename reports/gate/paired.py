@@ -122,8 +122,10 @@ def pairs_needed(spread: float, shift_log: float, *, level: float, power: float 
         An even number, so that both orders within a pair occur equally often.
     """
     normal = NormalDist()
-    reach = normal.inv_cdf(1.0 - level) + normal.inv_cdf(power)
-    by_noise = (reach * spread * 2**0.5 / shift_log) ** 2 / _EFFICIENCY
+    rare = normal.inv_cdf(1.0 - level)
+    reach = rare + normal.inv_cdf(power)
+    # The spread is not known but estimated: Guenther's term, as for the t test.
+    by_noise = (reach * spread * 2**0.5 / shift_log) ** 2 / _EFFICIENCY + rare**2 / 2
     # With n pairs no p-value is smaller than 2^-n.
     count = ceil(max(by_noise, -log2(level)))
     return count + count % 2

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from harness.results import SCHEMA_VERSION
 from reports import facts, projection
 from reports.errors import ReportError
-from reports.projection import CellView, Run, Series, Trial
+from reports.projection import CellView, Series, Trial
 from reports.text import clean
 
 _NATIVE = "native"
