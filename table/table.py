@@ -50,7 +50,7 @@ from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
 from table.write.key_facts import settle_keys, with_encoding
-from table.write.outside import located
+from table.write.outside import Entries, located, outside_entries, rebuild
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
 from table.write.transaction import TableState, clear_failed
 from table.write.writer import Writer, check_writable, recover_entries
@@ -278,7 +278,16 @@ class Table:
         return self._held(lambda services, lease: services.restorer(lease).restore(savepoint))
 
     def build_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> bool:
-        """Build a metadata partition while nobody writes; False if the table has it."""
+        """Build a metadata partition while nobody writes; False if the table has it.
+
+        The name of an index that keeps its entries outside the table has these made anew.
+        """
+        entries = self._entries(partition)
+        if entries is not None:
+            with hold(self.storage, self._clock, LeaseTerms.of(self.options())):
+                context = entries.context(TableState.load(self.storage))
+                rebuild(entries.index, context, progress)
+            return True
         return self._held(
             lambda services, lease: services.indexer().build(partition, lease), progress
         )
@@ -416,8 +425,15 @@ class Table:
             clock=self._clock,
             runner=runner,
             options=self.options(),
+            index=self.choice.name,
             progress=progress,
         )
+
+    def _entries(self, name: str) -> Entries | None:
+        """The entries of the table's index, where they are outside and that is its name."""
+        if name != self.choice.name:
+            return None
+        return outside_entries(name, self.options(), self._runner())
 
     def _describe_phase(self) -> Callable[[str], None]:
         """Name the phase on Spark's jobs, for the event log."""

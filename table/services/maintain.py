@@ -28,6 +28,7 @@ from table.services.restore import Restorer, sweep_taken_back, take_back_unfinis
 from table.services.retention import Retention
 from table.storage import Storage
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from table.write.outside import outside_entries
 from table.write.runner import TaskRunner
 from table.write.transaction import Change, TableState
 from table.write.writer import Attempt
@@ -37,12 +38,16 @@ Step = Callable[[TableState, Lease], Change | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableServices:
-    """The services of one table, as options ask for them. The caller holds the lease."""
+    """The services of one table, as options ask for them. The caller holds the lease.
+
+    `index` is the name of the table's index.
+    """
 
     storage: Storage
     clock: Clock
     runner: TaskRunner
     options: Options
+    index: str
     progress: Progress = no_progress
 
     def recover(self, lease: Lease) -> None:
@@ -140,7 +145,8 @@ class TableServices:
 
     def restorer(self, lease: Lease) -> Restorer:
         """Savepoints, rollback, restore."""
-        return Restorer(self.storage, self.clock, self.runner, lease)
+        entries = outside_entries(self.index, self.options, self.runner)
+        return Restorer(self.storage, self.clock, self.runner, lease, entries)
 
     def _compact_if_due(self, state: TableState, lease: Lease) -> Change | None:
         del lease

@@ -11,7 +11,6 @@ entries of keys that moved or went              phase `index`
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from table.errors import TableError, TableWarning
+from table.errors import TableError
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import split_by_shard
 from table.metadata.records import encode_locations
@@ -30,7 +29,16 @@ from table.timeline.instant_name import instant_millis
 from table.view import Snapshot
 from table.write.file_group import FileGroupResult
 from table.write.key_file import stretches, write_key_file
-from table.write.outside import EntryChanges, KeyPart, OutsideIndex, announce, settle
+from table.write.outside import (
+    CHANGES,
+    EntryChanges,
+    KeyPart,
+    OutsideIndex,
+    announce,
+    gone,
+    settle,
+    warn_unsettled,
+)
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, sweep_losers
 from table.write.writer import Attempt
@@ -96,8 +104,20 @@ def _settle(index: OutsideIndex, attempt: Attempt) -> None:
     try:
         settle(index, attempt.instant, attempt.context)
     except (TableError, OSError) as error:
-        text = f"the write is done, and its entries in the {index.name} index are not: {error}; "
-        warnings.warn(f"{text}the next write brings them up to date", TableWarning, 2)
+        warn_unsettled(index, error)
+
+
+def placed_changes(update: IndexUpdate, of: Snapshot) -> Any:
+    """The changes (pa.Table of table.write.outside.CHANGES) that put keys back.
+
+    The instant of a place is that of its base file in the snapshot `of`.
+    """
+    times = {place: base.instant_time for place, base in of.by_location().items()}
+    places = [(*place, times.get(place)) for place in update.locations]
+    columns = [pa.array([place[n] for place in places], pa.string()) for n in range(3)]
+    codes = pa.array(update.codes, pa.int64())
+    put = pa.table([update.keys, *(column.take(codes) for column in columns)], schema=CHANGES)
+    return pa.concat_tables([put, gone(update.deletes)])
 
 
 def entry_changes(attempt: Attempt, update: IndexUpdate) -> EntryChanges:
@@ -141,8 +161,8 @@ def update_record_index(
     puts = split_by_shard(update.keys, count)
     deletes = split_by_shard(update.deletes, count)
     groups = []
-    for number, (rows, gone) in enumerate(zip(puts, deletes, strict=True)):
-        if len(rows) or len(gone):
+    for number, (rows, dropped) in enumerate(zip(puts, deletes, strict=True)):
+        if len(rows) or len(dropped):
             chosen = pa.array(rows)
             codes = pa.array(np.asarray(update.codes)[rows], pa.int64())
             groups.append(
@@ -151,7 +171,7 @@ def update_record_index(
                     number,
                     update.keys.take(chosen),
                     values.take(codes),
-                    update.deletes.take(pa.array(gone)).to_pylist(),
+                    update.deletes.take(pa.array(dropped)).to_pylist(),
                 )
             )
     weights = [group.keys.nbytes + group.values.nbytes for group in groups]

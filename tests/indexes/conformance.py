@@ -21,11 +21,12 @@ from table.options import EVENT_TIME_PAYLOAD
 from table.write.index import load_index
 from table.write.transaction import TableState
 
-GLOBAL = ("record", "global_simple", "global_bloom")
+GLOBAL = ("record", "global_simple", "global_bloom", "hbase")
 MOVES = {
     "record": "hoodie.record.index.update.partition.path",
     "global_simple": "hoodie.simple.index.update.partition.path",
     "global_bloom": "hoodie.bloom.index.update.partition.path",
+    "hbase": "hoodie.hbase.index.update.partition.path",
 }
 POLICY = "hoodie.datasource.insert.dup.policy"
 # Indexes that look into the metadata table where options say so: name of the case -> index.
@@ -146,6 +147,8 @@ class History:
             options["hoodie.parquet.small.file.limit"] = "0"
         if index == "bucket":
             options["hoodie.bucket.index.num.buckets"] = "3"
+        if index == "hbase":
+            options["hoodie.index.hbase.table"] = "t"
         if index == "record":
             options["hoodie.metadata.record.index.min.filegroup.count"] = "3"
         table = Table.create(
