@@ -57,6 +57,7 @@ def test_only_the_same_data_is_compared(tmp_path):
     tags = {
         ("native", "record/rows-5"): [1.0, 1.0],
         (HUDI, "record/rows-5"): [2.0, 2.0],
+        (HUDI, "record/rows-2"): [9.0, 9.0],
         (HUDI, "record/rows-9"): [9.0, 9.0],
     }
     cells = [{"cell": f"{e}/{rest}", "rows": int(rest[-1])} for e, rest in tags]
