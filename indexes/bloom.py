@@ -45,7 +45,7 @@ from indexes.key_scan import (
 from indexes.scope import Scope, scopes
 from table.config import TableConfig
 from table.format.bloom_text import BloomText
-from table.format.parquet import read_footer
+from table.format.footer_keys import read_footer_keys
 from table.model import BaseFile
 from table.options import (
     BLOOM_BUCKETIZED,
@@ -107,24 +107,24 @@ class BloomAnswer:
 
 def probe_range(work: RangeProbe) -> Range:
     """The key range in a footer; a task that a runner distributes."""
-    footer = read_footer(open_base(work.storage, work.file))
-    return footer.min_key, footer.max_key
+    known = read_footer_keys(open_base(work.storage, work.file), bloom=False)
+    return known.min_key, known.max_key
 
 
 def probe_footer(work: FooterProbe) -> BloomAnswer:
     """Find the candidates that a file holds; a task that a runner distributes."""
     source = open_base(work.storage, work.file)
-    footer = read_footer(source)
     places, keys = places_in(work.spans), keys_in(work.keys, work.spans)
     # With virtual keys a filter is of keys that are ignored.
-    filtered = footer.bloom_text is not None and not work.config.virtual_keys
-    if filtered and footer.bloom_text is not None:
-        bloom = BloomText.parse(footer.bloom_text, footer.bloom_type, work.file.path)
+    known = None if work.config.virtual_keys else read_footer_keys(source)
+    filtered = known is not None and known.bloom_text is not None
+    if known is not None and known.bloom_text is not None:
+        bloom = BloomText.parse(known.bloom_text, known.bloom_type, work.file.path)
         may = bloom.contains(keys)
         places, keys = places[may], keys.filter(pa.array(may))
     if not len(places):
         return BloomAnswer(places, 0, filtered)
-    held = positions_in(stored_keys(source, work.config, footer), keys)
+    held = positions_in(stored_keys(source, work.config), keys)
     return BloomAnswer(places[held], len(places), filtered)
 
 

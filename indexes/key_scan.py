@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from indexes.scope import Scope
 from table.config import TableConfig
-from table.format.parquet import BaseFileFooter, read_footer
+from table.format.parquet import read_metadata
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.read.arrow import open_base
@@ -74,13 +74,12 @@ def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> Any:
     Raises:
         CorruptFileError: the file is damaged, or has no keys.
     """
-    source = open_base(storage, file)
-    return stored_keys(source, config, read_footer(source))
+    return stored_keys(open_base(storage, file), config)
 
 
-def stored_keys(source: RangeReader, config: TableConfig, footer: BaseFileFooter) -> Any:
-    """The same of an open file whose footer was read."""
-    return StoredKeys.of(config).read(source, footer.metadata)
+def stored_keys(source: RangeReader, config: TableConfig) -> Any:
+    """The same of an open file."""
+    return StoredKeys.of(config).read(source, read_metadata(source))
 
 
 def key_probes(scope: Scope, keys: Any, context: IndexContext) -> list[KeyProbe]:

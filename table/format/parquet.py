@@ -25,12 +25,12 @@ from table.format.bloom import DYNAMIC, SIMPLE, BloomFilter
 from table.format.rezip import gzip_pages
 from table.storage import RangeReader
 
-_BLOOM = b"org.apache.hudi.bloomfilter"
-_OLD_BLOOM = b"com.uber.hoodie.bloomfilter"
-_BLOOM_TYPE = b"hoodie_bloom_filter_type_code"
+BLOOM_ENTRY = b"org.apache.hudi.bloomfilter"
+OLD_BLOOM_ENTRY = b"com.uber.hoodie.bloomfilter"
+BLOOM_TYPE_ENTRY = b"hoodie_bloom_filter_type_code"
 MIN_KEY = b"hoodie_min_record_key"
 """In the footers of files whose rows have stored keys"""
-_MAX_KEY = b"hoodie_max_record_key"
+MAX_KEY = b"hoodie_max_record_key"
 
 _RECORD_KEY = "_hoodie_record_key"
 _MAGIC = b"PAR1"
@@ -155,14 +155,14 @@ def _footer_entries(
     if options.footer.bloom_enabled:
         keys = table.column(_RECORD_KEY)
         type_code, text = _bloom_text(keys, options.footer, previous, inserted)
-        entries[_BLOOM] = text
+        entries[BLOOM_ENTRY] = text
         if type_code != SIMPLE:
-            entries[_BLOOM_TYPE] = type_code.encode()
+            entries[BLOOM_TYPE_ENTRY] = type_code.encode()
         # Hudi's bloom indexes take a missing range for all keys, and fail without the filter.
         if table.num_rows:
             ends = pc.min_max(keys)
             entries[MIN_KEY] = ends["min"].as_py().encode()
-            entries[_MAX_KEY] = ends["max"].as_py().encode()
+            entries[MAX_KEY] = ends["max"].as_py().encode()
     if options.avro_schema is not None:
         entries[b"parquet.avro.schema"] = options.avro_schema.encode()
         entries[b"writer.model.name"] = b"avro"
@@ -295,10 +295,10 @@ def read_footer(source: RangeReader) -> BaseFileFooter:
     try:
         entries = metadata.metadata or {}
         return BaseFileFooter(
-            bloom_text=entries.get(_BLOOM, entries.get(_OLD_BLOOM)),
-            bloom_type=entries.get(_BLOOM_TYPE, SIMPLE.encode()).decode(),
+            bloom_text=entries.get(BLOOM_ENTRY, entries.get(OLD_BLOOM_ENTRY)),
+            bloom_type=entries.get(BLOOM_TYPE_ENTRY, SIMPLE.encode()).decode(),
             min_key=_text(entries.get(MIN_KEY)),
-            max_key=_text(entries.get(_MAX_KEY)),
+            max_key=_text(entries.get(MAX_KEY)),
             num_rows=metadata.num_rows,
             metadata=metadata,
         )
