@@ -200,7 +200,8 @@ def _skip(data: _Bytes, at: int, kind: int, stack: _Numbers) -> int:
 @kernel
 def _entries(data: _Bytes, places: _Numbers, stack: _Numbers) -> int:
     """Where the entries are: start and length of key and of value; how many there are."""
-    at, number = 0, 0
+    at: Any = 0
+    number: Any = 0
     while at >= 0:
         if at >= len(data):
             return _STRANGE
@@ -213,7 +214,7 @@ def _entries(data: _Bytes, places: _Numbers, stack: _Numbers) -> int:
             number = value >> 1
         kind, at = _next_field(data, at)
         if number == _ENTRIES_FIELD and kind == _LIST:
-            return _read_entries(data, at, places)
+            return int(_read_entries(data, at, places))
         if kind > _FALSE and at >= 0:
             at = _skip(data, at, kind, stack)
     return _STRANGE
