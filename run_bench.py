@@ -26,6 +26,7 @@ COMMANDS = {
     "hbase": ("harness.cli", "hbase_app", "start and stop an HBase for the index hbase"),
     "report": ("reports.cli", "app", "write the report of one or several runs"),
     "gate": ("reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
+    "history": ("reports.history.cli", "history", "find where numbers changed over many runs"),
     "data": ("datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
     "table": ("table.cli", "app", "create, write, read and check tables"),
 }

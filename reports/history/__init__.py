@@ -1,0 +1,1 @@
+"""Many runs in their order: where a number changed for good."""

@@ -1,0 +1,98 @@
+"""A history as a picture: a panel for each number, its changes marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from harness.results import PHASES
+from reports.amounts import axis_scale
+from reports.charts import INK, Drawing, index_color, render, style_panel
+from reports.history.series import History, Series
+from reports.text import clean
+
+PANELS = 8
+"""Numbers that a chart shows at most."""
+
+_MARK = "#b3261e"
+_PANEL_ROWS = 3
+
+
+def history_chart(history: History) -> Drawing:
+    """Draw the numbers that changed; where none did, the times of whole steps.
+
+    A dot is the median of a run, a line the median of a level, and a dashed line a change.
+    """
+    found = history.changed or [
+        each for each in history.series if (each.key.phase, each.unit) == (PHASES[-1], "s")
+    ]
+    shown = (found or list(history.series))[:PANELS]
+    title = "Changes of level" if history.changed else "No change of level"
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, series in zip(panels, shown, strict=True):
+            _panel(axes, series)
+        panels[-1].set_xlim(-0.5, len(history.runs) - 0.5)
+        panels[-1].xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        panels[-1].set_xlabel(
+            f"run, {history.runs[0][:40]} is 0\ndot: median of a run, line: median of a level,\n"
+            "dashed: change"
+        )
+
+    return render(draw, rows=_PANEL_ROWS * len(shown), title=title)
+
+
+def _panel(axes: Any, series: Series) -> None:
+    scale, unit = axis_scale(series.unit, max(map(abs, series.values)))
+    color = index_color(series.key.cell.split("/")[1] if "/" in series.key.cell else "")
+    axes.plot(
+        series.runs,
+        [value / scale for value in series.values],
+        linestyle="",
+        marker="o",
+        markersize=3.5,
+        color=color,
+    )
+    style_panel(axes, f"{clean(' '.join(series.key), 60)}, {unit}")
+    for first, last, level in levels(series):
+        axes.hlines(level / scale, first - 0.4, last + 0.4, color=INK, linewidth=1.2)
+    for change in series.changes:
+        axes.axvline(series.runs[change.at] - 0.5, color=_MARK, linewidth=1.2, linestyle="--")
+    highest = max(series.values) / scale
+    axes.set_ylim(0, 1.25 * highest if highest > 0 else 1)
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    for change in series.changes:
+        axes.annotate(
+            said(change.ratio),
+            (series.runs[change.at] - 0.5, 1.0),
+            (3, -2),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            va="top",
+            color=_MARK,
+            fontsize=8.5,
+        )
+
+
+def levels(series: Series) -> Sequence[tuple[int, int, float]]:
+    """First run, last run and median of each level."""
+    starts = [0, *(change.at for change in series.changes)]
+    stops = [*starts[1:], len(series.runs)]
+    medians = [series.changes[0].before] if series.changes else [median(series.values)]
+    medians += [change.after for change in series.changes]
+    return [
+        (series.runs[start], series.runs[stop - 1], level)
+        for start, stop, level in zip(starts, stops, medians, strict=True)
+    ]
+
+
+def said(ratio: float | None) -> str:
+    """A change in words: ``+12%``."""
+    if ratio is None:
+        return "from zero"
+    return f"{ratio - 1.0:+.0%}" if abs(ratio - 1.0) >= 0.02 else f"{ratio - 1.0:+.2%}"

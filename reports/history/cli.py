@@ -1,0 +1,126 @@
+"""The command `history`; only modules named `cli` print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reports.amounts import amount
+from reports.errors import ReportError
+from reports.history.chart import history_chart, said
+from reports.history.series import History, read
+from reports.text import clean, markdown
+
+_LONGEST_TABLE = 40
+_FILE_WIDTH = 200
+
+
+def history(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN...", help="run folders or summaries, in order")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="folder to write to; default history beside the last run")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Find where numbers changed over many runs, and draw them."""
+    found = read(runs)
+    target = out or runs[-1].resolve().parent / "history"
+    document = answer(found)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        drawing = history_chart(found)
+        (target / "history.svg").write_text(drawing.svg, encoding="utf-8", newline="\n")
+        (target / "history.png").write_bytes(drawing.png)
+        _text(target / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+        _text(target / "history.md", page(found))
+    except OSError as error:
+        raise ReportError(f"{clean(target)} cannot be written: {error.strerror}") from error
+    if as_json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        show(found, target)
+
+
+def answer(found: History) -> dict[str, Any]:
+    """A history as one JSON document."""
+    return {
+        "runs": list(found.runs),
+        "series": len(found.series),
+        "warnings": list(found.warnings),
+        "changes": [
+            {
+                "cell": clean(series.key.cell),
+                "step": clean(series.key.step),
+                "phase": clean(series.key.phase),
+                "metric": clean(series.key.metric),
+                "unit": clean(series.unit),
+                "run": series.runs[change.at],
+                "run_id": found.runs[series.runs[change.at]],
+                "before": change.before,
+                "after": change.after,
+                "ratio": change.ratio,
+                "p": change.p,
+            }
+            for series in found.changed
+            for change in series.changes
+        ],
+    }
+
+
+def page(found: History) -> str:
+    """A history as Markdown."""
+    lines = [f"# {len(found.runs)} runs", "", _sentence(found), ""]
+    lines += ["| first run of it | what | before | after | change |", "|---|---|---|---|---|"]
+    lines += [f"| {' | '.join(map(markdown, row))} |" for row in _rows(found)]
+    lines += ["", "![the history](history.svg)", ""]
+    return "\n".join(lines + [f"- {markdown(warning)}" for warning in found.warnings])
+
+
+def show(found: History, target: Path) -> None:
+    """Print the changes for people."""
+    shown = Console().is_terminal
+    console = Console(highlight=False, soft_wrap=not shown, width=None if shown else _FILE_WIDTH)
+    for warning in found.warnings:
+        console.print(Text(f"warning: {warning}"))
+    rows = list(_rows(found))
+    if rows:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for head in ("first run of it", "what", "before", "after", "change"):
+            table.add_column(head, overflow="fold")
+        for row in rows[:_LONGEST_TABLE]:
+            table.add_row(*map(Text, row))
+        console.print(table)
+    console.print(Text(_sentence(found)))
+    console.print(Text(f"chart: {clean(target / 'history.svg')}"))
+
+
+def _sentence(found: History) -> str:
+    changes = sum(len(series.changes) for series in found.changed)
+    return f"{changes} changes of level in {len(found.series)} numbers over {len(found.runs)} runs"
+
+
+def _rows(found: History) -> Iterable[tuple[str, str, str, str, str]]:
+    for series in found.changed:
+        for change in series.changes:
+            yield (
+                found.runs[series.runs[change.at]],
+                clean(" ".join(series.key)),
+                amount(change.before, series.unit),
+                amount(change.after, series.unit),
+                said(change.ratio),
+            )
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

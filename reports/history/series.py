@@ -1,0 +1,123 @@
+"""Run folders and summaries into one series for each number, and its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.units import METRICS
+from reports.errors import ReportError
+from reports.gate import sides
+from reports.gate.policy import Kind, Level, Policy
+from reports.gate.sides import Key, Side
+from reports.history.change_points import Change, counter_changes, time_changes
+from reports.projection import step_order
+from reports.text import clean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One number over the runs that measured it.
+
+    Attributes:
+        key: which number.
+        unit: base unit.
+        runs: places of the runs in the history.
+        values: the medians of those runs.
+        changes: where the level changed; `Change.at` counts within `runs`.
+    """
+
+    key: Key
+    unit: str
+    runs: tuple[int, ...]
+    values: tuple[float, ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Many runs.
+
+    Attributes:
+        runs: names, in order, safe to show.
+        series: everything that at least two runs measured.
+        warnings: what was left out, safe to show.
+    """
+
+    runs: tuple[str, ...]
+    series: tuple[Series, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def changed(self) -> list[Series]:
+        """The series that changed, the largest change first, counters before times."""
+        return sorted((each for each in self.series if each.changes), key=_weight)
+
+
+def read(paths: Sequence[Path]) -> History:
+    """Read runs into a history, in the order in which they are given.
+
+    Args:
+        paths: run folders or kept summaries, at least two, of one scenario.
+
+    Raises:
+        ReportError: a path is neither, or its run did other work than the first one.
+    """
+    if len(paths) < 2:
+        raise ReportError("a history needs at least two runs")
+    found = [sides.load(path) for path in paths]
+    for side in found[1:]:
+        _same_work(found[0], side)
+    numbers: dict[Key, dict[int, float]] = {}
+    units: dict[Key, str] = {}
+    for place, side in enumerate(found):
+        for key, measured in side.numbers.items():
+            numbers.setdefault(key, {})[place] = measured.middle
+            units[key] = measured.unit
+    foreign = frozenset().union(*(side.foreign for side in found))
+    series = [
+        _series(key, units[key], values, native=key.cell not in foreign)
+        for key, values in numbers.items()
+        if len(values) > 1 and key.metric in METRICS
+    ]
+    return History(
+        runs=tuple(side.run_id or side.name for side in found),
+        series=tuple(sorted(series, key=lambda each: _order(each.key))),
+        warnings=tuple(_warnings(found)),
+    )
+
+
+def _same_work(first: Side, other: Side) -> None:
+    differ = [
+        key
+        for key, value in first.work.items()
+        if other.work.get(key, value) != value and not key.startswith("table.")
+    ]
+    if differ:
+        raise ReportError(f"{other.name} did other work than {first.name}: {', '.join(differ[:5])}")
+
+
+def _series(key: Key, unit: str, values: dict[int, float], *, native: bool) -> Series:
+    demand = Policy().demand(key, native=native)
+    numbers = tuple(values.values())
+    if demand.kind is Kind.COUNTER and demand.level is Level.REQUIRED:
+        changes = counter_changes(numbers, demand.tolerance)
+    else:
+        changes = time_changes(numbers)
+    return Series(key=key, unit=unit, runs=tuple(values), values=numbers, changes=changes)
+
+
+def _warnings(found: Iterable[Side]) -> Iterable[str]:
+    for side in found:
+        for cell, reason in side.wrong.items():
+            yield f"{side.name}: {clean(cell)} is left out ({clean(reason)})"
+
+
+def _weight(series: Series) -> tuple[bool, float]:
+    timed = not METRICS[series.key.metric].counter
+    return timed, -max(abs((change.ratio or 2.0) - 1.0) for change in series.changes)
+
+
+def _order(key: Key) -> tuple[str, tuple[int, int, str], str, str]:
+    return key.cell, step_order(key.step), key.metric, key.phase

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_runs import sample, write_run
+
+import run_bench
+from reports.history.change_points import counter_changes, time_changes
+from reports.publish import publish
+
+
+def noisy(seed, *levels, spread=0.02):
+    """Times around levels, (level, number of runs) each."""
+    draw = np.random.default_rng(seed)
+    return [level * float(np.exp(draw.normal(0, spread))) for level, n in levels for _ in range(n)]
+
+
+def places(changes):
+    return [change.at for change in changes]
+
+
+def test_a_step_is_found_where_it_is():
+    for seed in range(20):
+        (change,) = time_changes(noisy(seed, (1.0, 15), (1.1, 15)))
+        assert abs(change.at - 15) <= 1
+        assert change.ratio == pytest.approx(1.1, rel=0.03)
+        assert change.p <= 0.001
+
+
+def test_several_steps_are_found_and_there_and_back_too():
+    found = time_changes(noisy(1, (1.0, 20), (1.3, 12), (1.0, 20)))
+    assert places(found) == [20, 32]
+    assert [round(change.ratio, 1) for change in found] == [1.3, 0.8]
+
+
+def test_series_without_a_change_have_none():
+    """300 series of 20 to 80 runs, at one in a thousand each."""
+    alarms = [bool(time_changes(noisy(n, (1.0, 20 + 15 * (n % 4)), spread=0.2))) for n in range(300)]
+    assert sum(alarms) <= 1
+
+
+def test_a_single_slow_run_is_no_change():
+    values = noisy(2, (1.0, 30))
+    values[14] = 9.0
+    assert time_changes(values) == ()
+
+
+def test_what_is_not_worth_telling_is_not_told():
+    assert time_changes(noisy(3, (1.0, 30), (1.03, 30), spread=0.001)) == ()
+
+
+def test_few_runs_change_nothing():
+    assert time_changes([1.0] * 4 + [2.0] * 4) == ()
+    assert time_changes([]) == ()
+
+
+@given(st.lists(st.floats(0.1, 10), max_size=40))
+def test_levels_are_medians_of_what_lies_between(values):
+    changes = time_changes(values)
+    ends = [0, *places(changes), len(values)]
+    for number, change in enumerate(changes):
+        assert change.before == np.median(values[ends[number] : ends[number + 1]])
+        assert change.after == np.median(values[ends[number + 1] : ends[number + 2]])
+
+
+def test_each_change_of_a_counter_is_one():
+    assert places(counter_changes([7, 7, 8, 8, 7], 0.0)) == [2, 4]
+    assert counter_changes([1000, 1000.5, 1000.2], 0.001) == ()
+    (grown,) = counter_changes([1000, 1000.5, 1010], 0.001)
+    assert (grown.at, grown.after) == (2, 1010)
+    (first,) = counter_changes([0, 0, 3], 0.0)
+    assert first.ratio is None
+
+
+def history(tmp_path, *, slow_from=99, more_from=99, runs=20):
+    """Run folders, later ones slower and with more tasks."""
+    times = noisy(4, (1.0, runs))
+    paths = []
+    for number in range(runs):
+        slow = 1.2 if number >= slow_from else 1.0
+        tasks = 61 if number >= more_from else 60
+        shared = {"run_id": f"run{number:02}", "cell": "native/record"}
+        samples = [
+            sample(**shared, repetition=0, value=times[number] * slow),
+            sample(**shared, metric="tasks", value=tasks),
+        ]
+        info = {"run_id": shared["run_id"], "scenario": {"dataset": {"rows": 10}}}
+        paths.append(write_run(tmp_path / shared["run_id"], samples, info))
+    return paths
+
+
+def call(capsys, *words):
+    code = run_bench.main(["history", *(str(word) for word in words)])
+    said = capsys.readouterr()
+    return code, said.out if code == 0 else said.err
+
+
+def test_the_command_finds_draws_and_tells(capsys, tmp_path):
+    paths = history(tmp_path, slow_from=12, more_from=7)
+    code, said = call(capsys, *paths, "--json")
+    found = json.loads(said)
+    assert code == 0
+    assert [(each["metric"], each["run_id"]) for each in found["changes"]] == [
+        ("tasks", "run07"),
+        ("wall_s", "run12"),
+    ]
+    assert (found["changes"][0]["before"], found["changes"][0]["after"]) == (60, 61)
+    out = tmp_path / "history"
+    assert json.loads((out / "history.json").read_text()) == found
+    svg = (out / "history.svg").read_text()
+    ET.fromstring(svg)
+    assert "+20%" in svg
+    assert "+1.67%" in svg
+    assert (out / "history.png").read_bytes().startswith(b"\x89PNG")
+    assert "| run07 | native/record upsert_1 total tasks | 60 | 61 | +1.67% |" in (
+        (out / "history.md").read_text().replace("\\", "")
+    )
+
+
+def test_people_get_a_table_and_the_chart(capsys, tmp_path):
+    paths = history(tmp_path, slow_from=12)
+    code, said = call(capsys, *paths, "--out", tmp_path / "out")
+    assert code == 0
+    assert "run12" in said
+    assert f"chart: {tmp_path / 'out' / 'history.svg'}" in said
+
+
+def test_a_history_without_changes_is_drawn(capsys, tmp_path):
+    code, said = call(capsys, *history(tmp_path, runs=3))
+    assert code == 0
+    assert "0 changes of level in 2 numbers over 3 runs" in said
+    assert "No change of level" in (tmp_path / "history" / "history.svg").read_text()
+
+
+def test_kept_summaries_are_runs_too(capsys, tmp_path):
+    paths = history(tmp_path, more_from=1, runs=2)
+    publish([paths[0]])
+    _, said = call(capsys, paths[0] / "summary.json", paths[1], "--json")
+    assert [each["metric"] for each in json.loads(said)["changes"]] == ["tasks"]
+
+
+def test_bad_input_is_one_line(capsys, tmp_path):
+    paths = history(tmp_path, runs=2)
+    info = json.loads((paths[1] / "run.json").read_text())
+    info["scenario"]["dataset"]["rows"] = 11
+    (paths[1] / "run.json").write_text(json.dumps(info))
+    for words, said in (
+        (paths[:1], "at least two runs"),
+        (paths, "did other work than"),
+        ([tmp_path, paths[0]], "is not a run folder"),
+    ):
+        code, line = call(capsys, *words)
+        assert (code, line.count("\n")) == (2, 1)
+        assert said in line
