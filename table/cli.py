@@ -209,7 +209,10 @@ def info(path: PathArg, as_json: JsonOpt = False) -> None:
 
 @app.command()
 def check(path: PathArg, as_json: JsonOpt = False) -> None:
-    """Compare the record index with the data, key by key; exit 1 if they differ."""
+    """Compare the record index with the data, key by key; exit 1 if they differ.
+
+    left_behind names a commit of Apache Hudi whose virtual keys the index lacks: build it anew.
+    """
     with Bar() as bar:
         result = Table.open(path).check(bar)
     _answer({"ok": result.ok, **dataclasses.asdict(result)}, as_json=as_json)

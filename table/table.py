@@ -50,6 +50,7 @@ from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
 from table.write.key_facts import settle_keys, with_encoding
+from table.write.left_behind import left_behind, refuse_left_behind
 from table.write.outside import Entries, located, outside_entries, rebuild
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
 from table.write.transaction import TableState, clear_failed
@@ -182,6 +183,8 @@ class Table:
         encoded = texts.dictionary_encode()
         state = TableState.load(self.storage)
         index = usable_index(self.choice.name, state.config, self.options())
+        if index.name == "record":
+            refuse_left_behind(state)
         found = located(index, encoded.dictionary, self._context(state, stats))
         found = found.take(encoded.indices)
         return pa.table([texts, *found.columns], names=["record_key", *found.column_names])
@@ -219,11 +222,12 @@ class Table:
         """The base files of a snapshot that can hold the keys (pa.Array of string).
 
         Only a current snapshot is pruned: the index knows where keys are now. Where all files are
-        buckets it is not asked: Hudi 0.15 leaves out the rows that it adds to a bucket.
+        buckets it is not asked: Hudi 0.15 leaves out the rows that it adds to a bucket, as it does
+        with virtual keys.
         """
         files = state.snapshot.files
         can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
-        if not can or all(is_bucket_file_id(file.file_id) for file in files):
+        if not can or left_behind(state) or all(is_bucket_file_id(file.file_id) for file in files):
             return files
         found = load_index("record").lookup(keys.unique(), self._context(state, None))
         wanted = set(

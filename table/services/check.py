@@ -28,6 +28,7 @@ from table.metadata.records import decode_locations
 from table.naming import HOODIE, parse_base_file
 from table.read.arrow import open_base
 from table.services.exactness import data_digests, index_digests
+from table.write.left_behind import left_behind
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState
 
@@ -41,6 +42,7 @@ class CheckResult:
     `missing` from the index, `extra` in the index only, `wrong` file group (or in a shard that
     their hash does not name), `duplicate` in more than one place of the data. `shards` are the
     numbers of the shards that differ, `digest` is that of all keys and their places in the data.
+    `left_behind` is the commit of Apache Hudi after which the index lacks keys (virtual keys).
     `files_missing` are listed in the metadata table and not on storage with that size,
     `files_unlisted` committed and on storage, but not listed.
     """
@@ -54,6 +56,7 @@ class CheckResult:
     digest: str = ""
     files_missing: int = 0
     files_unlisted: int = 0
+    left_behind: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -85,6 +88,7 @@ def check_index(state: TableState, runner: TaskRunner, progress: Progress) -> Ch
         digest=total(data).hex,
         files_missing=files_missing,
         files_unlisted=files_unlisted,
+        left_behind=left_behind(state),
     )
 
 

@@ -78,6 +78,7 @@ from table.timeline.index_plan import (
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
 from table.write.commit import update_record_index
+from table.write.left_behind import left_behind
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, list_storage, stored_schema
 
@@ -108,11 +109,16 @@ class Indexer:
     progress: Progress
 
     def build(self, partition: str, lease: Lease) -> bool:
-        """Build a partition under the lease; False if the table has it."""
+        """Build a partition under the lease; False if the table has it.
+
+        A record index that Hudi left behind is built anew.
+        """
         _check_name(partition)
         config = load_config(self.storage)
         if partition in config.metadata_partitions:
-            return False
+            if partition != RECORD_INDEX or left_behind(TableState.load(self.storage)) is None:
+                return False
+            self.drop(partition)
         if partition in config.building:
             raise InputError(f"{partition} is being built: run or abort that first")
         if not config.metadata_partitions:

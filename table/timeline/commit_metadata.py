@@ -37,7 +37,7 @@ class CommitMetadata:
     `files` holds (partition path, path relative to the table, size in bytes) of every write stat;
     `previous` the instant of the slice before, by path, where a file group had one;
     `rows` and `bytes_written` are totals over them; `replaced` the file ids that a replace commit
-    took out, by partition.
+    took out, by partition; `changes_keys` whether record keys came or went.
     """
 
     operation: str
@@ -47,6 +47,7 @@ class CommitMetadata:
     bytes_written: int
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     previous: Mapping[str, str] = field(default_factory=dict)
+    changes_keys: bool = False
 
 
 def _stat(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +138,10 @@ def encode_commit(
     return json.dumps(document, indent=2, ensure_ascii=False).encode()
 
 
+def _moved_keys(stat: Mapping[str, Any]) -> bool:
+    return bool(stat.get("numInserts") or stat.get("numDeletes"))
+
+
 def decode_commit(data: bytes, name: str) -> CommitMetadata:
     """Parse a completed commit; CorruptFileError names the file and what is wrong in it."""
     try:
@@ -167,6 +172,7 @@ def decode_commit(data: bytes, name: str) -> CommitMetadata:
                 for _, stat in stats
                 if stat.get("prevCommit") not in (None, "null")
             },
+            changes_keys=bool(replaced) or any(_moved_keys(stat) for _, stat in stats),
         )
     except (
         ValueError,

@@ -50,6 +50,7 @@ from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags,
 from table.write.file_group import WriteTarget
 from table.write.index import Index, IndexContext, load_index, usable_index
 from table.write.key_facts import settle_keys
+from table.write.left_behind import refuse_left_behind
 from table.write.outside import OutsideIndex, recover, take_back, unsettled
 from table.write.runner import TaskRunner
 from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
@@ -126,6 +127,7 @@ class Writer:
             self.services.recover(lease)
             self.services.prepare(lease)
             state = TableState.load(self.storage)
+            refuse_left_behind(state)
             attempt = Attempt.of(self, state, lease, operation, incoming=schema)
             result = self._run(attempt, work)
             self.services.maintain(attempt)

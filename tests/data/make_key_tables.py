@@ -1,10 +1,11 @@
 """Make small tables whose keys are generated in unusual ways, with real Apache Hudi.
 
-    python make_key_tables.py hudi-spark3.5-bundle_2.12-0.15.0.jar OUT
+    python make_key_tables.py hudi-spark3.5-bundle_2.12-0.15.0.jar OUT [TABLE ...]
 
 Needs PySpark 3.5. All tables go to OUT/hudi-<version>-keys.tar.gz. With Hudi 0.15: `timestamp`,
 `custom`, and tables with virtual keys, each bulk inserted (rows 0 to 19) and upserted (rows 15 to
-29). With Hudi 1.1: `named_key`, whose one key field is named in the key.
+29); TABLEs, which Keymark made with virtual keys, are upserted (rows h1 and h2, of columns k, p, ts,
+v) and go to OUT/hudi-<version>-left_behind.tar.gz. With Hudi 1.1: `named_key`, whose one key field is named in the key.
 """
 
 from __future__ import annotations
@@ -86,11 +87,31 @@ def rows(spark: SparkSession, low: int, high: int, ts: int) -> DataFrame:
     )
 
 
+def leave_behind(spark: SparkSession, tables: list[Path], archive: Path) -> None:
+    """Upsert two new keys into tables of Keymark's, and pack them."""
+    given = {**COMMON, **VIRTUAL, f"{WRITE}.operation": "upsert", "hoodie.table.name": "t"}
+    given[f"{WRITE}.keygenerator.class"] = f"{KEYGEN}.SimpleKeyGenerator"
+    given["hoodie.metadata.record.index.enable"] = "true"
+    new = spark.createDataFrame(
+        [("h1", "p0", 1, "new"), ("h2", "p9", 1, "new")], "k string, p string, ts long, v string"
+    )
+    with tarfile.open(archive, "w:gz") as tar:
+        for path in tables:
+            stored = (path / ".hoodie/hoodie.properties").read_text()
+            given["hoodie.index.type"] = re.search(r"hoodie\.index\.type=(\w+)", stored)[1]
+            new.write.format("hudi").options(**given).mode("append").save(str(path))
+            tar.add(path, path.name, filter=lambda i: None if i.name.endswith(".crc") else i)
+
+
 def main() -> None:
     """Make all tables of the jar's release."""
     jar, out = sys.argv[1], Path(sys.argv[2])
     version = re.search(r"-(\d+\.\d+\.\d+)\.jar", jar)[1]
     spark = session(jar)
+    if sys.argv[3:]:
+        tables = [Path(path) for path in sys.argv[3:]]
+        leave_behind(spark, tables, out / f"hudi-{version}-left_behind.tar.gz")
+        return
     found = TABLES if version.startswith("0.") else LATER_TABLES
     for name, options in found.items():
         shutil.rmtree(out / name, ignore_errors=True)

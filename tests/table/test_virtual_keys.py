@@ -13,7 +13,13 @@ from table_cases import create, files_stored, latest_files, rows, unpack
 
 from table import Table, TableError
 from table.config import COMPLEX_KEYS, TIMESTAMP_KEYS
-from table.errors import CorruptFileError, InputError, InvalidOptionError, TableWarning
+from table.errors import (
+    CorruptFileError,
+    IndexUnavailableError,
+    InputError,
+    InvalidOptionError,
+    TableWarning,
+)
 from table.options import (
     CONCATENATOR,
     HUDI_READS,
@@ -354,3 +360,47 @@ def test_statistics_prune_a_virtual_table(tmp_path):
         warnings.simplefilter("error")
         table.upsert(rows(range(10)))
         assert len(values(table)) == 10
+
+
+@pytest.mark.parametrize("name", ["record", "beside"])
+def test_a_record_index_that_hudi_left_behind(tmp_path, name):
+    """Hudi 0.15 upserted h1 and h2: with the record index, and with it beside GLOBAL_SIMPLE."""
+    unpack("hudi-0.15.0-left_behind.tar.gz", tmp_path)
+    table = Table.open(str(tmp_path / name))
+    found = table.check()
+    assert not found.ok
+    assert found.missing == 2
+    assert found.left_behind == max(table.scan().state.timeline.commit_times())
+    with pytest.raises(IndexUnavailableError, match=r"table index build .* record_index"):
+        table.upsert(rows(["h1"], partition="p0"))
+    # Reading does not rely on it.
+    assert sum(part.num_rows for part in table.scan(keys=["h1", "h2", "k1"]).tables()) == 3
+    if name == "record":
+        with pytest.raises(IndexUnavailableError, match="left behind"):
+            table.lookup(["h1"])
+    assert table.build_index("record_index")
+    table = Table.open(str(tmp_path / name))
+    assert table.check().ok
+    assert table.check().left_behind is None
+    assert table.upsert(rows(["h1"], ts=3, partition="p0")).updated == 1
+    assert table.upsert(rows(["h3"], partition="p0")).inserted == 1
+    assert table.check().keys == 23
+    assert not table.build_index("record_index")
+
+
+def test_own_commits_leave_no_record_index_behind(tmp_path):
+    table = create(tmp_path / "t", VIRTUAL)
+    for write in (
+        lambda: table.upsert(rows(range(4))),
+        lambda: table.upsert(rows(range(4), ts=2)),
+        lambda: table.bulk_insert(rows(range(10, 14))),
+        lambda: table.delete(["k1"]),
+        lambda: table.rollback(max(table.scan().state.timeline.commit_times())),
+        lambda: table.purge(["k2"]),
+        lambda: table.upsert(rows(range(20, 22))),
+        table.compact,
+        table.clean,
+    ):
+        write()
+        assert table.check().left_behind is None
+        assert table.check().ok
