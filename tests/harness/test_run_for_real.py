@@ -110,3 +110,31 @@ def test_a_run_takes_rows_of_the_users_own(tmp_path):
     assert contents(folder) == before
     notes = json.loads((tmp_path / "run" / "run.json").read_text())["notes"]
     assert any("orders (csv), which was only read; the column keymark_ordering" in n for n in notes)
+
+
+def test_a_run_along_all_axes_loads_each_table_once(tmp_path):
+    axes = {
+        "dataset.batches": "[40, 80]",
+        "dataset.shapes.random": "{}",
+        "dataset.shapes.grown.columns.uuid.kind": "uuid7",
+        "schedule.warm": "index",
+    }
+    sets = [word for key, value in axes.items() for word in ("--set", f"{key}={value}")]
+    code, summary, said = bench(tmp_path / "run", "--index", "global_bloom", *sets)
+    assert code == 0, said
+    assert summary["verified"] is True
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    asked = [(cell["shape"], cell["rows"], cell["batch"]) for cell in info["cells"]]
+    assert asked == [(shape, 400, batch) for shape in ("random", "grown") for batch in (40, 80)]
+    lines = (tmp_path / "run" / "samples.jsonl").read_text().splitlines()
+    keys = {
+        (each["cell"].removeprefix("native/global_bloom/"), each["step"]): each["value"]
+        for each in map(json.loads, lines)
+        if each["metric"] == "keys" and not each["warmup"]
+    }
+    loads = {cell for cell, step in keys if step == "bulk_insert"}
+    assert loads == {"shape-random/batch-40", "shape-grown/batch-40"}
+    assert keys["shape-grown/batch-40", "upsert_1"] == 40
+    assert keys["shape-grown/batch-80", "upsert_1"] == 80
+    told = [json.loads(line)["metric"] for line in lines]
+    assert told.count("candidates") == told.count("false_positives") == 4 + 1
