@@ -176,7 +176,7 @@ def test_composite_keys_all_blank(tmp_path):
         ({"hoodie.index.type": "RANDOM"}, InvalidOptionError, "RANDOM"),
         ({"hoodie.index.type": "GLOBAL_BLOOM"}, InvalidOptionError, "differs from the table's own"),
         ({"keymark.recordkey.encoding": "prefixed"}, TableError, "keymark.recordkey.encoding"),
-        ({"hoodie.populate.meta.fields": "false"}, UnsupportedTableError, "meta.fields"),
+        ({"hoodie.populate.meta.fields": "false"}, InvalidOptionError, "meta.fields"),
     ],
 )
 def test_bad_options(table, options, error, message):
