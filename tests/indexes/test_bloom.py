@@ -9,6 +9,7 @@ import pytest
 from conformance import METADATA
 from index_cases import batch, create, files, lookup, stored
 
+from indexes import bloom_metadata
 from indexes.bloom import BloomIndex
 from table import Table
 from table.errors import InputError
@@ -77,6 +78,15 @@ def test_the_path_taken_is_told(table):
     told = (stats.ranges_from_metadata, stats.filters_from_metadata)
     others = (stats.ranges_from_footers, stats.filters_from_footers)
     assert (told, others) == (((3, 3), (0, 0)) if by_metadata else ((0, 0), (3, 3)))
+
+
+def test_filters_are_held_a_few_at_a_time(tmp_path, monkeypatch):
+    groups = {"hoodie.metadata.index.bloom.filter.file.group.count": "1"}
+    table = filled(tmp_path / "t", **METADATA, **groups)
+    monkeypatch.setattr(bloom_metadata, "_FILTERS_AT_ONCE", 1)
+    paths, stats = asked(table, ["a1", "b1", "c1", "c99"])
+    assert paths == ["a", "b", "c", None]
+    assert stats.filters_from_metadata == 3
 
 
 @pytest.mark.parametrize("name", [BLOOM_FILTERS, COLUMN_STATS])
