@@ -58,9 +58,9 @@ COLUMNS = (
         "bytes of the index after loading, divided by the keys; base files are not part of it",
     ),
     ("Shuffle of an upsert", "bytes that Spark shuffled"),
-    ("As the table grows", "tagging with the largest table as a multiple of the smallest"),
-    ("Skewed keys", "tagging as a multiple of random keys"),
-    ("Random keys", "tagging as a multiple of time-ordered keys"),
+    ("Tagging as the table grows", "with the largest table as a multiple of the smallest"),
+    ("Skewed against random", "tagging of skewed keys as a multiple of random ones"),
+    ("Random against time-ordered", "tagging of random keys as a multiple of time-ordered ones"),
 )
 """Head and meaning of each column."""
 

@@ -40,7 +40,9 @@ def test_several_steps_are_found_and_there_and_back_too():
 
 def test_series_without_a_change_have_none():
     """300 series of 20 to 80 runs, at one in a thousand each."""
-    alarms = [bool(time_changes(noisy(n, (1.0, 20 + 15 * (n % 4)), spread=0.2))) for n in range(300)]
+    alarms = [
+        bool(time_changes(noisy(n, (1.0, 20 + 15 * (n % 4)), spread=0.2))) for n in range(300)
+    ]
     assert sum(alarms) <= 1
 
 

@@ -72,9 +72,9 @@ def test_every_number_is_that_of_the_largest_random_keys(tmp_path):
     assert record["Upsert against global_simple"].value == "0.250x"
     assert record["Index on disk per key"].value == "31 B"
     assert record["Shuffle of an upsert"].value == "1.00 KiB"
-    assert record["As the table grows"].value == "2.00x"
-    assert record["Skewed keys"].value == "3.00x"
-    assert record["Random keys"].value == "4.00x"
+    assert record["Tagging as the table grows"].value == "2.00x"
+    assert record["Skewed against random"].value == "3.00x"
+    assert record["Random against time-ordered"].value == "4.00x"
     assert record["To enable"].value == "2 options, 1 step"
     assert record["Server"].value == "none"
     assert found["global_simple"]["Upsert against global_simple"].value == "1"
@@ -97,7 +97,11 @@ def test_what_was_not_measured_says_so(tmp_path):
     cells = [cell(index, rows=rows, loaded=False) for index in SLOWER for rows in (50, 100)]
     record = entries_of(part_of(tmp_path, cells))["record"]
     missing = [head for head, entry in record.items() if entry.value == "not measured"]
-    assert missing == ["Index on disk per key", "Skewed keys", "Random keys"]
+    assert missing == [
+        "Index on disk per key",
+        "Skewed against random",
+        "Random against time-ordered",
+    ]
 
 
 def test_without_the_yardstick_nothing_is_said_to_boost(tmp_path):
@@ -138,8 +142,8 @@ def test_an_unverified_cell_is_on_no_row(tmp_path):
     wrong = sample(cell=cells[-1][0]["cell"], index="bucket", verified=False, reason="a row")
     cells[-1][1].append(wrong)
     found = entries_of(part_of(tmp_path, cells))
-    assert found["bucket"]["Skewed keys"].value == "not measured"
-    assert found["record"]["Skewed keys"].value == "3.00x"
+    assert found["bucket"]["Skewed against random"].value == "not measured"
+    assert found["record"]["Skewed against random"].value == "3.00x"
 
 
 def test_the_document_names_its_source_and_its_columns(tmp_path):
