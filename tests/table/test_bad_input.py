@@ -267,7 +267,7 @@ def test_tables_of_other_kinds(tmp_path, old, new, error, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("SimpleKeyGenerator", "CustomKeyGenerator", "CustomKeyGenerator"),
+        ("SimpleKeyGenerator", "GlobalDeleteKeyGenerator", "GlobalDeleteKeyGenerator"),
         ("files,record_index", "files,partition_stats,record_index", "partition_stats"),
         (
             "hoodie.table.name=t",
