@@ -5,8 +5,8 @@ Decision: all cells of an engine share one Spark session and Python process. A p
 against 10 s of measured work, most of the time that a quickstart has, and would measure class
 loading more than indexes. What sharing costs is met thus: cells are interleaved with alternating
 direction, so that a JVM that grows warmer favours none; warm-up repetitions are taken of every
-cell and kept apart; every repetition starts from a copy of the same loaded table, so nothing
-that one leaves behind on storage reaches the next. Engines that bring their own jars have
+cell, or of every index, and kept apart; every repetition starts from a copy of the same loaded
+table, so nothing that one leaves behind on storage reaches the next. Engines that bring their own jars have
 processes of their own (`engines/hudi.py`), as warm as the run's: only one works at a time.
 
 A repetition is appended as one block after its verification, so a killed run resumes with the
@@ -89,7 +89,7 @@ class Runner:
         self._outcome = Outcome()
 
     def run(self, matrix: Sequence[Cell], *, budget_s: float | None = None) -> Outcome:
-        """Load every cell, then take its repetitions; cells that fail are left out from there.
+        """Load every table, then take the repetitions; cells that fail are left out from there.
 
         Args:
             matrix: the cells.
