@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from indexes.key_ranges import Candidate, Range, Spans, keys_in, places_in
+from table.config import KEY_COLUMN
 from table.errors import CorruptFileError, UnsupportedTableError
 from table.format.bloom_text import BloomText
-from table.keygen.stored import KEY_COLUMN
 from table.metadata.bloom import bloom_key, decode_bloom
 from table.metadata.column_ranges import file_keys, read_ranges
 from table.metadata.column_stats import Wrapper

@@ -30,8 +30,8 @@ from indexes.key_scan import (
     read_keys,
 )
 from indexes.scope import Scope, scopes
+from table.config import KEY_COLUMN
 from table.errors import CorruptFileError
-from table.keygen.stored import KEY_COLUMN
 from table.read.spark import scan_files, with_conf
 from table.rows import to_arrow
 from table.write.index import IndexContext

@@ -47,7 +47,10 @@ KeyOpt = Annotated[
 @app.command()
 def create(
     path: PathArg,
-    key: Annotated[str, typer.Option("--key", metavar="COLS", help="Record key columns.")],
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="COLS", help="Record key columns; keys are made without."),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Table name.")] = None,
     partition: Annotated[
         str | None, typer.Option("--partition", metavar="COLS", help="Partition columns.")

@@ -35,6 +35,7 @@ KEY_TYPES = {
     "TIMESTAMP": TIMESTAMP_KEYS,
     "CUSTOM": CUSTOM_KEYS,
 }
+KEY_COLUMN = "_hoodie_record_key"
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 BUILDING_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
 VERSION = "6"
@@ -66,6 +67,11 @@ class TableConfig:
     def stat_columns(self) -> tuple[str, ...]:
         """The columns that column_stats describes; empty for all."""
         return _names(self.properties.get(COLUMN_STATS_COLUMNS, ""))
+
+    @property
+    def generates_keys(self) -> bool:
+        """Whether the table has no key fields: an inserted row gets a key that is generated."""
+        return not self.record_key
 
     @property
     def stores_meta(self) -> bool:

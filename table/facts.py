@@ -124,8 +124,6 @@ def _partition_groups(index: str, given: Mapping[str, str]) -> dict[str, int]:
 
 
 def _check_identity(identity: Identity) -> None:
-    if not identity.record_key:
-        raise InvalidOptionError("a table needs at least one record key column")
     for role, fields in (("key", identity.record_key), ("partition", identity.partition_fields)):
         if len(set(fields)) < len(fields):
             raise InvalidOptionError(f"a {role} column is named twice: {', '.join(fields)}")
@@ -168,6 +166,8 @@ def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> 
 
 def index_facts(index: str, record_key: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
     """The facts that a table has because of its index."""
+    if index == "bucket" and not record_key:
+        raise InvalidOptionError("the bucket index needs key fields: it hashes their values")
     options, facts = Options(given), {INDEX_TYPE: HUDI_TYPES[index]}
     if index == "bucket":
         facts[BUCKET_COUNT] = options.text(BUCKET_COUNT)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.config import TableConfig
+from table.config import KEY_COLUMN, TableConfig
 from table.errors import InputError
 from table.keygen import partition_paths, record_keys
 
@@ -83,6 +83,8 @@ def keys_of_rows(rows: Any, config: TableConfig) -> tuple[Any, Any | None]:
     missing = [name for name in config.record_key if name not in rows.column_names]
     if missing:
         raise InputError(f"record key field {missing[0]} is not a column of the input")
+    if config.generates_keys and KEY_COLUMN not in rows.column_names:
+        raise InputError(f"the table has no key fields: name rows by their {KEY_COLUMN}")
     keys = record_keys(rows, config)
     if all(name in rows.column_names for name in config.partition_fields):
         return keys, partition_paths(rows, config)

@@ -21,7 +21,8 @@ import pyarrow as pa
 from table.bootstrap.rows import RowSource
 from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock, SystemClock
-from table.config import TableConfig, load_config
+from table.config import KEY_COLUMN, TableConfig, load_config
+from table.errors import InvalidOptionError
 from table.facts import (
     INDEX_FACTS,
     Identity,
@@ -95,7 +96,7 @@ class Table:
         path: str | PathLike[str],
         *,
         name: str | None = None,
-        record_key: Names,
+        record_key: Names = None,
         partition_path: Names = None,
         ordering: str | None = None,
         index: str = "record",
@@ -104,7 +105,12 @@ class Table:
         storage: Storage | None = None,
         clock: Clock | None = None,
     ) -> Table:
-        """Make an empty table; the path must not hold one yet."""
+        """Make an empty table; the path must not hold one yet.
+
+        Without record_key every inserted row gets a generated key.
+        """
+        if record_key is not None and not names(record_key):
+            raise InvalidOptionError("record_key names no record key column: leave it out for none")
         storage = storage or LocalStorage.at(path, create=True)
         given = check_options(options or {})
         load_index(index)
@@ -451,8 +457,9 @@ class Table:
         if not is_frame(keys) and not isinstance(keys, pa.Table):
             return encoded_keys(keys), None
         config = with_encoding(self.config, self.storage)
+        fields = config.record_key or (KEY_COLUMN,)
         # Only key columns are collected, whatever else the rows hold.
-        rows = to_arrow(only_columns(keys, (*config.record_key, *config.partition_fields)))
+        rows = to_arrow(only_columns(keys, (*fields, *config.partition_fields)))
         if rows.column_names == ["record_key"] and config.record_key != ("record_key",):
             return encoded_keys(rows["record_key"]), None
         return keys_of_rows(rows, config)

@@ -132,7 +132,9 @@ def check_shape(definition: KeyDefinition) -> None:
             f"fields are: give option {PARTITION_SPEC}=field:simple,field:timestamp"
         )
     keys, fields = len(definition.record_key), len(definition.partition_fields)
-    if definition.generator in (SIMPLE_KEYS, TIMESTAMP_KEYS) and (keys, fields) != (1, 1):
+    # Without key fields keys are generated, and only the path is the generator's.
+    single = definition.generator in (SIMPLE_KEYS, TIMESTAMP_KEYS)
+    if single and (max(keys, 1), fields) != (1, 1):
         raise InvalidOptionError(
             f"the key generator {name} takes one key field and one partition field, not {keys} "
             f"and {fields}"

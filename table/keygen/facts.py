@@ -43,7 +43,7 @@ def key_facts(
     """The entries of hoodie.properties that say how keys and paths are made.
 
     Args:
-        record_key: key fields.
+        record_key: key fields; none for keys that are generated.
         partition_fields: partition fields; for the custom generator as `field:kind`.
         given: checked options.
 
@@ -58,7 +58,7 @@ def key_facts(
         listed = given[PARTITION_SPEC].split(",")
     fields = parse_partition_spec(listed)[0] if generator == CUSTOM_KEYS else tuple(listed)
     facts = {
-        "hoodie.table.recordkey.fields": ",".join(record_key),
+        **({"hoodie.table.recordkey.fields": ",".join(record_key)} if record_key else {}),
         "hoodie.table.partition.fields": ",".join(fields),
         KEY_GENERATOR: generator,
         HIVE_STYLE: options.text(HIVE_STYLE),

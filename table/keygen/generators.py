@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import COMPLEX_KEYS, TableConfig
+from table.config import COMPLEX_KEYS, KEY_COLUMN, TableConfig
 from table.errors import InputError
 from table.keygen.definition import HUDI_GENERATORS, KeyDefinition, check_known, check_shape
 from table.keygen.own import KeyGenerator, load_generator
@@ -86,7 +86,8 @@ def makes_keys(config: TableConfig) -> bool:
     """
     single = config.key_generator == COMPLEX_KEYS and len(config.record_key) == 1
     settled = not single or KEY_ENCODING in config.properties
-    return config.key_generator in HUDI_GENERATORS and settled
+    made = config.key_generator in HUDI_GENERATORS and not config.generates_keys
+    return made and settled
 
 
 @lru_cache(maxsize=64)
@@ -105,6 +106,8 @@ class _Generator:
 
     def record_keys(self, batch: Any) -> Any:
         """The record keys."""
+        if not self.definition.record_key:
+            return plain_keys(batch, KEY_COLUMN)
         if self.definition.named:
             return named_keys(batch, self.definition.record_key)
         return plain_keys(batch, self.definition.record_key[0])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.config import TableConfig
+from table.config import KEY_COLUMN, TableConfig
 from table.errors import CorruptFileError, InputError, TableWarning
 from table.format.parquet import MIN_KEY, read_base_file
 from table.format.plain_strings import plain_strings
@@ -20,7 +20,6 @@ from table.keygen.definition import KeyDefinition
 from table.keygen.generators import keys_of, refuse_null_parts
 from table.storage import RangeReader
 
-KEY_COLUMN = "_hoodie_record_key"
 _NO_KEYS = pa.array([], pa.string())
 
 

@@ -73,6 +73,8 @@ def virtual_facts(
         )
     if options.flag(KEYS_IGNORED) and not options.flag(META_FIELDS):
         raise InvalidOptionError(f"option {KEYS_IGNORED} goes with stored keys: {META_FIELDS}=true")
+    if virtual and not record_key:
+        raise InvalidOptionError("virtual keys need key fields: generated keys are stored")
     named = options.text(KEY_ENCODING) == NAMED_ENCODING
     if virtual and options.flag(HUDI_READS) and (generator not in _BY_HUDI or named):
         what = "keys with their field's name" if named else f"the key generator {generator}"

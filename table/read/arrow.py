@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from table.config import TableConfig
+from table.config import KEY_COLUMN, TableConfig
 from table.errors import CorruptFileError, InputError, SnapshotExpiredError, TableError
 from table.format.parquet import read_base_file, read_footer
 from table.format.schema import META_COLUMNS, from_avro, with_meta, without_meta
-from table.keygen.stored import KEY_COLUMN, StoredKeys
+from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.storage import RangeReader, Storage
 from table.timeline.clean_metadata import decode_clean_plan

@@ -17,10 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.config import TableConfig
+from table.config import KEY_COLUMN, TableConfig
 from table.errors import InputError
 from table.keygen import makes_keys, record_keys
-from table.keygen.stored import KEY_COLUMN
 
 _COMBINATIONS_MAX = 10_000
 _WHOLE = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}

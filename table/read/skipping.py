@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from table.config import KEY_COLUMN
 from table.errors import CorruptFileError, TableWarning
 from table.format.hfile.reader import HFileReader
-from table.keygen.stored import KEY_COLUMN
 from table.metadata.column_ranges import ColumnRanges, file_keys, read_ranges
 from table.metadata.column_stats import Wrapper
 from table.metadata.partitions import COLUMN_STATS

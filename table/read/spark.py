@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.config import KEY_COLUMN
 from table.errors import InputError
-from table.keygen.stored import KEY_COLUMN, StoredKeys
+from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.read.arrow import hidden_columns, open_base, plan_read
 from table.read.predicate import fixed_keys, parse_condition

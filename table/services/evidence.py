@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from table.config import TableConfig
+from table.config import KEY_COLUMN, TableConfig
 from table.errors import CorruptFileError, InputError
 from table.format.bloom import BloomFilter
 from table.format.hashing import string_buffers
@@ -33,7 +33,7 @@ from table.format.order import key_order
 from table.format.pages import pages
 from table.format.parquet import BaseFileFooter, read_footer
 from table.keygen import record_keys
-from table.keygen.stored import KEY_COLUMN, StoredKeys
+from table.keygen.stored import StoredKeys
 from table.metadata.column_ranges import range_texts
 from table.metadata.partitions import COLUMN_STATS, RECORD_INDEX
 from table.naming import HOODIE, METADATA, parse_base_file, parse_log_file
@@ -219,7 +219,7 @@ def _search_rows(work: FileSearch, rows: Any, found: _Found) -> None:
     asked, fields = work.asked, work.config.record_key
     if KEY_COLUMN in rows.column_names:
         found.keys |= asked.among(rows[KEY_COLUMN].combine_chunks())
-    if rows.num_rows and set(fields) <= set(rows.column_names):
+    if fields and rows.num_rows and set(fields) <= set(rows.column_names):
         found.keys |= asked.among(_made_keys(rows, work))
     own = {KEY_COLUMN, *(fields if len(fields) == 1 else ())}
     for name, column in zip(rows.column_names, rows.columns, strict=True):

@@ -61,9 +61,8 @@ def check_fields(rows: Any, config: TableConfig) -> None:
         for name in fields:
             if name not in rows.column_names:
                 raise InputError(f"{role} field {name} is not a column of the input")
-    key = rows[config.record_key[0]]
-    if len(config.record_key) == 1 and key.null_count:
-        row = pc.index(pc.is_null(key), value=True).as_py()
+    if len(config.record_key) == 1 and rows[config.record_key[0]].null_count:
+        row = pc.index(pc.is_null(rows[config.record_key[0]]), value=True).as_py()
         raise InputError(f"record key field {config.record_key[0]} is null in row {row}")
 
 
@@ -77,10 +76,17 @@ def delete_flags(rows: Any) -> Any:
     return pc.fill_null(flags, fill_value=False).to_numpy()
 
 
-def keyed(rows: Any, config: TableConfig, deletes: Any) -> Batch:
-    """Rows (pa.Table) with their record keys and partition paths."""
+def keyed(rows: Any, config: TableConfig, deletes: Any, keys: Any = None) -> Batch:
+    """Rows (pa.Table) with their record keys and partition paths.
+
+    Args:
+        rows: the rows, in the table's schema.
+        config: the table.
+        deletes: bool per row.
+        keys: the record keys (pa.Array of string) where their columns do not make them.
+    """
     return Batch(
-        keys=record_keys(rows, config),
+        keys=record_keys(rows, config) if keys is None else keys,
         partitions=partition_paths(rows, config),
         deletes=deletes,
         rows=rows,

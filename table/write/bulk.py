@@ -28,6 +28,7 @@ from table.errors import InputError, InvalidOptionError, TableError, Unsupported
 from table.format.parquet import write_base_file
 from table.format.schema import with_meta
 from table.keygen import partition_paths, record_keys
+from table.keygen.auto import auto_keys
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.writer import DeltaCommit
 from table.model import BaseFile, CommitResult, WriteStat
@@ -206,7 +207,8 @@ class _WritePartition:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         quiet_worker()
         try:
-            answer: BulkDone | TableError = write_stream(self._rows(batches), self.task)
+            number = _partition_number()
+            answer: BulkDone | TableError = write_stream(self._rows(batches), self.task, number)
         except TableError as error:
             answer = error
         yield pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
@@ -219,6 +221,13 @@ class _WritePartition:
             yield from _puts(rows, self.task).to_batches()
 
 
+def _partition_number() -> int:
+    from pyspark import TaskContext  # noqa: PLC0415  only where Spark runs a task
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
+
+
 def _puts(rows: Any, task: BulkTask) -> Any:
     """Incoming rows (pa.Table) in the table's schema, none of which takes its key away."""
     if delete_flags(rows).any():
@@ -228,9 +237,12 @@ def _puts(rows: Any, task: BulkTask) -> Any:
     return in_table_schema(rows, task.target.schema)
 
 
-def write_stream(batches: Iterable[Any], task: BulkTask) -> BulkDone:
-    """Write grouped rows (record batches in table schema) into files, keys into a key file."""
-    stream = _Stream(task)
+def write_stream(batches: Iterable[Any], task: BulkTask, partition: int = 0) -> BulkDone:
+    """Write grouped rows (record batches in table schema) into files, keys into a key file.
+
+    `partition` is the number of the Spark partition, which generated keys name.
+    """
+    stream = _Stream(task, partition)
     for batch in batches:
         stream.take(pa.Table.from_batches([batch]))
     return stream.close()
@@ -241,6 +253,7 @@ class _Stream:
     """The file being filled, and what is done. Holds the rows of one file at a time."""
 
     task: BulkTask
+    partition: int = 0
     name: str = field(default_factory=lambda: str(uuid.uuid4()))
     group: tuple[str, int] | None = None
     pending: list[tuple[Any, Any]] = field(default_factory=list)
@@ -249,6 +262,14 @@ class _Stream:
     results: list[FileGroupResult] = field(default_factory=list)
     keys: list[Any] = field(default_factory=list)
     rows: int = 0
+    taken: int = 0
+
+    def keys_of(self, rows: Any) -> Any:
+        """The record keys of the rows that come next."""
+        task = self.task
+        if task.config.generates_keys:
+            return auto_keys(task.target.instant, self.partition, self.taken, rows.num_rows)
+        return record_keys(rows, task.config)
 
     def buckets(self, keys: Any) -> Any:
         """The bucket of each key; 0 where the index has none."""
@@ -260,7 +281,7 @@ class _Stream:
     def ordered(self, rows: Any) -> Any:
         """Rows grouped by partition path and bucket, otherwise in their order."""
         paths = partition_paths(rows, self.task.config)
-        buckets = self.buckets(record_keys(rows, self.task.config))
+        buckets = self.buckets(self.keys_of(rows))
         table = pa.table({"path": paths, "bucket": buckets, "row": np.arange(len(paths))})
         order = pc.sort_indices(
             table, sort_keys=[(name, "ascending") for name in table.column_names]
@@ -271,9 +292,10 @@ class _Stream:
         """Add rows (pa.Table): each stretch of one group to that group's file."""
         if not rows.num_rows:
             return
-        keys = record_keys(rows, self.task.config)
+        keys = self.keys_of(rows)
         paths = partition_paths(rows, self.task.config)
         buckets = self.buckets(keys)
+        self.taken += rows.num_rows
         codes = paths.dictionary_encode().indices.to_numpy()
         change = (np.diff(codes) != 0) | (np.diff(buckets) != 0)
         starts = [0, *(np.flatnonzero(change) + 1).tolist()]

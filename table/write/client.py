@@ -56,8 +56,9 @@ def insert(writer: Writer, rows: Any) -> CommitResult:
     policy = writer.options.text(DUP_POLICY)
 
     def work(attempt: Attempt) -> CommitResult:
-        batch = attempt.batch(rows)
-        if policy == "none":
+        batch = attempt.batch(rows, new=True)
+        # A key that was generated a moment ago is nowhere else.
+        if policy == "none" or attempt.config.generates_keys:
             puts = np.flatnonzero(~batch.deletes)
             attempt.unchanged += len(batch) - len(puts)
             batch = batch.take(puts)

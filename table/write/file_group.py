@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.config import KEY_COLUMN
 from table.errors import CorruptFileError, InputError
 from table.format.parquet import (
     BaseFileFooter,
@@ -29,7 +30,7 @@ from table.format.parquet import (
     write_base_file,
 )
 from table.format.schema import META_COLUMNS, conform, with_meta
-from table.keygen.stored import KEY_COLUMN, StoredKeys
+from table.keygen.stored import StoredKeys
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records, stat_schema
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS

@@ -12,11 +12,10 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from table.config import COMPLEX_KEYS, TableConfig, load_config, save_config
+from table.config import COMPLEX_KEYS, KEY_COLUMN, TableConfig, load_config, save_config
 from table.errors import InvalidOptionError, UnsupportedTableError
 from table.format.parquet import read_base_file
 from table.keygen.facts import missing_facts
-from table.keygen.stored import KEY_COLUMN
 from table.keygen.texts import texts_of
 from table.options import KEY_ENCODING, NAMED_ENCODING, PLAIN_ENCODING
 from table.storage import Storage

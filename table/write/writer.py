@@ -29,7 +29,8 @@ from table.format.schema import (
     with_meta,
     without_meta,
 )
-from table.keygen import check_key_generator
+from table.keygen import check_key_generator, record_keys
+from table.keygen.auto import auto_keys
 from table.keygen.stored import StoredKeys
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import supported
@@ -243,12 +244,19 @@ class Attempt:
         spent = self.writer.clock.seconds() - started
         self.phases[name] = self.phases.get(name, 0.0) + spent
 
-    def batch(self, rows: Any) -> Batch:
-        """Incoming rows (Spark DataFrame or pa.Table) in the table's schema, keyed and checked."""
-        rows = to_arrow(rows)
-        check_fields(rows, self.config)
+    def batch(self, rows: Any, *, new: bool = False) -> Batch:
+        """Incoming rows (Spark DataFrame or pa.Table) in the table's schema, keyed and checked.
+
+        Where the table has no key fields, `new` rows get generated keys, and others name theirs.
+        """
+        rows, config, keys = to_arrow(rows), self.config, None
+        check_fields(rows, config)
         deletes = delete_flags(rows)
-        return keyed(in_table_schema(rows, self.target.schema), self.config, deletes)
+        if config.generates_keys:
+            keys = (
+                auto_keys(self.instant, 0, 0, rows.num_rows) if new else record_keys(rows, config)
+            )
+        return keyed(in_table_schema(rows, self.target.schema), config, deletes, keys)
 
     def tag(self, batch: Batch) -> Any:
         """The index's answer for the keys of a combined batch."""

@@ -191,7 +191,7 @@ GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
 @pytest.mark.parametrize(
     ("changes", "options", "error", "message"),
     [
-        ({"record_key": None}, {}, InvalidOptionError, "record key"),
+        ({"record_key": " , "}, {}, InvalidOptionError, "record key"),
         ({"record_key": []}, {}, InvalidOptionError, "record key"),
         ({"record_key": "a,a"}, {}, InvalidOptionError, "twice"),
         ({"partition_path": "p,p"}, {}, InvalidOptionError, "twice"),
