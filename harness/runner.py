@@ -6,8 +6,8 @@ against 10 s of measured work, most of the time that a quickstart has, and would
 loading more than indexes. What sharing costs is met thus: cells are interleaved with alternating
 direction, so that a JVM that grows warmer favours none; warm-up repetitions are taken of every
 cell, or of every index, and kept apart; every repetition starts from a copy of the same loaded
-table, so nothing that one leaves behind on storage reaches the next. Engines that bring their own jars have
-processes of their own (`engines/hudi.py`), as warm as the run's: only one works at a time.
+table, so nothing that one leaves behind on storage reaches the next. Engines that bring their own
+jars have processes of their own (`engines/hudi.py`), as warm as the run's; only one of them works.
 
 A repetition is appended as one block after its verification, so a killed run resumes with the
 first repetition that is not complete and no sample is doubled.
