@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pyarrow as pa
 import pytest
 from conformance import METADATA
 from index_cases import batch, create, files, lookup, stored
+from typer.testing import CliRunner
 
 from indexes import bloom_metadata
 from indexes.bloom import BloomIndex
 from table import Table
-from table.errors import InputError
+from table.cli import app
+from table.errors import InputError, UnsupportedTableError
 from table.metadata.bloom import bloom_tombstones
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from table.metadata.reader import Shard
@@ -187,3 +190,29 @@ def test_rows_keep_being_found_by_metadata_after_updates_deletes_and_compaction(
     paths, stats = asked(opened, ["a1", "a-new", "b1", "b2"], ["a", "a", "b", "b"])
     assert paths == ["a", "a", None, "b"]
     assert (stats.filters_from_footers, stats.ranges_from_footers) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hoodie.bloom.index.parallelism",
+        "hoodie.bloom.index.use.caching",
+        "hoodie.simple.index.parallelism",
+        "hoodie.global.simple.index.parallelism",
+        "hoodie.simple.index.input.storage.level",
+    ],
+)
+def test_options_without_a_meaning_here_are_refused_by_name(tmp_path, name):
+    with pytest.raises(UnsupportedTableError, match=name):
+        create(tmp_path / "t", "bloom", options={name: "1"})
+
+
+def test_a_lookup_on_the_command_line_tells_what_it_touched(tmp_path):
+    table = filled(tmp_path / "t")
+    asked = ["lookup", table.storage.root, "--key", "a1", "--key", "b99", "--json"]
+    result = CliRunner().invoke(app, asked)
+    document = json.loads(result.stdout)
+    assert [key["found"] for key in document["keys"]] == [True, False]
+    told = ("shards_read", "candidates", "files_read", "ranges_from_footers")
+    assert [document[name] for name in told] == [0, 1, 1, 3]
+    assert document["filters_from_footers"] + document["filters_from_metadata"] == 1

@@ -192,6 +192,7 @@ def test_two_groups_of_one_bucket_are_damage(table):
         BucketIndex().tag(pa.array(["a"]), pa.array(["p"]), context)
 
 
+@pytest.mark.filterwarnings("ignore:keys of column id hold a colon")
 @pytest.mark.parametrize("seed", [0, 3])
 def test_without_moves_all_local_indexes_agree(tmp_path, seed):
     shape = SHAPES_BY_NAME["text"]

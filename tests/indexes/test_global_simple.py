@@ -9,9 +9,8 @@ import pytest
 from index_cases import batch, create, files, lookup, with_policy
 
 from indexes import simple
-from table import table as table_module
 from table.errors import CorruptFileError
-from table.write.runner import SparkRunner
+from table.options import LOCAL_BYTES
 
 pytestmark = pytest.mark.spark
 
@@ -19,9 +18,8 @@ STRANGE = ["a=b", "u v", "x%2Fy", "ü€", "{b}*?[c]", "_hidden", ".dot", "back\
 
 
 @pytest.fixture
-def table(tmp_path, spark, monkeypatch):
-    monkeypatch.setattr(table_module, "SparkRunner", lambda s: SparkRunner(s, local_bytes=0))
-    options = {"hoodie.parquet.small.file.limit": "0"}
+def table(tmp_path, spark):
+    options = {"hoodie.parquet.small.file.limit": "0", LOCAL_BYTES: "0"}
     table = create(tmp_path / "t [x] %41", "global_simple", options=options, spark=spark)
     table.bulk_insert(batch([f"k{n}" for n in range(len(STRANGE))], STRANGE))
     return table

@@ -9,12 +9,7 @@ from hudi import HudiTableBuilder
 
 from table import Table
 
-INDEXES = [
-    "record",
-    pytest.param("global_simple", marks=pytest.mark.spark),
-    "global_bloom",
-    "bucket",
-]
+INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
 every_index = pytest.mark.parametrize("index", INDEXES)
 
 
@@ -31,8 +26,7 @@ def batch(numbers, *, version, shift=0):
 
 
 @pytest.fixture
-def table(index, tmp_path, request):
-    spark = request.getfixturevalue("spark") if index == "global_simple" else None
+def table(index, tmp_path):
     buckets = {"hoodie.bucket.index.num.buckets": "2"} if index == "bucket" else {}
     return Table.create(
         str(tmp_path / "t"),
@@ -41,7 +35,6 @@ def table(index, tmp_path, request):
         ordering="ts",
         index=index,
         options={**SMALL_FILTERS, **buckets},
-        spark=spark,
     )
 
 

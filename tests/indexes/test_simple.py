@@ -12,11 +12,10 @@ from indexes.key_scan import key_probes
 from indexes.scope import scopes
 from indexes.simple import SimpleIndex
 from table import Table
-from table import table as table_module
 from table.errors import CorruptFileError, InputError
 from table.format.parquet import BaseFileOptions, write_base_file
+from table.options import LOCAL_BYTES
 from table.write.index import LookupStats
-from table.write.runner import SparkRunner
 from table.write.transaction import TableState
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
@@ -32,14 +31,15 @@ def filled(path, **given):
 
 
 @pytest.fixture(params=["threads", pytest.param("join", marks=pytest.mark.spark)])
-def table(tmp_path, request, monkeypatch):
+def table(tmp_path, request):
     """The table, whose lookups run as the parameter says."""
     made = filled(tmp_path / "t")
-    if request.param == "join":
-        spark = request.getfixturevalue("spark")
-        monkeypatch.setattr(table_module, "SparkRunner", lambda s: SparkRunner(s, local_bytes=0))
-        made._spark = spark
-    return made
+    return made if request.param == "threads" else joined(made, request.getfixturevalue("spark"))
+
+
+def joined(table, spark, limit=0):
+    """The table, whose lookups are joins from so many bytes of work on."""
+    return Table(table.storage, {**SMALL_LIMIT, LOCAL_BYTES: str(limit)}, spark=spark)
 
 
 def asked(table, keys, partitions=None):
@@ -128,20 +128,19 @@ def test_damage_is_named(table, damage):
 
 
 @pytest.mark.spark
-def test_small_work_starts_no_job_and_large_work_is_a_join(tmp_path, spark, monkeypatch):
-    opened = Table.open(filled(tmp_path / "t").storage.root, spark=spark)
+def test_small_work_starts_no_job_and_large_work_is_a_join(tmp_path, spark):
+    made = filled(tmp_path / "t")
     keys, paths = [f"b{n}" for n in range(25)], ["b"] * 25
 
-    def jobs():
+    def jobs(opened):
         group = str(uuid.uuid4())
         spark.sparkContext.setJobGroup(group, "counted")
         answer = asked(opened, keys, paths)[0]
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
         return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)), answer
 
-    count, answer = jobs()
+    count, searched = jobs(Table(made.storage, spark=spark))
     assert count == 0
-    monkeypatch.setattr(table_module, "SparkRunner", lambda s: SparkRunner(s, local_bytes=1))
-    count, joined = jobs()
+    count, found = jobs(joined(made, spark, limit=1))
     assert count > 0
-    assert joined == answer == ["b"] * 20 + [None] * 5
+    assert found == searched == ["b"] * 20 + [None] * 5
