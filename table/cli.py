@@ -271,6 +271,25 @@ def index_command(
 
 
 @app.command()
+def rewrite(
+    path: PathArg,
+    virtual_keys: Annotated[
+        str, typer.Option("--virtual-keys", metavar="on|off|ignore", help="What becomes of keys.")
+    ],
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Write a table anew without stored record keys, or with them; what was cut off goes on.
+
+    on: keys are made from their columns. off: they are stored. ignore: they are stored, and readers
+    make them all the same, so that older readers and newer ones can use the table.
+    """
+    with Bar() as bar:
+        report = Table.open(path, options=_options(option)).rewrite(virtual_keys, bar)
+    _answer(dataclasses.asdict(report), as_json=as_json)
+
+
+@app.command()
 def services(
     path: PathArg,
     service: Annotated[str, typer.Argument(metavar="SERVICE", help=", ".join(SERVICES))],

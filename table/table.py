@@ -46,6 +46,7 @@ from table.services.check import CheckResult, check_index
 from table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
 from table.services.maintain import TableServices
 from table.services.purge import Purger, PurgeReport
+from table.services.rewrite import Rewriter, RewriteReport
 from table.services.switch import IndexSwitch, Switcher
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
@@ -366,6 +367,15 @@ class Table:
         self._given = {**kept, **given}
         self.choice = choose_index(self.config, self._given, self.storage)
         return switch
+
+    def rewrite(self, virtual_keys: str, progress: Progress = no_progress) -> RewriteReport:
+        """Give up stored keys (`on`), store them again (`off`), or store and `ignore` them.
+
+        In place, a commit for some file groups after the other; what was cut off goes on. A handle
+        of before must not write any more: open the table anew.
+        """
+        rewriter = Rewriter(writer=self._writer(None), hold=self._hold, progress=progress)
+        return rewriter.run(virtual_keys)
 
     def _held(
         self, work: Callable[[TableServices, Lease], R], progress: Progress = no_progress

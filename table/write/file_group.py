@@ -124,21 +124,21 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
     """Merge and write one file group; the task that a runner distributes."""
     if work.base is None:
         return _create(work)
-    data = _read_base(work.target.storage, work.base)
+    data = read_base(work.target.storage, work.base)
     footer = read_footer(data)
     stored = stored_rows(data, footer, work.target.schema)
     keys = work.target.keys.of_rows(stored, data.name)
     merge = _merge(work, stored, keys)
     if not (merge.outcomes != Outcome.UNCHANGED).any():
         return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
-    file = _new_file(work)
+    file = new_file(work)
     incoming = _with_meta(work, work.rows, work.keys, file.name)
     table = _compose(_carried(work, stored, keys), incoming, merge.source, file.name)
     if not work.target.stores_meta:
         table = without_values(table, META_COLUMNS)
     # Without deletes the old keys are all there, and their bloom filter goes on.
     kept = not (merge.outcomes == Outcome.DELETED).any()
-    return _put(work, file, table, merge.outcomes, previous=footer if kept else None)
+    return put_slice(work, file, table, merge.outcomes, previous=footer if kept else None)
 
 
 def _create(work: FileGroupWrite) -> FileGroupResult:
@@ -147,19 +147,21 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     outcomes = np.where(puts, Outcome.INSERTED, Outcome.UNCHANGED).astype(np.uint8)
     if not puts.any():
         return FileGroupResult(file=None, stat=None, outcomes=outcomes)
-    file = _new_file(work)
+    file = new_file(work)
     mask = pa.array(puts)
     table = _with_meta(work, work.rows.filter(mask), work.keys.filter(mask), file.name)
-    return _put(work, file, table, outcomes)
+    return put_slice(work, file, table, outcomes)
 
 
-def stored_rows(data: RangeReader, footer: BaseFileFooter, schema: Any) -> Any:
-    """The rows of a base file in the table's schema (pa.Table with the meta columns).
+def stored_rows(
+    data: RangeReader, footer: BaseFileFooter, schema: Any, *, meta: bool = True
+) -> Any:
+    """The rows of a base file in the table's schema (pa.Table), with the meta columns or without.
 
     A column that the file was written without, before the schema had it, reads as null.
     """
-    stored = read_base_file(data, footer=footer)
-    full = with_meta(schema)
+    full = with_meta(schema) if meta else schema
+    stored = read_base_file(data, None if meta else full.names, footer=footer)
     for item in full:
         if item.name not in stored.column_names and item.nullable:
             stored = stored.append_column(item, pa.nulls(stored.num_rows, item.type))
@@ -173,12 +175,13 @@ def stored_ordering(target: WriteTarget, base: BaseFile, keys: Any) -> Any:
     """The stored ordering values (pa.Array) of keys that a base file holds, in their order."""
     assert target.ordering is not None
     columns = dict.fromkeys([*target.keys.columns, target.ordering])
-    table = read_base_file(_read_base(target.storage, base), list(columns))
+    table = read_base_file(read_base(target.storage, base), list(columns))
     place = pc.index_in(keys, value_set=target.keys.of_rows(table, base.path))
     return table[target.ordering].combine_chunks().take(place)
 
 
-def _read_base(storage: Storage, base: BaseFile) -> BytesReader:
+def read_base(storage: Storage, base: BaseFile) -> BytesReader:
+    """A base file of the table, whole, in memory."""
     try:
         data = storage.read(base.path)
     except FileNotFoundError as error:
@@ -264,7 +267,7 @@ def _stale(work: FileGroupWrite, stored: Any, matched: Any, rows: Any) -> Any:
     return newer.to_numpy(zero_copy_only=False) & ~moved_out
 
 
-def _new_file(work: FileGroupWrite) -> BaseFile:
+def new_file(work: FileGroupWrite) -> BaseFile:
     """The name of the next slice; the attempt number is random, so no two attempts meet."""
     attempt = secrets.randbelow(1 << 31)
     return BaseFile(
@@ -316,7 +319,7 @@ def _compose(stored: Any, incoming: Any, source: Any, file_name: str) -> Any:
     return pa.table(columns, schema=stored.schema)
 
 
-def _put(
+def put_slice(
     work: FileGroupWrite,
     file: BaseFile,
     table: Any,
@@ -324,6 +327,15 @@ def _put(
     *,
     previous: BaseFileFooter | None = None,
 ) -> FileGroupResult:
+    """Put the rows (pa.Table with meta columns) of a file group's next slice.
+
+    Args:
+        work: the file group.
+        file: the slice's name.
+        table: its rows.
+        outcomes: of the incoming rows (uint8, Outcome).
+        previous: footer of the slice before, if no key of it is gone.
+    """
     base = work.base
     inserted = work.keys.filter(pa.array(outcomes == Outcome.INSERTED))
     data = write_base_file(table, options=work.target.options, previous=previous, inserted=inserted)

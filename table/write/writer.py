@@ -56,7 +56,7 @@ from table.write.outside import OutsideIndex, recover, take_back, unsettled
 from table.write.runner import TaskRunner
 from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
 
-_BLOOM_ENABLED = "hoodie.parquet.bloom.filter.enabled"
+BLOOM_ENABLED = "hoodie.parquet.bloom.filter.enabled"
 
 
 class Services(Protocol):
@@ -192,7 +192,7 @@ class Attempt:
             storage=writer.storage,
             instant=instant,
             schema=schema,
-            options=_base_file_options(writer.options, config, schema),
+            options=base_file_options(writer.options, config, schema),
             metadata_partitions=config.maintained,
             keys=StoredKeys.of(config),
             stores_meta=config.stores_meta,
@@ -357,7 +357,8 @@ def _first_schema(incoming: Any, record: str, namespace: str) -> str | None:
     return to_avro(schema, record_name=record, namespace=namespace)
 
 
-def _base_file_options(options: Options, config: TableConfig, schema: Any) -> BaseFileOptions:
+def base_file_options(options: Options, config: TableConfig, schema: Any) -> BaseFileOptions:
+    """How base files of a table are written; `schema` (pa.Schema) is without meta columns."""
     record, namespace = avro_names(config.name)
     full = with_meta(schema) if schema else None
     return BaseFileOptions(
@@ -365,7 +366,7 @@ def _base_file_options(options: Options, config: TableConfig, schema: Any) -> Ba
         block_size=options.integer("hoodie.parquet.block.size"),
         avro_schema=to_avro(full, record_name=record, namespace=namespace) if full else None,
         footer=FooterOptions(
-            bloom_enabled=config.stores_meta and options.flag(_BLOOM_ENABLED),
+            bloom_enabled=config.stores_meta and options.flag(BLOOM_ENABLED),
             bloom_type=options.text("hoodie.bloom.index.filter.type"),
             bloom_entries=options.integer("hoodie.index.bloom.num_entries"),
             bloom_fpp=options.number("hoodie.index.bloom.fpp"),

@@ -1,0 +1,300 @@
+"""Giving up the stored keys of a table, or storing them again, in place and while it is used.
+
+    on      every stored key is proved to be the one that is made
+            hoodie.populate.meta.fields=false: from here on readers make the keys
+            file groups with stored keys are written anew, some at a time, a commit each
+    off     file groups without are written anew, some at a time
+            hoodie.populate.meta.fields=true, once no file group is left without
+    ignore  as off; keymark.recordkey.ignore.stored=true: keys are stored, and readers make them
+
+A slice of a file group follows the one before, as after an update that changes nothing: readers
+keep what they read, indexes name the same file groups. What was cut off goes on with the file
+groups that are left: their footers tell. Other writers may write between two commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from table.bootstrap.target import Progress
+from table.config import KEY_COLUMN, TableConfig, load_config, save_config
+from table.errors import InputError
+from table.format.parquet import BLOOM_ENTRY, read_base_file, read_metadata
+from table.keygen.definition import KeyDefinition
+from table.keygen.stored import StoredKeys
+from table.keygen.virtual import virtual_facts
+from table.lease import Lease
+from table.model import BaseFile, CommitResult
+from table.options import KEYS_IGNORED, META_FIELDS
+from table.read.arrow import open_base
+from table.storage import Storage
+from table.write.commit import commit
+from table.write.file_group import FileGroupWrite
+from table.write.outside import EntryChanges
+from table.write.rewrite import refuse_other_keys, rewrite_group
+from table.write.transaction import TableState
+from table.write.writer import BLOOM_ENABLED, Attempt, Services, Writer, base_file_options
+
+TARGETS = ("on", "off", "ignore")
+# File groups of a commit: what a dead rewriting does again at most.
+_GROUPS_PER_COMMIT = 64
+_NOTHING = pa.array([], pa.string())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteReport:
+    """What a rewriting did.
+
+    Attributes:
+        virtual_keys: what was asked for: on, off or ignore.
+        file_groups: of the table.
+        rewritten: those of them that were written anew.
+        bytes_before: of their files, before.
+        bytes_after: of their files, after.
+        instants: of the commits.
+    """
+
+    virtual_keys: str
+    file_groups: int
+    rewritten: int
+    bytes_before: int
+    bytes_after: int
+    instants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Quiet:
+    """A table's services without maintenance: older slices stay while the table is rewritten."""
+
+    services: Services
+
+    def recover(self, lease: Lease) -> None:
+        """Finish what a dead process left."""
+        self.services.recover(lease)
+
+    def prepare(self, lease: Lease) -> None:
+        """Build what the options ask for."""
+        self.services.prepare(lease)
+
+    def maintain(self, attempt: Attempt) -> None:
+        """Nothing: the next write cleans and archives."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """A base file whose stored keys are to be compared with those made."""
+
+    storage: Storage
+    file: BaseFile
+    keys: StoredKeys
+
+
+def prove_keys(work: _Proof) -> None:
+    """Compare the keys of a file; a task for a runner."""
+    source = open_base(work.storage, work.file)
+    rows = read_base_file(source, [KEY_COLUMN, *work.keys.columns])
+    refuse_other_keys(rows, work.keys.of_rows(rows, source.name), source.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewriter:
+    """Rewrites one table.
+
+    Attributes:
+        writer: of the table.
+        hold: takes the table's lease for a while.
+        progress: told how many file groups are done.
+    """
+
+    writer: Writer
+    hold: Callable[[], AbstractContextManager[Lease]]
+    progress: Progress
+
+    def run(self, target: str) -> RewriteReport:
+        """Rewrite the table, or what is left of it to rewrite.
+
+        Args:
+            target: on, off or ignore.
+
+        Raises:
+            InputError: another target; a table without key fields.
+            InvalidOptionError: the table's generator makes no virtual keys that Hudi could read.
+            CorruptFileError: a stored key is not the one that its row makes.
+        """
+        if target not in TARGETS:
+            raise InputError(f"virtual keys are {', '.join(TARGETS)}, not {target!r}")
+        storage, stores = self.writer.storage, target != "on"
+        with self.hold() as lease:
+            config = load_config(storage)
+            _check(config, target)
+            if config.stores_meta and target != "off":
+                self._prove(TableState.load(storage))
+            if not stores:
+                _declare(storage, config, lease, stores=False, ignored=False)
+        results, before = [], 0
+        while True:
+            left = self._left(stores=stores)
+            if not left:
+                if self._settled(target):
+                    break
+                continue
+            for start in range(0, len(left), _GROUPS_PER_COMMIT):
+                part = left[start : start + _GROUPS_PER_COMMIT]
+                results.append(self._rewrite(part, stores=stores))
+                before += sum(file.size for file in part)
+                self.progress(min(start + len(part), len(left)), len(left), "file groups")
+        return self._report(target, results, before)
+
+    def _prove(self, state: TableState) -> None:
+        keys = StoredKeys(KeyDefinition.of(state.config))
+        works = [_Proof(state.storage, file, keys) for file in state.snapshot.files]
+        self.writer.runner.run(prove_keys, works, weights=[work.file.size for work in works])
+
+    def _left(self, *, stores: bool) -> list[BaseFile]:
+        """The files that are not yet as they are to be."""
+        state = TableState.load(self.writer.storage)
+        done = self._stores_all if stores else _stores_none
+        if stores and state.config.stores_meta:
+            return []
+        files = state.snapshot.files
+        return [f for f in files if not done(read_metadata(open_base(state.storage, f)))]
+
+    def _stores_all(self, metadata: Any) -> bool:
+        """Whether every row of a file has a stored key, by its statistics.
+
+        A file without rows counts by its filter, without which Hudi's bloom indexes fail.
+        """
+        stats = _key_statistics(metadata)
+        if not stats and self.writer.options.flag(BLOOM_ENABLED):
+            return BLOOM_ENTRY in (metadata.metadata or {})
+        return all(s is not None and s.null_count == 0 and s.has_min_max and s.min for s in stats)
+
+    def _settled(self, target: str) -> bool:
+        """Say in hoodie.properties that keys are stored; False if another writer left some out."""
+        if target == "on":
+            return True
+        with self.hold() as lease:
+            if self._left(stores=True):
+                return False
+            config = load_config(self.writer.storage)
+            ignored = target == "ignore"
+            _declare(self.writer.storage, config, lease, stores=True, ignored=ignored)
+        return True
+
+    def _rewrite(self, files: Sequence[BaseFile], *, stores: bool) -> CommitResult:
+        """Write some file groups anew, in one commit."""
+        wanted = {(file.partition_path, file.file_id) for file in files}
+
+        def work(attempt: Attempt) -> CommitResult:
+            with attempt.phase("write"):
+                attempt.start()
+                # Another writer may have put a newer slice meanwhile: that one counts.
+                bases = [f for f in attempt.state.snapshot.files if _place(f) in wanted]
+                tasks = _tasks(attempt, bases, stores=stores)
+                weights = [base.size for base in bases]
+                results = attempt.writer.runner.run(rewrite_group, tasks, weights=weights)
+            commit(attempt, results, lambda _: None, lambda: EntryChanges((), _NOTHING))
+            written = sum(result.file.size for result in results if result.file)
+            attempt.phases["bytes"] = float(written)
+            rows = sum(result.stat.num_writes for result in results if result.stat)
+            return attempt.result(
+                inserted=0,
+                updated=0,
+                deleted=0,
+                moved=0,
+                unchanged=rows,
+                files_written=len(results),
+            )
+
+        quiet = replace(self.writer, services=_Quiet(self.writer.services))
+        return quiet.attempt("UPSERT", None, work)
+
+    def _report(self, target: str, results: Sequence[CommitResult], before: int) -> RewriteReport:
+        state = TableState.load(self.writer.storage)
+        return RewriteReport(
+            virtual_keys=target,
+            file_groups=len(state.snapshot.files),
+            rewritten=sum(result.files_written for result in results),
+            bytes_before=before,
+            bytes_after=int(sum(result.phases["bytes"] for result in results)),
+            instants=tuple(result.instant for result in results),
+        )
+
+
+def _place(file: BaseFile) -> tuple[str, str]:
+    return file.partition_path, file.file_id
+
+
+def _tasks(attempt: Attempt, bases: Sequence[BaseFile], *, stores: bool) -> list[FileGroupWrite]:
+    config = attempt.config
+    facts = {**config.properties, META_FIELDS: str(stores).lower()}
+    options = base_file_options(
+        attempt.options, replace(config, properties=facts), attempt.target.schema
+    )
+    target = replace(
+        attempt.target,
+        keys=StoredKeys(KeyDefinition.of(config)),
+        stores_meta=stores,
+        options=options,
+    )
+    nothing = np.empty(0, np.uint8)
+    return [
+        FileGroupWrite(
+            target=target,
+            partition_path=base.partition_path,
+            file_id=base.file_id,
+            base=base,
+            number=number,
+            keys=_NOTHING,
+            ops=nothing,
+            tagged=nothing,
+            rows=None,
+        )
+        for number, base in enumerate(bases)
+    ]
+
+
+def _check(config: TableConfig, target: str) -> None:
+    if config.generates_keys:
+        raise InputError("virtual keys need key fields: generated keys are stored")
+    if target != "off":
+        wanted = {**config.properties, META_FIELDS: "false", KEYS_IGNORED: "false"}
+        virtual_facts(config.record_key, config.key_generator, wanted)
+
+
+def _declare(
+    storage: Storage, config: TableConfig, lease: Lease, *, stores: bool, ignored: bool
+) -> None:
+    facts = {**config.properties, META_FIELDS: str(stores).lower()}
+    facts.pop(KEYS_IGNORED, None)
+    if ignored:
+        facts[KEYS_IGNORED] = "true"
+    if facts != config.properties:
+        with lease.fenced():
+            save_config(storage, facts)
+
+
+def _stores_none(metadata: Any) -> bool:
+    """Whether no row of a file has a stored key, by its statistics; Hudi leaves empty ones."""
+    stats = _key_statistics(metadata)
+    if not stats:
+        return BLOOM_ENTRY not in (metadata.metadata or {})
+    return all(
+        s is not None and (s.num_values == 0 or (s.has_min_max and s.max == "")) for s in stats
+    )
+
+
+def _key_statistics(metadata: Any) -> list[Any]:
+    """The statistics (or None) of the meta column of keys in each row group."""
+    found = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        found += [c.statistics for c in columns if c.path_in_schema == KEY_COLUMN] or [None]
+    return found

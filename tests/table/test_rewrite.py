@@ -1,0 +1,201 @@
+"""Rewriting a table with virtual keys, and back: the rows stay, the index stays, readers stay."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from table_cases import SMALL_BLOOMS, create, data_rows, latest_files, left_over, rows, unpack
+
+from table import Table
+from table.errors import CorruptFileError, InputError, InvalidOptionError
+from table.options import KEYS_IGNORED, META_FIELDS
+from table.services import rewrite
+
+META = "_hoodie_record_key"
+STATS = "hoodie.metadata.index.column.stats.enable"
+BLOOMS = "hoodie.metadata.index.bloom.filter.enable"
+
+
+@pytest.fixture(params=["record", "global_bloom", "bucket"])
+def table(request, tmp_path):
+    table = create(tmp_path / "t", {STATS: "true", BLOOMS: "true"}, index=request.param)
+    table.upsert(rows(range(30)))
+    table.upsert(rows(range(20, 40), ts=2, partition=[f"p{i % 3}" for i in range(20, 40)]))
+    return table
+
+
+def again(table) -> Table:
+    return Table.open(table.storage.root, options=SMALL_BLOOMS)
+
+
+def rows_of(table) -> list[tuple]:
+    """All rows without meta columns, sorted."""
+    parts = [part.drop_columns(part.column_names[:5]) for part in table.scan().tables()]
+    return sorted(tuple(row.values()) for row in pa.concat_tables(parts).to_pylist())
+
+
+def places(table, count=40) -> list:
+    found = table.lookup([f"k{i}" for i in range(count)])
+    return found.select(["record_key", "partition_path", "file_id"]).to_pylist()
+
+
+def stored_keys(table) -> list:
+    root = table.storage.root
+    found = []
+    for path in latest_files(root).values():
+        file = pq.ParquetFile(f"{root}/{path}")
+        found += file.read()[META].to_pylist()
+        virtual = table.config.properties[META_FIELDS] == "false"
+        assert (b"org.apache.hudi.bloomfilter" in file.metadata.metadata) is not virtual
+    return sorted(found, key=str)
+
+
+def test_there_and_back(table):
+    before, found, keys = rows_of(table), places(table), stored_keys(table)
+    entries = [s.entries for s in table.info().shards]
+    report = table.rewrite("on")
+    table = again(table)
+    assert report.rewritten == report.file_groups
+    assert report.bytes_after < report.bytes_before
+    assert set(stored_keys(table)) == {None}
+    assert (rows_of(table), places(table)) == (before, found)
+    assert [s.entries for s in table.info().shards] == entries
+    assert table.rewrite("on").rewritten == 0
+    assert table.upsert(rows(["k1"], ts=5, partition="p1")).updated == 1
+    table.delete(rows(["k2"], partition="p2"))
+    middle = rows_of(table)
+    assert table.rewrite("off").rewritten == report.file_groups
+    table = again(table)
+    assert stored_keys(table) == [key for key in keys if key != "k2"]
+    assert rows_of(table) == middle
+    assert set(data_rows(table)) == {key for key in keys if key != "k2"}
+    assert left_over(table.storage.root) == []
+    if table.choice.name == "record":
+        assert table.check().ok
+    assert table.upsert(rows(["k1"], ts=6, partition="p1")).updated == 1
+
+
+def test_meta_columns_after_the_way_back(table):
+    table.rewrite("on")
+    again(table).rewrite("off")
+    root = table.storage.root
+    for (partition, _), path in latest_files(root).items():
+        part = pq.ParquetFile(f"{root}/{path}").read()
+        name = path.rpartition("/")[2]
+        assert set(part["_hoodie_file_name"].to_pylist()) == {name}
+        assert set(part["_hoodie_partition_path"].to_pylist()) == {partition}
+        instant = name.rpartition("_")[2].partition(".")[0]
+        assert max(part["_hoodie_commit_time"].to_pylist()) < instant
+        assert len(set(part["_hoodie_commit_seqno"].to_pylist())) == part.num_rows
+
+
+def test_the_way_back_stays_open(table):
+    """The proposal's stage: keys go on being stored while readers make them."""
+    keys = stored_keys(table)
+    assert table.rewrite("ignore").rewritten == 0
+    table = again(table)
+    assert table.config.virtual_keys
+    assert table.config.properties[KEYS_IGNORED] == "true"
+    table.upsert(rows(["k1"], ts=5, partition="p1"))
+    assert stored_keys(table) == keys
+    assert all(part[META].null_count == part.num_rows for part in table.scan().tables())
+    table.rewrite("on")
+    assert set(stored_keys(again(table))) == {None}
+    again(table).rewrite("ignore")
+    assert stored_keys(again(table)) == keys
+    again(table).rewrite("off")
+    assert KEYS_IGNORED not in again(table).config.properties
+    assert set(data_rows(again(table))) == set(keys)
+
+
+@pytest.mark.parametrize("target", ["on", "off"])
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_cut_off_and_resumed(table, monkeypatch, target, commits):
+    each = 16 if table.choice.name == "bucket" else 1
+    monkeypatch.setattr(rewrite, "_GROUPS_PER_COMMIT", each)
+    before, found = rows_of(table), places(table)
+    if target == "off":
+        table.rewrite("on")
+        table = again(table)
+    done, commit = [], rewrite.commit
+
+    def cut_off(*arguments):
+        if len(done) == commits:
+            raise KeyboardInterrupt
+        done.append(commit(*arguments))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rewrite, "commit", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            table.rewrite(target)
+    table = again(table)
+    assert (rows_of(table), places(table)) == (before, found)
+    table.upsert(rows(["k1"], ts=1, partition="p1"))
+    report = table.rewrite(target)
+    # The write between leaves one file group as keys are stored, or not, at that time.
+    assert abs(report.file_groups - report.rewritten - each * commits) <= 1
+    table = again(table)
+    assert (rows_of(table), places(table)) == (before, found)
+    assert (set(stored_keys(table)) == {None}) is (target == "on")
+    assert left_over(table.storage.root) == []
+
+
+def test_a_reader_keeps_its_snapshot(table):
+    plan = table.scan()
+    before = rows_of(table)
+    table.rewrite("on")
+    parts = [part.drop_columns(part.column_names[:5]) for part in plan.tables()]
+    assert sorted(tuple(r.values()) for r in pa.concat_tables(parts).to_pylist()) == before
+
+
+def test_keys_that_their_columns_do_not_make(tmp_path):
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(3), partition="p"))
+    (path,) = latest_files(tmp_path / "t").values()
+    stored = pq.ParquetFile(tmp_path / "t" / path).read()
+    pq.write_table(stored.set_column(2, META, [["k0", "other", "k2"]]), tmp_path / "t" / path)
+    with pytest.raises(
+        CorruptFileError, match="row 1 has the key 'other', and its columns make 'k1'"
+    ):
+        table.rewrite("on")
+    assert again(table).config.stores_meta
+
+
+def test_what_cannot_be_virtual(tmp_path):
+    keyless = create(tmp_path / "a", record_key=None)
+    with pytest.raises(InputError, match="need key fields"):
+        keyless.rewrite("on")
+    own = create(tmp_path / "b", {"hoodie.table.keygenerator.class": "own_keys:Shouted"})
+    with pytest.raises(InvalidOptionError, match=r"keymark\.hudi\.reads=false"):
+        own.rewrite("on")
+    with pytest.raises(InputError, match="on, off, ignore"):
+        own.rewrite("maybe")
+
+
+@pytest.mark.parametrize("name", ["virtual_simple", "virtual_complex", "virtual_flat"])
+def test_a_table_of_hudi_gets_its_keys_back(tmp_path, name):
+    unpack("hudi-0.15.0-keys.tar.gz", tmp_path)
+    root = tmp_path / name
+    table = Table.open(str(root))
+    before = rows_of(table)
+    assert table.rewrite("off").rewritten == table.scan().files_total
+    table = Table.open(str(root))
+    assert rows_of(table) == before
+    key = "k:k3,n:3" if name == "virtual_complex" else "k3"
+    assert key in data_rows(table)
+    table.rewrite("on")
+    assert rows_of(Table.open(str(root))) == before
+
+
+def test_a_table_of_hudi_loses_its_keys(tmp_path):
+    unpack("hudi-0.15.0-record_index.tar.gz", tmp_path)
+    root = shutil.move(tmp_path / "record_index/table", tmp_path / "t")
+    table = Table.open(str(root))
+    before = rows_of(table)
+    table.rewrite("on")
+    table = Table.open(str(root))
+    assert rows_of(table) == before
+    assert table.check().ok
