@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +19,7 @@ from table.options import KEYS_IGNORED, META_FIELDS
 from table.services import rewrite
 
 META = "_hoodie_record_key"
+ROOT = Path(__file__).parents[2]
 STATS = "hoodie.metadata.index.column.stats.enable"
 BLOOMS = "hoodie.metadata.index.bloom.filter.enable"
 
@@ -199,3 +204,43 @@ def test_a_table_of_hudi_loses_its_keys(tmp_path):
     table = Table.open(str(root))
     assert rows_of(table) == before
     assert table.check().ok
+
+
+KILLED = """
+import os, signal, sys
+from table import Table
+from table.services import rewrite
+
+done, commit, wanted = [], rewrite.commit, int(sys.argv[3])
+
+def killed(*arguments):
+    if len(done) == wanted:
+        os.kill(os.getpid(), signal.SIGKILL)
+    done.append(commit(*arguments))
+
+rewrite.commit, rewrite._GROUPS_PER_COMMIT = killed, 1
+Table.open(sys.argv[1]).rewrite(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "commits"), [("on", 0), ("on", 2), ("off", 1)])
+def test_killed_and_resumed(tmp_path, target, commits):
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(30)))
+    before, digest = rows_of(table), table.check().digest
+    if target == "off":
+        table.rewrite("on")
+    root = table.storage.root
+    child = subprocess.run(
+        [sys.executable, "-c", KILLED, root, target, str(commits)], check=False, cwd=ROOT
+    )
+    assert child.returncode == -signal.SIGKILL
+    table = again(table)
+    assert rows_of(table) == before
+    assert table.rewrite(target).rewritten == 3 - commits
+    table = again(table)
+    assert rows_of(table) == before
+    assert table.check().ok
+    assert table.check().digest == digest
+    assert left_over(root) == []
