@@ -14,7 +14,7 @@ from datasets.dataset import Dataset
 from datasets.folders import session_conf
 from datasets.generated import GeneratedDataset
 from datasets.source import SourceDataset
-from harness import environment, event_log, independent, own_data, workload
+from harness import environment, event_log, hbase_cells, independent, own_data, workload
 from harness.counters import counter_samples
 from harness.dataset_section import Data, DatasetSection
 from harness.engines import NATIVE
@@ -215,14 +215,17 @@ def _measure(
             runner = Runner(scenario, kits, folder, run_id=info["run_id"], progress=progress)
             left = request.budget_s
             left = None if left is None else left - (time.monotonic() - begin)
-            cells = expand(scenario)
+            cells = hbase_cells.settled(expand(scenario), info["run_id"])
             there = [
                 cell
                 for cell in cells
                 if cell.engine in lineup.engines
                 and f"{cell.engine}/{cell.index}" not in info["skipped"]
             ]
-            outcome = runner.run(there, budget_s=left)
+            try:
+                outcome = runner.run(there, budget_s=left)
+            finally:
+                hbase_cells.clear(there)
             outcome.failed |= {
                 cell.cell_id: lineup.broken[cell.engine]
                 for cell in cells

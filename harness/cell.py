@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from harness import independent, snapshot, verify, workload
+from harness import hbase_cells, independent, snapshot, verify, workload
 from harness.engines.base import MeasuredTable
 from harness.errors import CellError
 from harness.kit import Kit
@@ -55,6 +55,7 @@ def load(kit: Kit, slot: Slot) -> StepResult:
     finally:
         if not keep:
             snapshot.remove(path)
+            hbase_cells.refill(slot.cell, snapshot_path(kit, slot.cell))
     return StepResult(step=LOAD, values=result.values, mistake=mistake, failed=result.failed)
 
 
@@ -72,6 +73,7 @@ def adopt(kit: Kit, cell: Cell, source: Path) -> str | None:
     try:
         if note is None:
             snapshot.copy(source, path)
+            hbase_cells.refill(cell, path)
             table = kit.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
         else:
             table = _create(kit, cell, path)
@@ -108,6 +110,7 @@ def repeat(kit: Kit, slot: Slot, steps: Iterable[Step]) -> list[StepResult]:
     results: list[StepResult] = []
     try:
         snapshot.restore(snapshot_path(kit, cell), path)
+        hbase_cells.restore(cell, path, kit.inputs, max(step.round for step in steps))
         table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
             if step.points:
@@ -149,5 +152,6 @@ def samples(run_id: str, slot: Slot, results: Sequence[StepResult]) -> list[Samp
 def _create(kit: Kit, cell: Cell, path: Path) -> MeasuredTable:
     snapshot.remove(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    hbase_cells.renew(cell)
     engine = kit.engines[cell.engine]
     return engine.create(path, kit.inputs.layout, index=cell.index, options=cell.options)

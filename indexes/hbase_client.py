@@ -78,6 +78,9 @@ class EntryClient(Protocol):
     def drop(self) -> None:
         """Delete the table, if it is there."""
 
+    def flush(self) -> None:
+        """Have the rows written to disk; who asks for rows meanwhile is refused."""
+
     def compact(self) -> None:
         """Ask for a major compaction, which erases deleted rows that are on disk."""
 
@@ -158,6 +161,12 @@ class ThriftClient:
         if self.exists():
             with self._translated():
                 self._connection.delete_table(self._access.table, disable=True)
+
+    def flush(self) -> None:
+        """Take the table offline and back, which writes its rows to disk: Thrift knows no flush."""
+        with self._translated():
+            self._connection.disable_table(self._access.table)
+            self._connection.enable_table(self._access.table)
 
     def compact(self) -> None:
         """Ask for a major compaction."""

@@ -12,6 +12,9 @@ NATIVE = "native"
 NATIVE_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 HUDI_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
 
+HUDI_WITHOUT_HBASE = (1, 1, 0)
+"""From this release on, Hudi's bundles have no HBase index."""
+
 HUDI_FIRST = (0, 15, 0)
 """The first release of Hudi with a bundle for Spark 3.5."""
 
@@ -27,7 +30,11 @@ def hudi_version(name: str) -> str | None:
 
 def engine_indexes(name: str) -> tuple[str, ...]:
     """Names of the indexes that are measured with an engine."""
-    return NATIVE_INDEXES if name == NATIVE else HUDI_INDEXES
+    version = hudi_version(name)
+    if version is None:
+        return NATIVE_INDEXES
+    early = tuple(int(part) for part in version.split(".")) < HUDI_WITHOUT_HBASE
+    return (*HUDI_INDEXES, "hbase") if early else HUDI_INDEXES
 
 
 def engine_mistake(name: str) -> str | None:

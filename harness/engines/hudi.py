@@ -7,6 +7,7 @@ same ones that `native` reads; results are compared with the truth through Hudi'
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from harness import independent, jars
 from harness.engines.base import IndexCheck, Layout, MeasuredTable
-from harness.engines.hudi_options import LOCAL_INDEXES, kept_options, table_options
+from harness.engines.hudi_options import HBASE_CONF, LOCAL_INDEXES, kept_options, table_options
 from harness.engines.pipe import Asked, Child
 from harness.errors import CellError
 from harness.scenario import SparkSection
@@ -28,6 +29,13 @@ from table.options import INDEX_TYPE
 from table.write.index import HUDI_TYPES, index_name
 
 _EXTENSION = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
+# Hudi's bundle renames the classes of its HBase client, and so the one that the client asks the
+# server to encode cells with: no server has it. Without a name, cells come in the answers
+# themselves. Hadoop takes no empty value, but an empty default.
+_HBASE_SITE = """<configuration><property>
+<name>hbase.client.default.rpc.codec</name><value>${env.KEYMARK_NO_CODEC:-}</value>
+</property></configuration>
+"""
 _CATALOG = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
 
 
@@ -260,20 +268,23 @@ def start(
     Raises:
         CellError: it did not come up.
     """
-    extra = session_conf(jars.bundle(version), work / f"hudi@{version}-warehouse")
+    conf = work / f"hudi@{version}-conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / HBASE_CONF).write_text(_HBASE_SITE, encoding="utf-8")
+    extra = session_conf(jars.bundle(version), work / f"hudi@{version}-warehouse", conf)
     said = child.call("start", version=version, spark=section, events=events, extra=extra)
     return dict(said)
 
 
-def session_conf(jar: Path, warehouse: Path) -> dict[str, str]:
+def session_conf(jar: Path, warehouse: Path, conf: Path) -> dict[str, str]:
     """Spark options that Hudi needs.
 
     The jar goes on the class paths: from the class loader of `spark.jars`, Hudi cannot read its
-    own delete blocks.
+    own delete blocks. So does the folder `conf`, where it finds HBASE_CONF.
     """
     return {
-        "spark.driver.extraClassPath": str(jar),
-        "spark.executor.extraClassPath": str(jar),
+        "spark.driver.extraClassPath": f"{jar}{os.pathsep}{conf}",
+        "spark.executor.extraClassPath": f"{jar}{os.pathsep}{conf}",
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": _EXTENSION,

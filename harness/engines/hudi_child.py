@@ -20,6 +20,7 @@ from pyspark.sql.functions import col, lit
 from datasets.spark import digest_dataframe
 from harness import environment
 from harness.engines.hudi_jvm import HudiJvm
+from harness.engines.hudi_options import HBASE_CONF
 from harness.engines.hudi_phases import STACK_DEPTH
 from harness.engines.pipe import serve
 from harness.scenario import SparkSection
@@ -43,6 +44,7 @@ class HudiSession:
         self._spark = self._runtime.spark
         self._jvm = HudiJvm(self._spark, version)
         self._jvm.set_property(STACK_DEPTH, "64")
+        self._jvm.add_settings(HBASE_CONF)
         return {"conf": self._runtime.conf(), "versions": environment.versions(self._spark)}
 
     def begin(self, *, label: str) -> None:

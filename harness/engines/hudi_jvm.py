@@ -13,14 +13,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from harness.engines.hudi_options import version_number
-from table.options import BLOOM_MOVE, SIMPLE_MOVE
+from table.options import BLOOM_MOVE, HBASE_MOVE, SIMPLE_MOVE
 
 _LOCATIONS = (1, 1)
 """From this version on the record index is asked with, and answers with, distributed data."""
 
 _MODEL = "org.apache.hudi.common.model"
 
-_STAY = {SIMPLE_MOVE: "false", BLOOM_MOVE: "false"}
+_STAY = {SIMPLE_MOVE: "false", BLOOM_MOVE: "false", HBASE_MOVE: "false"}
 """A lookup asks where a key is; it does not bring it to another partition."""
 
 Place = tuple[str, str]
@@ -48,6 +48,10 @@ class HudiJvm:
     def set_property(self, name: str, value: str) -> None:
         """Set a system property of Java."""
         self._jvm.java.lang.System.setProperty(name, value)
+
+    def add_settings(self, name: str) -> None:
+        """Add a file on the class path to what every Hadoop configuration is made from."""
+        self._jvm.org.apache.hadoop.conf.Configuration.addDefaultResource(name)
 
     def texts(self, keys: Sequence[str]) -> Any:
         """A Java list of record keys."""

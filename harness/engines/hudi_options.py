@@ -23,6 +23,9 @@ from table.write.index import HUDI_TYPES
 LOCAL_INDEXES = ("simple", "bloom", "bucket")
 """Indexes that look for a key in its partition only."""
 
+HBASE_CONF = "keymark-hbase.xml"
+"""Name of the file on Hudi's class path with settings for its HBase client."""
+
 _METADATA = {
     "record_index": RECORD_INDEX_ON,
     "column_stats": COLUMN_STATS_ON,
@@ -69,6 +72,8 @@ def table_options(
         INDEX_TYPE: HUDI_TYPES[index],
         **dict.fromkeys(_PARALLEL, str(parallelism)),
         **_metadata_options(index),
+        # Hudi's row writer makes no entries in HBase: the next upsert would find none of its keys.
+        **({"hoodie.datasource.write.row.writer.enable": "false"} if index == "hbase" else {}),
         **(_options_of_1x(payload) if version_number(version) >= (1,) else {}),
         **given,
     }

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from harness import jars
+from harness import hbase_cells, jars
 from harness.engines import hudi, hudi_version
 from harness.engines.base import Engine
 from harness.engines.native import NativeEngine
@@ -36,6 +36,9 @@ def missing(engines: Iterable[str], indexes: Iterable[str]) -> dict[str, str]:
             found[name] = reason
             continue
         unusable = {} if version else _unusable(wanted)
+        no_hbase = hbase_cells.missing() if hbase_cells.INDEX in wanted else None
+        if no_hbase:
+            unusable[hbase_cells.INDEX] = no_hbase
         found |= {f"{name}/{index}": why for index, why in unusable.items()}
         left += len(wanted) - len(unusable)
     if not left:

@@ -190,6 +190,6 @@ def test_point_queries_go_by_the_key_column_where_there_is_one():
 
 
 def test_the_jar_is_on_the_class_paths_and_never_in_spark_jars(tmp_path):
-    conf = session_conf(tmp_path / "a.jar", tmp_path)
+    conf = session_conf(tmp_path / "a.jar", tmp_path, tmp_path / "conf")
     assert conf["spark.driver.extraClassPath"] == conf["spark.executor.extraClassPath"]
     assert not [name for name in conf if name.startswith("spark.jars")]

@@ -106,6 +106,9 @@ class FakeClient:
         self.server.count("drop", 0)
         self.server.tables.pop(self.access.table, None)
 
+    def flush(self):
+        self.server.count("flush", 0)
+
     def compact(self):
         self.server.count("compact", 0)
 

@@ -1,0 +1,145 @@
+"""What cells with the index `hbase` need around their measurements: a table in HBase, as loaded.
+
+Each cell has an HBase table of its own, made anew before each load and deleted at the end of the
+run. A repetition starts from a copy of the loaded table, and its entries must be those of the copy:
+what earlier repetitions did to the entries of the change batches' keys is undone, off the clock,
+from an independent reading of the copy. Then HBase writes all it holds to disk, so that every
+repetition meets the same files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness import hbase_server, independent
+from harness.kit import Inputs
+from harness.matrix import Cell
+from indexes import hbase_client
+from indexes.hbase_client import Access, EntryClient
+from indexes.hbase_entries import delete_entries, put_entries
+from indexes.hbase_pace import Pace, Throttle
+from table import Table
+from table.options import HBASE_GET_BATCH, HBASE_PUT_BATCH, HBASE_TABLE, THRIFT_HOST, THRIFT_PORT
+from table.storage import LocalStorage
+from table.timeline.timeline import Timeline
+from table.write.outside import CHANGES
+
+INDEX = "hbase"
+
+_BATCH = 10_000
+# Off the clock nothing is held back.
+_PACE = Pace(get_batch=_BATCH, gets_a_second=1 << 40, put_batch=_BATCH)
+
+
+def missing() -> str | None:
+    """One line that says how to get an HBase; None if one runs."""
+    if hbase_server.running(hbase_server.default_folder()) is not None:
+        return None
+    return "no HBase runs on this machine: `make hbase` starts one"
+
+
+def settled(cells: Sequence[Cell], run_id: str) -> tuple[Cell, ...]:
+    """The cells, those with the index `hbase` told which HBase table is theirs, and where.
+
+    Options of a scenario win. Batches, which also limit the keys a second, are 10,000 for every
+    engine where it does not say otherwise; Hudi sizes its puts by its gets.
+    """
+    found = hbase_server.running(hbase_server.default_folder())
+    return tuple(
+        cell if cell.index != INDEX or found is None else _told(cell, run_id, number, found)
+        for number, cell in enumerate(cells)
+    )
+
+
+def _told(cell: Cell, run_id: str, number: int, found: hbase_server.Running) -> Cell:
+    batch = cell.options.get(HBASE_GET_BATCH, str(_BATCH))
+    return replace(
+        cell,
+        options={
+            HBASE_TABLE: f"keymark_{re.sub('[^A-Za-z0-9]', '_', run_id)}_{number}",
+            THRIFT_HOST: hbase_server.HOST,
+            THRIFT_PORT: str(found.thrift_port),
+            "hoodie.index.hbase.zkquorum": found.zookeeper,
+            "hoodie.index.hbase.zkport": str(found.zookeeper_port),
+            HBASE_GET_BATCH: batch,
+            HBASE_PUT_BATCH: batch,
+            **cell.options,
+        },
+    )
+
+
+def renew(cell: Cell) -> None:
+    """Before a load: an HBase table without rows; Hudi does not make one."""
+    if cell.index == INDEX:
+        with hbase_client.connected(_access(cell)) as client:
+            client.drop()
+            client.create()
+
+
+def refill(cell: Cell, path: Path) -> None:
+    """After a load that is not kept: the entries of the one at `path` that is."""
+    if cell.index == INDEX:
+        renew(cell)
+        with hbase_client.connected(_access(cell)) as client:
+            _put(client, independent.locations(path), path)
+
+
+def restore(cell: Cell, path: Path, inputs: Inputs, rounds: int) -> None:
+    """Before a repetition: the entries of the copy at `path`.
+
+    Args:
+        cell: the cell.
+        path: a copy of its loaded table.
+        inputs: whose change batches earlier repetitions applied.
+        rounds: how many of them.
+    """
+    if cell.index != INDEX:
+        return
+    touched = _keys(path, [inputs.deletes(), *(inputs.batch(n + 1) for n in range(rounds))])
+    placed = independent.locations(path)
+    held = placed.filter(pc.is_in(placed["record_key"], value_set=touched))
+    stored = pa.concat_arrays([pa.array([], pa.string()), *held["record_key"].chunks])
+    absent = touched.filter(pc.invert(pc.is_in(touched, value_set=stored)))
+    with hbase_client.connected(_access(cell)) as client:
+        delete_entries(client, absent, _PACE, Throttle(_PACE.gets_a_second))
+        _put(client, held, path)
+        client.flush()
+
+
+def clear(cells: Iterable[Cell]) -> None:
+    """At the end of a run: the cells' HBase tables go."""
+    for cell in cells:
+        if cell.index == INDEX and HBASE_TABLE in cell.options:
+            with hbase_client.connected(_access(cell)) as client:
+                client.drop()
+
+
+def _put(client: EntryClient, located: Any, path: Path) -> None:
+    """Put the entries of located keys (independent.locations) of a table as it was loaded."""
+    loaded = max(Timeline.load(LocalStorage.at(str(path))).commit_times())
+    columns = [located[name] for name in ("record_key", "partition_path", "file_id")]
+    instants = pa.repeat(pa.scalar(loaded), located.num_rows)
+    entries = pa.table([*columns, instants], schema=CHANGES)
+    put_entries(client, entries, _PACE, Throttle(_PACE.gets_a_second))
+
+
+def _access(cell: Cell) -> Access:
+    options = cell.options
+    return Access(options[THRIFT_HOST], int(options[THRIFT_PORT]), options[HBASE_TABLE])
+
+
+def _keys(path: Path, frames: Iterable[Any]) -> Any:
+    """The distinct record keys (pa.Array of string) of frames, as the table at `path` writes them.
+
+    The table is opened for its key fields only.
+    """
+    table = Table(LocalStorage.at(str(path)))
+    found = [table.keys_of(frame) for frame in frames]
+    return pa.concat_arrays([pa.array([], pa.string()), *found]).unique()
