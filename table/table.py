@@ -371,8 +371,7 @@ class Table:
     def rewrite(self, virtual_keys: str, progress: Progress = no_progress) -> RewriteReport:
         """Give up stored keys (`on`), store them again (`off`), or store and `ignore` them.
 
-        In place, a commit for some file groups after the other; what was cut off goes on. A handle
-        of before must not write any more: open the table anew.
+        In place, a commit for some file groups after the other; what was cut off goes on.
         """
         rewriter = Rewriter(writer=self._writer(None), hold=self._hold, progress=progress)
         return rewriter.run(virtual_keys)
