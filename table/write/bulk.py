@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import pickle
 import secrets
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,7 +31,7 @@ from table.keygen.auto import auto_keys
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.writer import DeltaCommit
 from table.model import BaseFile, CommitResult, WriteStat
-from table.naming import bucket_file_id, new_file_id
+from table.naming import bucket_file_id, fresh_uuid, new_file_id
 from table.options import DUP_POLICY, Options
 from table.rows import arrow_schema, is_frame
 from table.write.assign import FileSizing
@@ -254,7 +253,7 @@ class _Stream:
 
     task: BulkTask
     partition: int = 0
-    name: str = field(default_factory=lambda: str(uuid.uuid4()))
+    name: str = field(default_factory=fresh_uuid)
     group: tuple[str, int] | None = None
     pending: list[tuple[Any, Any]] = field(default_factory=list)
     pending_rows: int = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,3 +124,13 @@ def test_paths_that_stay(path):
 def test_paths_that_leave(path):
     with pytest.raises(CorruptFileError, match="leaves the table"):
         naming.check_relative(path, "x")
+
+
+def test_fresh_ids_take_equally_many_bytes_in_the_record_index():
+    from table.metadata.records import encode_locations
+
+    ids = [naming.new_file_id() for _ in range(2000)]
+    assert len(set(ids)) == 2000
+    assert {uuid.UUID(each[:36]).version for each in ids} == {4}
+    entries = encode_locations([""] * 2000, ids, [1_700_000_000_000] * 2000)
+    assert len({len(entry.as_py()) for entry in entries}) == 1
