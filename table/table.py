@@ -51,7 +51,7 @@ from table.services.switch import IndexSwitch, Switcher
 from table.storage import LocalStorage, Storage
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
-from table.write.key_facts import settle_keys, with_encoding
+from table.write.key_facts import completed, settle_keys
 from table.write.left_behind import left_behind, refuse_left_behind
 from table.write.outside import Entries, located, outside_entries, rebuild
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
@@ -465,7 +465,7 @@ class Table:
         """Encoded record keys (pa.Array of string), and partition paths where they can be told."""
         if not is_frame(keys) and not isinstance(keys, pa.Table):
             return encoded_keys(keys), None
-        config = with_encoding(self.config, self.storage)
+        config = completed(self.config, self.storage, self._given)
         fields = config.record_key or (KEY_COLUMN,)
         # Only key columns are collected, whatever else the rows hold.
         rows = to_arrow(only_columns(keys, (*fields, *config.partition_fields)))

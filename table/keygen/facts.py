@@ -72,6 +72,11 @@ def key_facts(
     _settle_zone(facts)
     if generator == NO_PARTITION_KEYS and fields:
         raise InvalidOptionError("the non-partitioned key generator takes no partition fields")
+    spec = given.get(PARTITION_SPEC)
+    if generator != CUSTOM_KEYS and spec not in (None, ",".join(fields)):
+        raise InvalidOptionError(
+            f"option {PARTITION_SPEC}={spec} differs from the partition fields {','.join(fields)}"
+        )
     times = [name for name in TIME_OPTIONS if name in given]
     if times and generator not in (TIMESTAMP_KEYS, CUSTOM_KEYS):
         raise InvalidOptionError(

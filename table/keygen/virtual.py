@@ -83,7 +83,8 @@ def virtual_facts(
             "it reads the table"
         )
     facts = {META_FIELDS: options.text(META_FIELDS).lower()}
-    facts.update({n: given[n] for n, usual in _RARE.items() if given.get(n, usual) != usual})
+    rare = {name: given.get(name, usual).lower() for name, usual in _RARE.items()}
+    facts.update({name: text for name, text in rare.items() if text != _RARE[name]})
     if generator == JOINED_KEYS:
         facts[CONCATENATOR] = given[CONCATENATOR]
     return facts
@@ -105,7 +106,8 @@ def check_virtual_agreement(config: TableConfig, given: Mapping[str, str]) -> No
         own[CONCATENATOR] = given[CONCATENATOR]
     for name, usual in own.items():
         has = config.properties.get(name, usual)
-        if name in given and given[name] != has:
-            raise InvalidOptionError(
-                f"option {name}={given[name]} differs from the table's own {has}"
-            )
+        asked = given.get(name, has)
+        # Switches are written as one likes.
+        same = asked.lower() == has.lower() if usual in ("true", "false") else asked == has
+        if not same:
+            raise InvalidOptionError(f"option {name}={asked} differs from the table's own {has}")

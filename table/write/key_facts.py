@@ -45,6 +45,12 @@ def settle_keys(storage: Storage, given: Mapping[str, str]) -> TableConfig:
     return load_config(storage) if facts else config
 
 
+def completed(config: TableConfig, storage: Storage, given: Mapping[str, str]) -> TableConfig:
+    """The config with what `settle_keys` would store."""
+    known = with_encoding(config, storage)
+    return replace(known, properties={**known.properties, **missing_facts(config, given)})
+
+
 def with_encoding(config: TableConfig, storage: Storage) -> TableConfig:
     """The config with the encoding that a table's rows have, if the table should say it."""
     single = config.key_generator == COMPLEX_KEYS and len(config.record_key) == 1

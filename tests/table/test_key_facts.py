@@ -94,6 +94,7 @@ def test_custom_partitions(tmp_path):
         ({KEY_GENERATOR: NO_PARTITION_KEYS}, {}, "takes no partition fields"),
         ({KEY_GENERATOR: "com.acme.Keys"}, {}, "com.acme.Keys is not supported"),
         ({KEY_ENCODING: "named"}, {}, "complex key generator only"),
+        ({PARTITION_SPEC: "p"}, {}, "differs from the partition fields ts"),
     ],
 )
 def test_choices_that_contradict_each_other(tmp_path, options, identity, text):
@@ -161,7 +162,8 @@ def test_custom_table_of_hudi(copy):
         TIME_OUTPUT: "yyyy-MM-dd",
         "hoodie.deltastreamer.keygen.timebased.timezone": "GMT+8:00",
     }
-    Table.open(str(root), options=told).delete(["k1"])
+    gone = pa.table({"k": ["k1"], "p": ["p1"], "at": [1700007000000]})
+    assert Table.open(str(root), options=told).delete(gone).deleted == 1
     table = Table.open(str(root))
     stored = next(iter(table.scan().tables()))
     assert stored.num_rows

@@ -219,7 +219,7 @@ def test_options_that_differ_from_the_table_raise(tmp_path, options):
     create(tmp_path / "t", {**VIRTUAL, HUDI_READS: "true"}, record_key="v,k", partition_path=None)
     with pytest.raises(InvalidOptionError, match="differs from the table's own"):
         Table.open(str(tmp_path / "t"), options=options)
-    same = {"hoodie.recordkey.virtual.enabled": "true", VIRTUAL_COLUMNS: "v,k"}
+    same = {"hoodie.recordkey.virtual.enabled": "TRUE", VIRTUAL_COLUMNS: "v,k", HUDI_READS: "True"}
     Table.open(str(tmp_path / "t"), options=same)
 
 
