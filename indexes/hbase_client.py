@@ -186,14 +186,20 @@ class ThriftClient:
             yield
         except (TException, OSError, EOFError, AssertionError) as error:
             text = _first_line(error)
-            if "TableNotFoundException" in text:
-                raise NoHBaseTableError(f"there is no {access}") from error
             if isinstance(error, TException) and not type(error).__name__.startswith("TT"):
+                if self._is_gone():
+                    raise NoHBaseTableError(f"there is no {access}") from error
                 raise StorageError(f"{access}: HBase refused a request: {text}") from error
             raise IndexUnavailableError(
                 f"HBase's Thrift server at {access.host}:{access.port} does not answer ({text}): "
                 "`make hbase` starts one on this machine"
             ) from error
+
+    def _is_gone(self) -> bool:
+        """Whether HBase has no such table: what it says of a batch does not tell."""
+        with contextlib.suppress(TException, OSError):
+            return self._access.table.encode() not in self._connection.tables()
+        return False
 
 
 def _first_line(error: BaseException) -> str:
