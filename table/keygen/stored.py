@@ -68,7 +68,7 @@ class StoredKeys:
 
     def read(self, source: RangeReader, metadata: Any) -> Any:
         """The same as one pa.Array."""
-        return pa.concat_arrays([_NO_KEYS, *self.chunks(source, metadata)])
+        return _joined(self.chunks(source, metadata))
 
     def of_rows(self, rows: Any, name: str) -> Any:
         """The keys (pa.Array of string) of rows that a file holds.
@@ -84,12 +84,17 @@ class StoredKeys:
             if column not in rows.column_names:
                 raise CorruptFileError(name, 0, f"it has no column {column}")
         if self.definition is None:
-            return pa.concat_arrays([_NO_KEYS, *rows[KEY_COLUMN].cast(pa.string()).chunks])
+            return _joined(rows[KEY_COLUMN].cast(pa.string()).chunks)
         try:
             refuse_null_parts(rows, self.definition.record_key)
             return keys_of(rows.select(self.columns), self.definition)
         except InputError as error:
             raise CorruptFileError(name, 0, f"no virtual key: {error}") from error
+
+
+def _joined(chunks: list[Any]) -> Any:
+    """Chunks as one array; a single one is not copied."""
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays([_NO_KEYS, *chunks])
 
 
 def _tell_of_stored() -> None:

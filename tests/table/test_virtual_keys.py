@@ -353,6 +353,20 @@ def test_services_of_a_virtual_table(tmp_path):
     assert len(files_stored(tmp_path / "t")) == len(table.scan().files)
 
 
+def test_an_index_built_while_others_write_and_another_index(tmp_path):
+    table = create(tmp_path / "t", VIRTUAL, index="simple")
+    table.upsert(rows(range(10)))
+    table.schedule_index()
+    table.upsert(rows(range(10, 14)))
+    table.run_index()
+    assert table.check().ok
+    assert table.check().keys == 14
+    table.use_index("global_bloom")
+    moved = Table.open(str(tmp_path / "t")).upsert(rows(["k1"], ts=2, partition="p2"))
+    assert moved.moved == 1
+    assert table.check().ok
+
+
 def test_statistics_prune_a_virtual_table(tmp_path):
     options = {**VIRTUAL, "hoodie.metadata.index.column.stats.enable": "true"}
     table = create(tmp_path / "t", options)
