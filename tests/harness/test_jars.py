@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 from typing import ClassVar
@@ -112,3 +113,25 @@ def test_what_the_repository_answers_is_told(repository, monkeypatch, code, told
     monkeypatch.setattr(jars, "urlopen", refuse)
     with pytest.raises(HarnessError, match=told):
         jars.install("9.9.9", ignore)
+
+
+def test_other_jars_are_fetched_into_a_folder_of_theirs(repository):
+    jar = ("com/example", "thing", "1.2")
+    target = repository / "com/example/thing/1.2/thing-1.2.jar"
+    names = []
+
+    def shown(name):
+        names.append(name)
+        return contextlib.nullcontext(ignore)
+
+    with pytest.raises(HarnessError, match=r"thing-1\.2\.jar"):
+        jars.fetch(jar, "place", shown)
+    target.parent.mkdir(parents=True)
+    target.write_bytes(b"jar")
+    target.with_name("thing-1.2.jar.sha1").write_text(hashlib.sha1(b"jar").hexdigest())
+    path = jars.fetch(jar, "place", shown)
+    assert path == jars.folder() / "place" / "thing-1.2.jar"
+    assert path.read_bytes() == b"jar"
+    assert jars.fetch(jar, "place", shown) == path
+    assert names == ["thing-1.2.jar"] * 2
+    assert jars.installed() == ()

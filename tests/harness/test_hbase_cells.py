@@ -1,0 +1,104 @@
+"""Cells with the index hbase: an HBase table of their own that every repetition finds as loaded."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hbase_fake import FakeHBase
+
+from harness import hbase_cells, hbase_server
+from harness.engines import engine_indexes
+from harness.engines.lineup import missing
+from harness.errors import HarnessError
+from harness.matrix import expand
+from harness.scenario import load
+from table import Table
+
+RUNNING = hbase_server.Running(
+    folder="f", thrift_port=9, zookeeper_port=8, server_pid=1, thrift_pid=2
+)
+
+
+@pytest.fixture
+def hbase(monkeypatch):
+    monkeypatch.setattr(hbase_server, "running", lambda _: RUNNING)
+    return FakeHBase().install(monkeypatch)
+
+
+def cells(**options):
+    overrides = {"indexes": ["record", "hbase"], "engines": ["native", "hudi@0.15.0"]}
+    found = hbase_cells.settled(expand(load("quickstart", overrides=overrides)), "2026-run")
+    return [replace(c, options={**c.options, **options}) for c in found if c.index == "hbase"]
+
+
+def rows(keys, ts):
+    count = len(keys)
+    return pa.table({"k": keys, "p": ["x"] * count, "ts": [ts] * count, "v": keys})
+
+
+class Inputs:
+    """Two change batches and deletes."""
+
+    def batch(self, round_):
+        return rows(["a", "new"] if round_ == 1 else ["b", "newer"], 5)
+
+    def deletes(self):
+        return rows(["c", "new"], 6).select(["k", "p"])
+
+
+@pytest.mark.usefixtures("hbase")
+def test_each_cell_is_told_its_own_table():
+    found = cells()
+    names = [cell.options["hoodie.index.hbase.table"] for cell in found]
+    assert len(set(names)) == len(found) == 2
+    assert all(name.startswith("keymark_2026_run_") for name in names)
+    for cell in found:
+        assert cell.options["keymark.hbase.thrift.port"] == "9"
+        assert cell.options["hoodie.index.hbase.zkport"] == "8"
+        sizes = {cell.options[f"hoodie.index.hbase.{kind}.batch.size"] for kind in ("get", "put")}
+        assert sizes == {"10000"}
+
+
+def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
+    cell = cells()[0]
+    hbase_cells.renew(cell)
+    options = {n: v for n, v in cell.options.items() if not n.startswith("hoodie.parquet")}
+    table = Table.create(
+        tmp_path / "loaded", record_key="k", partition_path="p", ordering="ts", index="hbase",
+        options=options,
+    )  # fmt: skip
+    table.bulk_insert(rows(["a", "b", "c", "d"], 1))
+    name = cell.options["hoodie.index.hbase.table"]
+    loaded = hbase.entries(name)
+    for turn in range(3):
+        path = tmp_path / f"copy{turn}"
+        shutil.copytree(tmp_path / "loaded", path)
+        hbase_cells.restore(cell, path, Inputs(), 2)
+        assert hbase.entries(name) == loaded
+        copy = Table.open(path, options=options)
+        copy.upsert(Inputs().batch(1))
+        copy.upsert(Inputs().batch(2))
+        copy.delete(["c", "new"])
+        assert hbase.entries(name) != loaded
+    hbase_cells.refill(cell, tmp_path / "loaded")
+    assert hbase.entries(name) == loaded
+    hbase_cells.clear([cell])
+    assert name not in hbase.tables
+
+
+def test_without_an_hbase_its_cells_are_left_out_with_a_line(monkeypatch):
+    monkeypatch.setattr(hbase_server, "running", lambda _: None)
+    found = missing(["native"], ["record", "hbase"])
+    assert set(found) == {"native/hbase"}
+    assert "make hbase" in found["native/hbase"]
+    with pytest.raises(HarnessError, match="make hbase"):
+        missing(["native"], ["hbase"])
+
+
+def test_hudi_has_the_index_before_1_1():
+    assert "hbase" in engine_indexes("hudi@0.15.0")
+    assert "hbase" in engine_indexes("hudi@1.0.2")
+    assert "hbase" not in engine_indexes("hudi@1.1.1")
