@@ -78,7 +78,7 @@ from table.timeline.index_plan import (
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
 from table.write.commit import update_record_index
-from table.write.left_behind import left_behind
+from table.write.left_behind import left_behind, refuse_left_behind
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, list_storage, stored_schema
 
@@ -254,6 +254,8 @@ class Indexer:
         state = TableState.load(self.storage)
         if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
             raise InputError("the table has no record index to repair")
+        # The other shards lack keys, too.
+        refuse_left_behind(state)
         groups = _group_count(state.metadata)
         if not 0 <= number < groups:
             raise InputError(f"no shard {number}: the record index has 0 to {groups - 1}")

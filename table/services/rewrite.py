@@ -144,6 +144,8 @@ class Rewriter:
                 if self._settled(target):
                     break
                 continue
+            own = {result.instant for result in results}
+            assert not {file.instant_time for file in left} <= own, "it does not get done"
             for start in range(0, len(left), _GROUPS_PER_COMMIT):
                 part = left[start : start + _GROUPS_PER_COMMIT]
                 results.append(self._rewrite(part, stores=stores))
@@ -173,7 +175,7 @@ class Rewriter:
         stats = _key_statistics(metadata)
         if not stats and self.writer.options.flag(BLOOM_ENABLED):
             return BLOOM_ENTRY in (metadata.metadata or {})
-        return all(s is not None and s.null_count == 0 and s.has_min_max and s.min for s in stats)
+        return all(s is not None and s.null_count == 0 and _ends(s)[0] != "" for s in stats)
 
     def _settled(self, target: str) -> bool:
         """Say in hoodie.properties that keys are stored; False if another writer left some out."""
@@ -285,9 +287,13 @@ def _stores_none(metadata: Any) -> bool:
     stats = _key_statistics(metadata)
     if not stats:
         return BLOOM_ENTRY not in (metadata.metadata or {})
-    return all(
-        s is not None and (s.num_values == 0 or (s.has_min_max and s.max == "")) for s in stats
-    )
+    return all(s is not None and (s.num_values == 0 or _ends(s)[1] == "") for s in stats)
+
+
+def _ends(statistics: Any) -> tuple[Any, Any]:
+    """Smallest and largest key; None where they are too long for statistics."""
+    known = statistics.has_min_max
+    return (statistics.min, statistics.max) if known else (None, None)
 
 
 def _key_statistics(metadata: Any) -> list[Any]:

@@ -169,6 +169,17 @@ def test_keys_that_their_columns_do_not_make(tmp_path):
     assert again(table).config.stores_meta
 
 
+def test_keys_too_long_for_statistics(tmp_path):
+    table = create(tmp_path / "t", index="global_bloom")
+    table.upsert(rows(["x" * 5000, "y" * 30000], partition="p"))
+    before = rows_of(table)
+    assert table.rewrite("on").rewritten == 1
+    assert again(table).rewrite("on").rewritten == 0
+    assert again(table).rewrite("off").rewritten == 1
+    assert again(table).rewrite("ignore").rewritten == 0
+    assert rows_of(again(table)) == before
+
+
 def test_what_cannot_be_virtual(tmp_path):
     keyless = create(tmp_path / "a", record_key=None)
     with pytest.raises(InputError, match="need key fields"):

@@ -387,6 +387,8 @@ def test_a_record_index_that_hudi_left_behind(tmp_path, name):
     assert found.left_behind == max(table.scan().state.timeline.commit_times())
     with pytest.raises(IndexUnavailableError, match=r"table index build .* record_index"):
         table.upsert(rows(["h1"], partition="p0"))
+    with pytest.raises(IndexUnavailableError, match="left behind"):
+        table.repair_shard(0)
     # Reading does not rely on it.
     assert sum(part.num_rows for part in table.scan(keys=["h1", "h2", "k1"]).tables()) == 3
     if name == "record":
