@@ -137,7 +137,8 @@ class Rewriter:
                 self._prove(TableState.load(storage))
             if not stores:
                 _declare(storage, config, lease, stores=False, ignored=False)
-        results, before = [], 0
+        results: list[CommitResult] = []
+        before = 0
         while True:
             left = self._left(stores=stores)
             if not left:
