@@ -26,16 +26,23 @@ from indexes.hbase_client import Access, EntryClient
 from indexes.hbase_entries import delete_entries, put_entries
 from indexes.hbase_pace import Pace, Throttle
 from table import Table
-from table.options import HBASE_GET_BATCH, HBASE_PUT_BATCH, HBASE_TABLE, THRIFT_HOST, THRIFT_PORT
+from table.options import (
+    HBASE_GET_BATCH,
+    HBASE_PACE,
+    HBASE_PUT_AUTO,
+    HBASE_SHARE,
+    HBASE_TABLE,
+    THRIFT_HOST,
+    THRIFT_PORT,
+)
 from table.storage import LocalStorage
 from table.timeline.timeline import Timeline
 from table.write.outside import CHANGES
 
 INDEX = "hbase"
 
-_BATCH = 10_000
 # Off the clock nothing is held back.
-_PACE = Pace(get_batch=_BATCH, gets_a_second=1 << 40, put_batch=_BATCH)
+_PACE = Pace(get_batch=1000, gets_a_second=1 << 40, put_batch=1000)
 
 
 def missing() -> str | None:
@@ -48,8 +55,8 @@ def missing() -> str | None:
 def settled(cells: Sequence[Cell], run_id: str) -> tuple[Cell, ...]:
     """The cells, those with the index `hbase` told which HBase table is theirs, and where.
 
-    Options of a scenario win. Batches, which also limit the keys a second, are 10,000 for every
-    engine where it does not say otherwise; Hudi sizes its puts by its gets.
+    Options of a scenario win. Where it says nothing, every engine may send the same: batches of
+    2,000 gets, ten a second and task; 20,000 puts a second, shared by its tasks.
     """
     found = hbase_server.running(hbase_server.default_folder())
     return tuple(
@@ -59,7 +66,6 @@ def settled(cells: Sequence[Cell], run_id: str) -> tuple[Cell, ...]:
 
 
 def _told(cell: Cell, run_id: str, number: int, found: hbase_server.Running) -> Cell:
-    batch = cell.options.get(HBASE_GET_BATCH, str(_BATCH))
     return replace(
         cell,
         options={
@@ -68,8 +74,10 @@ def _told(cell: Cell, run_id: str, number: int, found: hbase_server.Running) -> 
             THRIFT_PORT: str(found.thrift_port),
             "hoodie.index.hbase.zkquorum": found.zookeeper,
             "hoodie.index.hbase.zkport": str(found.zookeeper_port),
-            HBASE_GET_BATCH: batch,
-            HBASE_PUT_BATCH: batch,
+            HBASE_GET_BATCH: "2000",
+            HBASE_PUT_AUTO: "true",
+            HBASE_SHARE: "1.0",
+            HBASE_PACE: "20000",
             **cell.options,
         },
     )
@@ -111,6 +119,17 @@ def restore(cell: Cell, path: Path, inputs: Inputs, rounds: int) -> None:
         delete_entries(client, absent, _PACE, Throttle(_PACE.gets_a_second))
         _put(client, held, path)
         client.flush()
+
+
+def index_bytes(cell: Cell, listed: int) -> int:
+    """Bytes of a cell's index: those `listed` in its table, or HBase's files of its HBase table."""
+    found = hbase_server.running(hbase_server.default_folder())
+    if cell.index != INDEX or found is None:
+        return listed
+    with hbase_client.connected(_access(cell)) as client:
+        client.flush()
+    files = (Path(found.folder) / "data/hbase/data/default" / _access(cell).table).rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def clear(cells: Iterable[Cell]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness import independent, verify
+from harness import hbase_cells, independent, verify
 from harness.engines import NATIVE
 from harness.engines.base import MeasuredTable, WriteOutcome
 from harness.kit import Kit
@@ -209,7 +209,7 @@ def _write(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
     after = Listing.of(path)
     values = _write_values(outcome, written(before, after))
     values["total", "wall_s"] = wall
-    values["total", "index_bytes"] = after.index_bytes
+    values["total", "index_bytes"] = hbase_cells.index_bytes(slot.cell, after.index_bytes)
     values["total", "keys"] = kit.inputs.size(step.name)
     return values
 

@@ -3,9 +3,10 @@
     python tests/benchmarks/hbase_rates.py --rows 1000000 --asked 20000 --repetitions 5
 
 Needs a running HBase (`make hbase`). Both tables get the same rows by a bulk insert, whose phase
-`index` is the time of the entries. HBase then writes them to disk and compacts them; its filter is
-ROW. Lookups of present and of absent keys go through `Table.lookup`, interleaved, a handle each;
-the record index decodes its blocks anew each time, while HBase keeps its cache.
+`index` is the time of the entries; a connection puts 10,000 a second at most. HBase then writes
+them to disk and compacts them; its filter is ROW. Lookups of present and of absent keys go through
+`Table.lookup`, interleaved, a handle each; the record index decodes its blocks anew each time,
+while HBase keeps its cache.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def options(running, batch, connections):
         "keymark.hbase.thrift.port": str(running.thrift_port),
         "keymark.hbase.thrift.connections": str(connections),
         "hoodie.index.hbase.get.batch.size": str(batch),
-        "hoodie.index.hbase.put.batch.size": str(batch),
+        "hoodie.index.hbase.put.batch.size": "10000",
     }
 
 
@@ -124,7 +125,7 @@ def main():
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--asked", type=int, default=20_000)
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--batches", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--batches", type=int, nargs="+", default=[1_000, 2_000, 10_000])
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--folder", type=Path, help="where tables are made for the time being")
     arguments = parser.parse_args()

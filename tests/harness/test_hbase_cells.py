@@ -58,8 +58,8 @@ def test_each_cell_is_told_its_own_table():
     for cell in found:
         assert cell.options["keymark.hbase.thrift.port"] == "9"
         assert cell.options["hoodie.index.hbase.zkport"] == "8"
-        sizes = {cell.options[f"hoodie.index.hbase.{kind}.batch.size"] for kind in ("get", "put")}
-        assert sizes == {"10000"}
+        assert cell.options["hoodie.index.hbase.get.batch.size"] == "2000"
+        assert cell.options["hoodie.index.hbase.put.batch.size.autocompute"] == "true"
 
 
 def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
