@@ -30,6 +30,15 @@ TIME_TOLERANCE = 0.05
 UNSTEADY = ("tasks", "input_bytes", "shuffle_write_bytes", "shuffle_read_bytes")
 """Counters that differ between two repetitions of real Hudi, and are advisory there."""
 
+CHANCE = 0.06
+"""Growth of index bytes that is let pass.
+
+Names of files are random and lie in every entry of a record index: of 18 loads of equal rows, three
+compressed worse than the others, by up to 3.9 %.
+"""
+_TOTAL_CHANCE = 0.009
+_INDEX_BYTES = ("index_bytes", "bytes_per_key")
+
 _GLOB = frozenset("*?[")
 
 
@@ -129,8 +138,17 @@ class Policy(BaseModel):
                 better = rule.direction or better
                 tolerance = tolerance if rule.tolerance is None else rule.tolerance
         if tolerance is None:
-            tolerance = metric.tolerance if kind is Kind.COUNTER else TIME_TOLERANCE
+            tolerance = _counter_tolerance(key) if kind is Kind.COUNTER else TIME_TOLERANCE
         return Demand(kind=kind, tolerance=tolerance, better=better, level=level)
+
+
+def _counter_tolerance(key: Key) -> float:
+    """A metric's own tolerance, but where index bytes are a part of the number."""
+    if key.metric in _INDEX_BYTES or (key.metric, key.phase) == ("bytes_written", "index"):
+        return CHANCE
+    if (key.metric, key.phase) == ("bytes_written", "total"):
+        return _TOTAL_CHANCE
+    return METRICS[key.metric].tolerance
 
 
 def load(path: Path) -> Policy:

@@ -142,7 +142,7 @@ def _from_run(path: Path, engine: str | None) -> Side:
         origin=path.resolve(),
         numbers=dict(_numbers(cells, engine)),
         wrong=wrong,
-        foreign=frozenset(_name(c.cell, engine) for c in cells if c.engine != _NATIVE),
+        foreign=frozenset(_name(c.cell, engine) for c in cells if not _native(c.engine)),
         work=facts.work(run),
     )
 
@@ -171,6 +171,11 @@ def _measured(unit: str, trials: Mapping[Trial, float]) -> Measured:
     )
 
 
+def _native(engine: str) -> bool:
+    """Tell whether an engine is Keymark, of this or of another revision."""
+    return engine == _NATIVE or engine.startswith(f"{_NATIVE}@")
+
+
 def _name(cell: str, engine: str | None) -> str:
     return cell if engine is None else cell.removeprefix(f"{engine}/")
 
@@ -194,7 +199,7 @@ def _from_summary(path: Path, engine: str | None) -> Side:
         name = _name(str(cell.get("cell") or f"{fields['engine']}/{fields['index']}"), engine)
         if name in wrong or any(key.cell == name for key in numbers):
             raise ReportError(f"{where}: {clean(name)} is there twice")
-        if fields["engine"] != _NATIVE:
+        if not _native(fields["engine"]):
             foreign.add(name)
         found = dict(_summary_numbers(where, name, cell))
         if fields["verified"] and found:

@@ -1,7 +1,7 @@
 """One number of a candidate against the base's: a counter's verdict, and a time's.
 
 Counters repeat, so one value tells. Times do not: a time is judged by pairs measured side by side,
-and its verdict has three values. `regression` takes evidence that noise gives at most once in 2,000
+and its verdict has three values. `regression` takes evidence that noise gives at most once in 5,000
 gates, and a growth of at least half the tolerance; `pass` takes evidence that there is no growth
 of the tolerance; whatever lies between is `inconclusive`, and says how many pairs decide it.
 """
@@ -19,7 +19,7 @@ from reports.gate.policy import Demand
 from reports.gate.sides import Measured
 from reports.stats import Caveat, CaveatKind
 
-ALARM = 0.0005
+ALARM = 0.0002
 """Probability that any time of a gate is called slower although nothing changed."""
 SURE = 0.995
 """Confidence with which a time that passes has not grown by its tolerance."""

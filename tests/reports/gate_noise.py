@@ -57,10 +57,11 @@ def two_sides(
     pairs: int,
     slow: float = 0.0,
     cells: tuple[str, ...] = CELLS,
+    steps: tuple[str, ...] = STEPS,
 ) -> tuple[Side, Side]:
     """Base and candidate; tagging of the first cell is slower by `slow`."""
     values: dict[str, dict[Key, dict[tuple[int, int], float]]] = {"base": {}, "candidate": {}}
-    weather = _weather(draw, machine, pairs * 2 * len(cells) * len(STEPS))
+    weather = _weather(draw, machine, pairs * 2 * len(cells) * len(steps))
     now = 0
     for repetition in range(pairs):
         order = [(cell, name) for cell in cells for name in ("base", "candidate")]
@@ -69,7 +70,7 @@ def two_sides(
             late = machine.second if cell in seen else 0.0
             seen.add(cell)
             hit = np.log1p(slow) if name == "candidate" and cell == cells[0] else 0.0
-            for number, step in enumerate(STEPS, start=1):
+            for number, step in enumerate(steps, start=1):
                 for phase, share in TAG_SHARE.items():
                     own = machine.white * draw.standard_normal()
                     log = weather[now] + own + late + share * hit

@@ -26,12 +26,22 @@ def mistakes(path, text):
 def test_by_default_counters_are_required_and_times_advisory():
     for name, metric in METRICS.items():
         found = Policy().demand(Key("c", "s", "total", name))
-        if metric.counter:
+        if name in ("index_bytes", "bytes_per_key"):
+            expected = Level.REQUIRED, Kind.COUNTER, 0.06
+        elif name == "bytes_written":
+            expected = Level.REQUIRED, Kind.COUNTER, 0.009
+        elif metric.counter:
             expected = Level.REQUIRED, Kind.COUNTER, metric.tolerance
         else:
             expected = Level.ADVISORY, Kind.TIME, 0.05
         assert (found.level, found.kind, found.tolerance) == expected
         assert found.better is metric.better
+
+
+def test_bytes_of_a_record_index_make_room_for_the_chance_in_them():
+    written = TAG._replace(metric="bytes_written")
+    found = [Policy().demand(written._replace(phase=p)).tolerance for p in ("index", "write")]
+    assert found == [0.06, 0.001]
 
 
 def test_what_varies_in_hudi_is_advisory_there():
