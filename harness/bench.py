@@ -24,7 +24,7 @@ from harness.errors import HarnessError, RunFolderError
 from harness.inputs import SparkInputs
 from harness.kit import Kit
 from harness.mappings import MappingRun
-from harness.matrix import expand
+from harness.matrix import expand, neighbours
 from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
 from harness.scenario import Scenario
 from harness.session import SparkRuntime, redact, redact_arguments
@@ -215,7 +215,7 @@ def _measure(
             runner = Runner(scenario, kits, folder, run_id=info["run_id"], progress=progress)
             left = request.budget_s
             left = None if left is None else left - (time.monotonic() - begin)
-            cells = hbase_cells.settled(expand(scenario), info["run_id"])
+            cells = neighbours(hbase_cells.settled(expand(scenario), info["run_id"]))
             there = [
                 cell
                 for cell in cells

@@ -31,7 +31,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from harness import hbase_server, jars
+from harness import hbase_server, jars, revisions
 from harness import scenario as scenarios_
 from harness.engines import NATIVE, engine_mistake, hudi_version
 from harness.errors import HarnessError
@@ -67,7 +67,7 @@ def run(
     """Measure and verify every index of a scenario, and report."""
     overrides: dict[str, object] = {}
     if engine:
-        overrides["engines"] = engine
+        overrides["engines"] = [revisions.named(name) for name in engine]
     if index:
         overrides["indexes"] = index
     if master:

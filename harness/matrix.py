@@ -67,6 +67,17 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
     )
 
 
+def neighbours(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """The same cells with those that differ in the engine alone side by side.
+
+    They are compared pair by pair: the closer in time, the less of the machine is in between.
+    """
+    places: dict[str, int] = {}
+    for cell in cells:
+        places.setdefault(cell.cell_id.removeprefix(cell.engine), len(places))
+    return tuple(sorted(cells, key=lambda cell: places[cell.cell_id.removeprefix(cell.engine)]))
+
+
 def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: Data) -> Cell:
     table = scenario.table
     parts = [engine, index]

@@ -19,7 +19,13 @@ from datasets.spec import DatasetSpec
 from harness import documents
 from harness.dataset_section import NAME, DatasetSection
 from harness.documents import builtin_names, nearest
-from harness.engines import NATIVE, NATIVE_INDEXES, engine_indexes, engine_mistake
+from harness.engines import (
+    NATIVE,
+    NATIVE_INDEXES,
+    engine_indexes,
+    engine_mistake,
+    is_native,
+)
 from harness.errors import ScenarioError
 from harness.fields import Names, Natural, Numbers, Positive, Section, TextGroups, Texts
 from table.errors import TableError
@@ -280,7 +286,7 @@ def _cell_mistakes(scenario: Scenario) -> list[str]:
             for index in scenario.indexes
             if index not in held
         ]
-    hudi = any(engine != NATIVE for engine in scenario.engines)
+    hudi = not all(map(is_native, scenario.engines))
     if hudi and "bucket" in scenario.indexes and scenario.workload.lookup_absent:
         found.append(
             "workload.lookup_absent: Hudi's bucket index says where a key would be and knows no "

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness import hbase_cells, independent, verify
-from harness.engines import NATIVE
+from harness.engines import is_native
 from harness.engines.base import MeasuredTable, WriteOutcome
 from harness.kit import Kit
 from harness.lookup_model import COMPACTED, LOGS, Point, lookups, points
@@ -248,7 +248,7 @@ def _lookup(
     answer = engine.answer(found, keys)
     mistake = verify.lookup_mistake(answer, asked=asked, located=independent.locations(path))
     values = {("total", "wall_s"): wall, ("total", "keys"): len(keys)}
-    told = _TOLD.get(slot.cell.index, ()) if slot.cell.engine == NATIVE else ()
+    told = _TOLD.get(slot.cell.index, ()) if is_native(slot.cell.engine) else ()
     return values | {("total", name): getattr(stats, name) for name in told}, mistake
 
 

@@ -1,6 +1,7 @@
 """What a scenario can measure: one module per engine, found by name.
 
-Engine names are `native` and `hudi@VERSION`, the version being a release of Apache Hudi.
+Engine names are `native`, `native@COMMIT` and `native@worktree`, which are revisions of Keymark in
+processes of their own, and `hudi@VERSION`, the version being a release of Apache Hudi.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import re
 
 NATIVE = "native"
+REVISION = "native@"
+WORKTREE = "worktree"
 
 NATIVE_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 HUDI_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
@@ -18,6 +21,7 @@ HUDI_WITHOUT_HBASE = (1, 1, 0)
 HUDI_FIRST = (0, 15, 0)
 """The first release of Hudi with a bundle for Spark 3.5."""
 
+_COMMIT = re.compile(rf"{REVISION}([0-9a-f]{{7,64}}|{WORKTREE})")
 _HUDI = re.compile(r"hudi@((\d+)\.(\d+)\.(\d+))")
 _LIKE_HUDI = re.compile(r"(?i)hudi\W*v?(\d+\.\d+\.\d+)")
 
@@ -26,6 +30,11 @@ def hudi_version(name: str) -> str | None:
     """The version of an engine `hudi@VERSION`; None for other engines."""
     match = _HUDI.fullmatch(name)
     return match.group(1) if match else None
+
+
+def is_native(name: str) -> bool:
+    """Tell whether an engine is Keymark, of this or of another revision."""
+    return name == NATIVE or name.startswith(REVISION)
 
 
 def engine_indexes(name: str) -> tuple[str, ...]:
@@ -39,7 +48,7 @@ def engine_indexes(name: str) -> tuple[str, ...]:
 
 def engine_mistake(name: str) -> str | None:
     """What is wrong with an engine's name; None if there is such an engine."""
-    if name == NATIVE:
+    if name == NATIVE or _COMMIT.fullmatch(name):
         return None
     match = _HUDI.fullmatch(name)
     if match is None:
@@ -54,6 +63,8 @@ def _malformed(name: str) -> str:
     like = _LIKE_HUDI.fullmatch(name.strip())
     if like is not None:
         return f"unknown engine {name!r} (did you mean 'hudi@{like.group(1)}'?)"
+    if name.startswith(REVISION):
+        return f"engine {name!r} needs a commit in hexadecimal digits, or native@{WORKTREE}"
     if name.lower().startswith("hudi"):
         return f"engine {name!r} needs a release of three numbers, as in 'hudi@0.15.0'"
     return f"unknown engine {name!r} (known are 'native' and 'hudi@VERSION', as in 'hudi@0.15.0')"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness import hbase_cells, jars
-from harness.engines import hudi, hudi_version
+from harness.engines import REVISION, hudi, hudi_version, revision
 from harness.engines.base import Engine
 from harness.engines.native import NativeEngine
 from harness.errors import CellError, HarnessError
@@ -81,6 +81,9 @@ class Lineup:
 
     def start(self, name: str, section: SparkSection, *, events: Path, work: Path) -> None:
         """Start one engine; one that does not come up is noted as broken."""
+        if name.startswith(REVISION):
+            self._start_revision(name, section, events=events, work=work)
+            return
         version = hudi_version(name)
         if version is None:
             self.engines[name] = NativeEngine(self._runtime)
@@ -93,3 +96,15 @@ class Lineup:
             self.broken[name] = f"it did not start: {error}"
             return
         self.engines[name] = hudi.HudiEngine(version, child, parallelism=hudi.parallelism(section))
+
+    def _start_revision(
+        self, name: str, section: SparkSection, *, events: Path, work: Path
+    ) -> None:
+        child = revision.process(name, work)
+        self._open.callback(child.close)
+        try:
+            self.told[name] = revision.start(child, section=section, events=events)
+        except CellError as error:
+            self.broken[name] = f"it did not start: {error}"
+            return
+        self.engines[name] = revision.RevisionEngine(child)

@@ -26,6 +26,7 @@ def test_scenarios_lists_the_built_in_ones(app):
     answer = runner.invoke(app, ["scenarios", "--json"])
     assert [each["name"] for each in json.loads(answer.stdout)["scenarios"]] == [
         "ci",
+        "gate",
         "growth",
         "hudi_vs_native",
         "index_matrix",

@@ -149,3 +149,24 @@ def test_a_longer_schedule_starts_like_a_shorter_one():
     cells = matrix.expand(scenario.load("ci"))
     longer = matrix.schedule(cells, warmups=2, repetitions=9)
     assert longer[: 4 * 5] == matrix.schedule(cells, warmups=2, repetitions=3)
+
+
+def test_cells_that_differ_in_the_engine_alone_are_neighbours():
+    cells = [
+        matrix.Cell(
+            cell_id=f"{engine}/{index}",
+            table_id="",
+            engine=engine,
+            index=index,
+            options={},
+            data=None,
+        )
+        for engine in ("native", "hudi@1.1.1")
+        for index in ("record", "bucket")
+    ]
+    assert [cell.cell_id for cell in matrix.neighbours(cells)] == [
+        "native/record",
+        "hudi@1.1.1/record",
+        "native/bucket",
+        "hudi@1.1.1/bucket",
+    ]

@@ -14,6 +14,7 @@ QUICKSTART = ("record", "global_simple", "global_bloom", "bucket")
 EVERY = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 BUILT_IN = {
     "ci": QUICKSTART,
+    "gate": QUICKSTART[:2],
     "growth": QUICKSTART[:2],
     "hudi_vs_native": QUICKSTART[:2],
     "index_matrix": EVERY,

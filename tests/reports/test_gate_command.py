@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -115,7 +116,7 @@ ENGINES = ["--base-engine", "hudi@0.15.0", "--candidate-engine", "hudi@1.1.1"]
 def test_engines_of_one_run_are_judged_by_their_times(capsys, tmp_path, slow, code):
     run = two_engines(tmp_path / "run", slow=slow, repetitions=24 if slow != 1.06 else 8)
     (tmp_path / "policy.toml").write_text(REQUIRED)
-    found, said = gate(capsys, run, run, *ENGINES, "--policy", tmp_path / "policy.toml", "--json")
+    found, said = gate(capsys, run, *ENGINES, "--policy", tmp_path / "policy.toml", "--json")
     answer = json.loads(said)
     assert found == code
     assert answer["interleaved"]
@@ -179,7 +180,9 @@ def test_other_bad_input_is_one_line(capsys, tmp_path, runs):
     info["scenario"]["dataset"]["rows"] = 7
     (other / "run.json").write_text(json.dumps(info))
     for words, said in (
-        ((tmp_path / "none", runs[0]), "none is not a run folder"),
+        ((tmp_path / "none", runs[0]), "none is not there; a revision is compared with another"),
+        ((tmp_path, runs[0]), "is not a run folder"),
+        ((runs[0],), "is to be compared with what?"),
         ((unverified, runs[0]), "cannot be a base"),
         ((cut, runs[0]), "is not complete"),
         ((other, runs[0]), "dataset.rows is 7 there and 200,000 in the candidate"),
@@ -231,3 +234,42 @@ def test_hostile_names_stay_text(capsys, tmp_path):
     rows = [line for line in texts[1].splitlines() if line.startswith("| **")]
     assert all(line.replace("\\|", "").count("|") == 7 for line in rows)
     assert "<b>" not in texts[1]
+
+
+def measured_by(monkeypatch, run, code=0):
+    """A `run` that leaves a run folder without measuring; the words that it was called with."""
+    words = []
+
+    def stand_in(command, **_):
+        words.extend(command[2:])
+        text = json.dumps({"run_id": run.name}).encode()
+        return subprocess.CompletedProcess(command, code, stdout=text)
+
+    monkeypatch.setattr("reports.gate.both.subprocess.run", stand_in)
+    return words
+
+
+def test_revisions_are_measured_in_turns_and_judged(capsys, tmp_path, monkeypatch):
+    run = two_engines(tmp_path / "both", slow=1.2)
+    info = {"run_id": "r1", "scenario": {"engines": ["hudi@0.15.0", "hudi@1.1.1"]}}
+    (run / "run.json").write_text(json.dumps({"schema_version": 1, **info}))
+    (tmp_path / "policy.toml").write_text(REQUIRED)
+    words = measured_by(monkeypatch, run)
+    options = ["--policy", tmp_path / "policy.toml", "--set", "dataset.rows=9", "--out", run]
+    code, said = gate(capsys, "HEAD~3", *options)
+    assert code == 1
+    assert "all steps" not in said
+    assert words[:3] == ["run", "gate", "--json"]
+    assert words[3:7] == ["--engine", "native@HEAD~3", "--engine", "native@worktree"]
+    assert words[7:9] == ["--set", "dataset.rows=9"]
+    words.clear()
+    gate(capsys, "v1", "v2", "--scenario", "ci", "--out", run)
+    assert words[:2] == ["run", "ci"]
+    assert "native@v2" in words
+
+
+def test_a_run_that_was_not_made_says_so_itself(capsys, tmp_path, monkeypatch):
+    measured_by(monkeypatch, tmp_path / "none", code=2)
+    assert gate(capsys, "no-such-revision") == (2, "")
+    measured_by(monkeypatch, tmp_path / "none", code=1)
+    assert "left nothing to judge" in gate(capsys, "no-such-revision")[1]

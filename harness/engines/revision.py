@@ -1,0 +1,191 @@
+"""The engine `native@COMMIT`: Keymark's own tables, as one revision of the code makes them.
+
+Two revisions cannot share a Python process, so each has one of its own, with a Spark session of
+the same settings (`revision_child`). `native@worktree` is the code as it lies there, in a process
+of its own as well: both sides of a comparison are told what to do in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from harness import revisions
+from harness.engines.base import IndexCheck, Layout, MeasuredTable
+from harness.engines.pipe import Asked, Child
+from harness.event_log import STEP_PROPERTY
+from harness.scenario import SparkSection
+from harness.session import measuring_conf, redact
+from table.options import INDEX_TYPE
+from table.write.index import HUDI_TYPES
+
+_CHILD = Path(__file__).with_name("revision_child.py")
+_DESCRIPTION = "spark.job.description"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionWrite:
+    """What a write says; see `base.WriteOutcome`."""
+
+    files_written: int
+    phases: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionFacts:
+    """What the table says of its index."""
+
+    index: str
+
+
+class RevisionRows:
+    """The rows of a table, or those of some keys; read when asked for."""
+
+    def __init__(self, child: Asked, table: int, keys: Sequence[str] | None) -> None:
+        self._child, self._table, self._keys = child, table, keys
+
+    def digest(self, columns: Sequence[str]) -> tuple[int, str]:
+        """Rows and digest of all rows."""
+        rows, digest = self._child.call("digest", table=self._table, columns=list(columns))
+        return int(rows), str(digest)
+
+    def collect(self) -> list[Any]:
+        """The rows (`pyspark.sql.Row`) of the keys."""
+        return list(self._child.call("find", table=self._table, keys=list(self._keys or ())))
+
+    def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
+        """The files that `collect` opened."""
+        return list(self._child.call("opened"))
+
+
+class RevisionTable:
+    """A table under test; see `base.MeasuredTable`."""
+
+    def __init__(self, child: Asked, number: int) -> None:
+        self._child, self._number = child, number
+
+    def bulk_insert(self, df: Any, /) -> RevisionWrite:
+        """Load held rows into an empty table."""
+        return self._write("bulk_insert", df)
+
+    def upsert(self, df: Any, /) -> RevisionWrite:
+        """Insert or update held rows by key."""
+        return self._write("upsert", df)
+
+    def delete(self, df: Any, /) -> RevisionWrite:
+        """Delete held keys."""
+        return self._write("delete", df)
+
+    def read(self, keys: Sequence[str] | None = None) -> RevisionRows:
+        """All rows, or those of record keys."""
+        return RevisionRows(self._child, self._number, keys)
+
+    def lookup(self, _held: Any, /, *, stats: Any = None) -> None:
+        """Look up the keys that the child holds; `stats` is told what that touched."""
+        told = self._child.call("lookup", table=self._number)
+        for name, value in told.items() if stats is not None else ():
+            if hasattr(stats, name):
+                setattr(stats, name, value)
+
+    def info(self) -> RevisionFacts:
+        """What the table says of itself."""
+        return RevisionFacts(index=self._child.call("index", table=self._number))
+
+    def check(self) -> IndexCheck:
+        """Compare record index and data."""
+        found: IndexCheck = SimpleNamespace(**self._child.call("check", table=self._number))
+        return found
+
+    def compact(self) -> str | None:
+        """Merge the log blocks of the index into base files; None if there is nothing to merge."""
+        instant = self._child.call("compact", table=self._number)
+        return None if instant is None else str(instant)
+
+    def _write(self, operation: str, files: tuple[str, ...]) -> RevisionWrite:
+        said = self._child.call("write", table=self._number, operation=operation, files=files)
+        return RevisionWrite(**said)
+
+
+class RevisionEngine:
+    """Makes and opens tables through one revision; its process is `child`."""
+
+    def __init__(self, child: Asked) -> None:
+        self._child = child
+
+    def create(
+        self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
+    ) -> MeasuredTable:
+        """A new, empty table."""
+        number = self._child.call(
+            "create",
+            path=str(path),
+            name=layout.name,
+            record_key=layout.record_key,
+            partition_path=layout.partition_path,
+            ordering=layout.ordering,
+            index=index,
+            options=dict(options),
+        )
+        return RevisionTable(self._child, number)
+
+    def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+        """A table that was made with this index."""
+        given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
+        return RevisionTable(self._child, self._child.call("open", path=str(path), options=given))
+
+    def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+        """A copy of a table that names its index."""
+        return self.open(path, index=index, options=options)
+
+    @contextmanager
+    def step(self, label: str) -> Iterator[None]:
+        """Attribute the jobs of the child's session to a step."""
+        properties = {STEP_PROPERTY: label, _DESCRIPTION: label}
+        self._child.call("begin", properties=properties)
+        try:
+            yield
+        finally:
+            self._child.call("end", names=[*properties, "spark.jobGroup.id"])
+
+    def hold_rows(self, df: Any, /) -> tuple[str, ...]:
+        """The files of a data frame that was read from Parquet; the child has read their schema."""
+        files = tuple(sorted(df.inputFiles()))
+        self._child.call("hold_rows", files=files)
+        return files
+
+    def hold_keys(self, keys: Any, _table: MeasuredTable, /) -> None:
+        """Bring keys to the child."""
+        self._child.call("hold_keys", keys=keys)
+
+    def answer(self, _found: Any, _keys: Any, /) -> Any:
+        """The places that the child's lookup found (`pa.Table`)."""
+        return self._child.call("places")
+
+    def digest(self, rows: RevisionRows, columns: Sequence[str], /) -> tuple[int, str]:
+        """Rows and digest through the revision's own reader."""
+        return rows.digest(columns)
+
+
+def process(name: str, work: Path) -> Child:
+    """The process of a revision, set up; its output goes to a log in `work`.
+
+    Raises:
+        HarnessError: there is no such revision, or it could not be set up.
+    """
+    ready = revisions.checkout(name)
+    command = [str(ready.python), str(_CHILD), str(ready.root)]
+    return Child(command, log=work / f"{name}.log", name=name)
+
+
+def start(child: Asked, *, section: SparkSection, events: Path) -> dict[str, Any]:
+    """Let a process start Spark; the options that it runs with, secrets left out.
+
+    Raises:
+        CellError: it did not come up.
+    """
+    said = child.call("start", master=section.master, conf=measuring_conf(section, events))
+    return {"conf": redact(said)}

@@ -1,0 +1,157 @@
+"""The process of one revision of Keymark: a Spark session and its tables, told over a pipe.
+
+Run as a file, with the root of the revision as its first argument: `table` and `datasets` are the
+revision's, only this file and the pipe are those of the run. So what it takes and gives is built
+of Python's and Arrow's own types, and nothing is asked of the revision but `table.Table`, the
+session of `table.spark` and the digest of `datasets.spark`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+KEPT = 16
+"""Tables that stay open: one is measured, and after each step another is opened to verify it."""
+
+
+class Session:
+    """Spark, and the tables of a revision by number."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[int, Any] = OrderedDict()
+        self._frames: dict[tuple[str, ...], Any] = {}
+        self._count = 0
+        self._keys: Any = None
+        self._found: Any = None
+
+    def start(self, *, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+        """Start Spark; the options that it runs with."""
+        from table import spark  # noqa: PLC0415 - of the revision
+
+        self._spark = spark.session(master, dict(conf))
+        return dict(self._spark.sparkContext.getConf().getAll())
+
+    def begin(self, *, properties: Mapping[str, str]) -> None:
+        """What runs from now on carries these local properties."""
+        for name, value in properties.items():
+            self._spark.sparkContext.setLocalProperty(name, value)
+
+    def end(self, *, names: Sequence[str]) -> None:
+        """What runs from now on carries them no longer."""
+        for name in names:
+            self._spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+    def create(self, *, path: str, **arguments: Any) -> int:
+        """Make a table; its number."""
+        from table import Table  # noqa: PLC0415 - of the revision
+
+        return self._keep(Table.create(path, spark=self._spark, **arguments))
+
+    def open(self, *, path: str, options: Mapping[str, str]) -> int:
+        """Open a table; its number."""
+        from table import Table  # noqa: PLC0415 - of the revision
+
+        return self._keep(Table.open(path, options=options, spark=self._spark))
+
+    def hold_rows(self, *, files: tuple[str, ...]) -> None:
+        """Know the rows of Parquet files, by the files' names."""
+        if files not in self._frames:
+            self._frames[files] = self._spark.read.parquet(*files)
+
+    def write(self, *, table: int, operation: str, files: tuple[str, ...]) -> dict[str, Any]:
+        """Write held rows."""
+        done = getattr(self._tables[table], operation)(self._frames[files])
+        return {"files_written": done.files_written, "phases": dict(done.phases)}
+
+    def hold_keys(self, *, keys: Any) -> None:
+        """Keep the keys (`pa.StringArray`) of the next lookup."""
+        self._keys = keys
+
+    def lookup(self, *, table: int) -> dict[str, int]:
+        """Look the held keys up; what the lookup touched."""
+        from table.write.index import LookupStats  # noqa: PLC0415 - of the revision
+
+        stats = LookupStats()
+        self._found = self._tables[table].lookup(self._keys, stats=stats)
+        return dataclasses.asdict(stats)
+
+    def places(self) -> Any:
+        """The answer of the last lookup (`pa.Table`)."""
+        return self._found
+
+    def find(self, *, table: int, keys: list[str]) -> list[Any]:
+        """The rows of some keys."""
+        self._found = self._tables[table].read(keys=keys)
+        return list(self._found.collect())
+
+    def opened(self) -> list[str]:
+        """Names of the files that the last `find` opened."""
+        return list(self._found.inputFiles())
+
+    def digest(self, *, table: int, columns: list[str]) -> tuple[int, str]:
+        """Rows and digest of a table."""
+        from datasets.spark import digest_dataframe  # noqa: PLC0415 - of the revision
+
+        found = digest_dataframe(self._tables[table].read(), columns)
+        return found.rows, found.digest
+
+    def index(self, *, table: int) -> str:
+        """The index that a table says it uses."""
+        return str(self._tables[table].info().index)
+
+    def check(self, *, table: int) -> dict[str, Any]:
+        """Compare record index and data."""
+        found = self._tables[table].check()
+        return {
+            name: getattr(found, name) for name in ("ok", "missing", "extra", "wrong", "duplicate")
+        }
+
+    def compact(self, *, table: int) -> str | None:
+        """Merge the log blocks of the index."""
+        instant = self._tables[table].compact()
+        return None if instant is None else str(instant)
+
+    def close(self) -> None:
+        """Stop Spark; its event log is complete after that."""
+        self._spark.stop()
+
+    def _keep(self, table: Any) -> int:
+        self._count += 1
+        self._tables[self._count] = table
+        if len(self._tables) > KEPT:
+            self._tables.popitem(last=False)
+        return self._count
+
+
+def explain(error: Exception) -> str:
+    """Kind and first line of an error."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def main() -> None:
+    """Serve the parent with the packages of the revision."""
+    # In place of this file's folder, whose modules are the run's.
+    sys.path[0] = sys.argv[1]
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    spec = importlib.util.spec_from_file_location(
+        "keymark_pipe", Path(__file__).with_name("pipe.py")
+    )
+    if spec is None or spec.loader is None:
+        raise AssertionError("the pipe lies beside this file")
+    pipe = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pipe)
+    pipe.serve(Session(), explain=explain)
+
+
+if __name__ == "__main__":
+    main()

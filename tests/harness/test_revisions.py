@@ -1,0 +1,163 @@
+"""Revisions of a project made here, and the engine that measures them against a stand-in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import revisions
+from harness.engines import engine_indexes, engine_mistake, is_native
+from harness.engines.base import Layout
+from harness.engines.pipe import Child
+from harness.engines.revision import RevisionEngine
+from harness.errors import HarnessError
+from table.write.index import LookupStats
+
+CHILD = Path(__file__).parents[2] / "harness" / "engines" / "revision_child.py"
+LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")
+
+
+def git(root, *words):
+    named = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    made = subprocess.run(
+        ["git", "-C", str(root), *named, *words], check=True, capture_output=True, text=True
+    )
+    return made.stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A clone with two revisions; the cache is empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "--quiet")
+    for lock, text in (("a==1", "old"), ("a==1", "new")):
+        (root / "requirements.lock").write_text(lock)
+        (root / "code.py").write_text(text)
+        git(root, "add", ".")
+        git(root, "commit", "--quiet", "-m", text)
+    return root
+
+
+def test_a_revision_is_unpacked_once_and_runs_with_this_python(project, tmp_path):
+    first = git(project, "rev-parse", "HEAD~1")
+    made = revisions.checkout(f"native@{first[:12]}", project)
+    assert made.root == tmp_path / "cache" / "keymark" / "revisions" / first
+    assert (made.root / "code.py").read_text() == "old"
+    assert made.python == Path(sys.executable)
+    (made.root / "code.py").write_text("kept")
+    revisions.checkout(f"native@{first[:12]}", project)
+    assert (made.root / "code.py").read_text() == "kept"
+    assert [each.name for each in made.root.parent.iterdir()] == [first]
+
+
+def test_the_work_tree_is_where_it_is(project):
+    assert revisions.checkout("native@worktree", project).root == project
+
+
+def test_other_packages_take_a_set_up_of_their_own(project):
+    (project / "requirements.lock").write_text("a==2")
+    makefile = "install:\n\tmkdir -p .venv/bin && touch .venv/bin/python\n"
+    (project / "Makefile").write_text(makefile)
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "-m", "newer")
+    (project / "requirements.lock").write_text("a==3")
+    made = revisions.checkout(f"native@{git(project, 'rev-parse', 'HEAD')}", project)
+    assert made.python == made.root / ".venv" / "bin" / "python"
+    with pytest.raises(HarnessError, match="make install of"):
+        revisions.checkout(f"native@{git(project, 'rev-parse', 'HEAD~1')}", project)
+
+
+@pytest.mark.parametrize("name", ["none", "--help", "HEAD^{tree}", "", "a b", "../x"])
+def test_what_git_does_not_know_is_one_line(project, name):
+    with pytest.raises(HarnessError, match="neither a file nor a revision") as caught:
+        revisions.resolve(name, project)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_of_engines_are_commits(monkeypatch):
+    monkeypatch.setattr(revisions, "resolve", lambda name: {"main~1": "ab" * 20}[name])
+    assert revisions.named("native@main~1") == "native@" + "ab" * 6
+    for name in ("native", "hudi@1.1.1", "native@worktree"):
+        assert revisions.named(name) == name
+        assert engine_mistake(name) is None
+    assert engine_mistake("native@" + "ab" * 6) is None
+    assert "hexadecimal" in engine_mistake("native@../x")
+    assert engine_indexes("native@worktree") == engine_indexes("native")
+    assert [is_native(name) for name in ("native", "native@worktree", "hudi@1.1.1")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+class Recorded:
+    """Notes messages and gives the answers that a test put there."""
+
+    def __init__(self, **answers) -> None:
+        self.answers = answers
+        self.calls: list[tuple[str, dict]] = []
+
+    def call(self, name, /, **arguments):
+        self.calls.append((name, arguments))
+        return self.answers.get(name)
+
+
+class Frame:
+    def inputFiles(self):  # noqa: N802 - PySpark's name
+        return ["file:/b.parquet", "file:/a.parquet"]
+
+
+def test_a_table_is_measured_through_messages(tmp_path):
+    child = Recorded(
+        create=7,
+        write={"files_written": 3, "phases": {"tag": 0.1}},
+        lookup={"shards_read": 2, "of_a_later_revision": 1},
+        check={"ok": True, "missing": 0, "extra": 0, "wrong": 0, "duplicate": 0},
+        digest=(5, "d"),
+    )
+    engine = RevisionEngine(child)
+    table = engine.create(tmp_path, LAYOUT, index="record", options={"o": "1"})
+    assert child.calls[0][1]["record_key"] == ("k",)
+    held = engine.hold_rows(Frame())
+    assert held == ("file:/a.parquet", "file:/b.parquet")
+    with engine.step("label"):
+        done = table.upsert(held)
+    assert (done.files_written, done.phases) == (3, {"tag": 0.1})
+    names = [name for name, _ in child.calls]
+    assert names == ["create", "hold_rows", "begin", "write", "end"]
+    assert child.calls[2][1]["properties"]["spark.job.description"] == "label"
+    assert child.calls[3][1] == {"table": 7, "operation": "upsert", "files": held}
+    stats = LookupStats()
+    table.lookup(None, stats=stats)
+    assert stats.shards_read == 2
+    assert table.check().ok
+    assert engine.digest(table.read(), ["a"]) == (5, "d")
+
+
+def test_the_process_has_the_packages_of_its_revision(tmp_path):
+    """Only the pipe is the run's; no Spark, no Java."""
+    root = tmp_path / "revision"
+    for package in ("table", "harness"):
+        (root / package).mkdir(parents=True)
+        (root / package / "__init__.py").write_text("")
+    (root / "harness" / "errors.py").write_text("class CellError(Exception): pass\n")
+    (root / "table" / "spark.py").write_text(
+        "class Conf:\n"
+        "    def getAll(self): return [('from', 'the revision')]\n"
+        "class Context:\n"
+        "    def getConf(self): return Conf()\n"
+        "class Session:\n"
+        "    sparkContext = Context()\n"
+        "    def stop(self): pass\n"
+        "def session(master, conf): return Session()\n"
+    )
+    child = Child([sys.executable, str(CHILD), str(root)], log=tmp_path / "log", name="old")
+    try:
+        assert child.call("start", master="local[1]", conf={}) == {"from": "the revision"}
+    finally:
+        child.close()
