@@ -17,7 +17,7 @@ from datasets.source import SourceDataset
 from harness import environment, event_log, hbase_cells, independent, own_data, workload
 from harness.counters import counter_samples
 from harness.dataset_section import Data, DatasetSection
-from harness.engines import NATIVE
+from harness.engines import NATIVE, is_native
 from harness.engines.base import Layout
 from harness.engines.lineup import Lineup, missing
 from harness.errors import HarnessError, RunFolderError
@@ -306,7 +306,13 @@ def _measured(inputs: SparkInputs) -> dict[str, int]:
 def _notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
     """What a reader must know to judge the numbers fairly."""
     shared = "All cells ran in one Spark session, interleaved with alternating direction."
-    if any(name != NATIVE and name not in skipped for name in scenario.engines):
+    apart = [name for name in scenario.engines if name != NATIVE and name not in skipped]
+    if apart and all(map(is_native, apart)):
+        shared = (
+            "All cells ran interleaved with alternating direction. Each revision of Keymark had a "
+            "process and a Spark session of its own with the same settings."
+        )
+    elif apart:
         shared = (
             "All cells ran interleaved with alternating direction. Each release of Hudi had a "
             "Spark session of its own with the settings of native's; docs/fair_play.md says what "

@@ -137,7 +137,7 @@ def _from_run(path: Path, engine: str | None) -> Side:
         _name(cell.cell, engine): "; ".join(cell.reasons) for cell in cells if not cell.verified
     }
     return Side(
-        name=clean(path),
+        name=_named(path, engine),
         run_id=clean(run.run_id),
         origin=path.resolve(),
         numbers=dict(_numbers(cells, engine)),
@@ -169,6 +169,10 @@ def _measured(unit: str, trials: Mapping[Trial, float]) -> Measured:
         n=len(values),
         trials=trials,
     )
+
+
+def _named(path: Path, engine: str | None) -> str:
+    return clean(path) + (f" ({clean(engine, 60)})" if engine else "")
 
 
 def _native(engine: str) -> bool:
@@ -209,7 +213,7 @@ def _from_summary(path: Path, engine: str | None) -> Side:
     work = document.get("work")
     texts = work.items() if isinstance(work, Mapping) else ()
     return Side(
-        name=clean(path),
+        name=_named(path, engine),
         run_id=clean(document.get("run_id", "")),
         origin=None,
         numbers=numbers,

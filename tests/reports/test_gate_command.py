@@ -120,6 +120,7 @@ def test_engines_of_one_run_are_judged_by_their_times(capsys, tmp_path, slow, co
     answer = json.loads(said)
     assert found == code
     assert answer["interleaved"]
+    assert answer["base"] == f"{run} (hudi@0.15.0)"
     (wall,) = [each for each in answer["findings"] if each["metric"] == "wall_s"]
     assert wall["cell"] == "record"
     assert wall["ratio"] == pytest.approx(slow)
