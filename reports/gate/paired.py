@@ -10,6 +10,7 @@ Statistical Methods, section 3.1); its inversion through the Walsh averages give
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -102,8 +103,9 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     count = len(p_values)
     adjusted = [1.0] * count
     least = 1.0
+    ordered = sorted(p_values)
     for place in sorted(range(count), key=lambda place: p_values[place], reverse=True):
-        rank = sum(p <= p_values[place] for p in p_values)
+        rank = bisect_right(ordered, p_values[place])
         least = min(least, p_values[place] * count / rank)
         adjusted[place] = least
     return adjusted
