@@ -88,6 +88,11 @@ class Hudi:
             for name, size in names.items()
         }
 
+    def configure(self, name: str, text: str) -> None:
+        """Settings (the XML of a Hadoop configuration) for all that the process does from now."""
+        (self._folder / name).write_text(text, encoding="utf-8")
+        self._child.call("configure", name=name)
+
     def buckets(self, keys: Iterable[str], fields: Iterable[str], count: int) -> list[int]:
         """The bucket of each key in the simple bucket index."""
         return self._child.call("buckets", keys=list(keys), fields=",".join(fields), count=count)
@@ -272,6 +277,7 @@ VERSION_6 = {
 }
 _SHUFFLES = ("upsert", "insert", "bulkinsert", "delete")
 _KEPT = (
+    "hoodie.populate.meta.fields",
     "hoodie.index.type",
     "hoodie.bucket.index.",
     "hoodie.record.index.",

@@ -47,9 +47,10 @@ def session(jar: str, scratch: str) -> SparkSession:
     """Spark with that jar."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    classes = f"{jar}{os.pathsep}{scratch}"
     places = {
-        "spark.driver.extraClassPath": jar,
-        "spark.executor.extraClassPath": jar,
+        "spark.driver.extraClassPath": classes,
+        "spark.executor.extraClassPath": classes,
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
     }
@@ -93,6 +94,10 @@ class Hudi:
         writer = self.spark.read.parquet(rows).write.format("hudi").options(**options)
         writer = writer.option("hoodie.datasource.write.operation", operation)
         writer.mode("append").save(table)
+
+    def configure(self, name: str) -> None:
+        """Add a file of the scratch folder to what every Hadoop configuration is made from."""
+        self.java.org.apache.hadoop.conf.Configuration.addDefaultResource(name)
 
     def buckets(self, keys: list[str], fields: str, count: int) -> list[int]:
         """The bucket of each key in the simple bucket index."""

@@ -1,0 +1,113 @@
+"""The index in HBase by turns: Hudi upserts through HBASE what Keymark wrote, and Keymark goes on.
+
+Needs an HBase that runs (`make hbase`), and Hudi 0.15: later bundles have no such index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from hudi_judge import VERSIONS, by_key, findings, places, writer_options
+from interop_cells import OPTIONS, Cell, Ledger
+
+from harness import hbase_cells, hbase_server
+from indexes.hbase_client import FILE_NAME, PARTITION_PATH, Access, connected
+from table import Table
+
+# Hudi's client asks the server for a codec of its bundle's, which no server has: see docs.
+SITE = """<configuration><property>
+<name>hbase.client.default.rpc.codec</name><value>${env.KEYMARK_NO_CODEC:-}</value>
+</property></configuration>
+"""
+
+
+@dataclass(frozen=True)
+class HBaseCell(Cell):
+    """A cell whose index is in HBase."""
+
+    access: Access | None = None
+
+    @property
+    def options(self):
+        return {
+            **OPTIONS,
+            "hoodie.index.hbase.table": self.access.table,
+            "keymark.hbase.thrift.port": str(self.access.port),
+            "hoodie.index.hbase.get.batch.size": "1000",
+            "hoodie.index.hbase.put.batch.size": "1000",
+            "hoodie.hbase.index.update.partition.path": "true",
+        }
+
+
+@pytest.fixture
+def cell():
+    """A cell whose HBase table is not there, and is not there afterwards."""
+    missing = hbase_cells.missing()
+    if missing:
+        pytest.skip(missing)
+    port = hbase_server.running(hbase_server.default_folder()).thrift_port
+    access = Access(hbase_server.HOST, port, "keymark_interop")
+    with connected(access) as client:
+        client.drop()
+    yield HBaseCell("hbase", "simple", "", "", access)
+    with connected(access) as client:
+        client.drop()
+
+
+def hudi_options(hudi, root, cell):
+    """Of a writer that finds HBase by its ZooKeeper."""
+    found = hbase_server.running(hbase_server.default_folder())
+    hbase = {name: text for name, text in cell.options.items() if "hbase" in name}
+    return writer_options(
+        hudi,
+        root,
+        {
+            **hbase,
+            "hoodie.index.hbase.zkquorum": found.zookeeper,
+            "hoodie.index.hbase.zkport": str(found.zookeeper_port),
+            "hoodie.datasource.write.row.writer.enable": "false",
+        },
+    )
+
+
+def good(hudi, root, ledger):
+    """A new handle, after Hudi and Keymark read what must be, and the entries name each place."""
+    assert findings(hudi, root, ledger.wanted()) == []
+    table = Table.open(str(root), options=ledger.cell.options)
+    rows = pa.concat_tables(table.scan().tables())
+    assert by_key(rows) == ledger.wanted()
+    with connected(ledger.cell.access) as client:
+        entries = {
+            key.decode(): (entry[PARTITION_PATH].decode(), entry[FILE_NAME].decode())
+            for key, entry in client.scan()
+        }
+    assert entries == places(rows)
+    return table
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.share(VERSIONS[0])
+def test_hudi_upserts_through_hbase_and_keymark_goes_on(hudi, cell, tmp_path):
+    if hudi.version != VERSIONS[0]:
+        pytest.skip(f"Hudi {hudi.version} has no HBase index")
+    hudi.configure("interop-hbase.xml", SITE)
+    root, ledger = tmp_path / "t", Ledger(cell)
+    table = cell.create(root)
+    table.bulk_insert(ledger.put(range(40), 1))
+    assert table.upsert(ledger.put([*range(5), *range(40, 45)], 2)).updated == 5
+    good(hudi, root, ledger)
+    options = hudi_options(hudi, root, cell)
+    changes = [ledger.put([*range(5, 15), *range(50, 60)], 3), ledger.put([20, 21], 3, shift=1)]
+    hudi.write(root, pa.concat_tables(changes), "upsert", options)
+    hudi.write(root, ledger.drop([30, 41, 59]), "delete", options)
+    table = good(hudi, root, ledger)
+    result = table.upsert(ledger.put([*range(10, 20), *range(55, 65)], 4))
+    assert (result.updated, result.inserted) == (14, 6)
+    assert table.upsert(ledger.put([20, 50], 5, shift=2)).moved == 2
+    assert table.delete(ledger.drop([7, 52, 60])).deleted == 3
+    good(hudi, root, ledger)
+    hudi.write(root, ledger.put([*range(60, 70), 20], 6, shift=2), "upsert", options)
+    good(hudi, root, ledger)
