@@ -19,13 +19,14 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from harness import jars
 from harness.errors import HarnessError
-from table.clock import Clock, SystemClock
-from table.errors import TableError
-from table.spark import java_home
+
+if TYPE_CHECKING:
+    from table.clock import Clock
 
 # Coordinates of what runs a real HBase: its test kit carries the servers.
 JARS = (
@@ -107,6 +108,8 @@ def start(
     if found is not None:
         return found
     stop(folder, told)
+    from table.spark import java_home  # noqa: PLC0415  only where a server is started
+
     home = java_home()
     if home is None:
         raise HarnessError("HBase needs Java 17, and there is none; `make install` brings one")
@@ -135,7 +138,7 @@ def start(
     )
     (folder / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
     try:
-        _wait(folder, state, spawned, SystemClock())
+        _wait(folder, state, spawned, _clock())
     except BaseException:
         stop(folder, told)
         raise
@@ -148,7 +151,7 @@ def stop(folder: Path, told: Told) -> bool:
     Raises:
         HarnessError: it does not end.
     """
-    state, clock = _state(folder), SystemClock()
+    state, clock = _state(folder), _clock()
     if state is None:
         return False
     pids = {_THRIFT: state.thrift_pid, _SERVER: state.server_pid}
@@ -278,6 +281,7 @@ def _wait(
 def answers(thrift_port: int) -> bool:
     """Whether a Thrift server on this machine, and the HBase behind it, answers."""
     from indexes.hbase_client import Access, connected  # noqa: PLC0415  only where HBase is used
+    from table.errors import TableError  # noqa: PLC0415
 
     with contextlib.suppress(TableError):
         access = Access(HOST, thrift_port, "keymark")
@@ -286,6 +290,12 @@ def answers(thrift_port: int) -> bool:
             client.exists()
         return True
     return False
+
+
+def _clock() -> Clock:
+    from table.clock import SystemClock  # noqa: PLC0415  only where a server is waited for
+
+    return SystemClock()
 
 
 def _last_line(folder: Path, name: str) -> str:

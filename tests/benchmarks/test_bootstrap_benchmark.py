@@ -32,10 +32,11 @@ import pytest
 
 from reports.charts import GRID, INDEX_COLORS, INK, render
 from table import Table
-from table.bootstrap.record_index import ENTRY_BYTES, _scan_tasks, build_record_index
-from table.bootstrap.scan import RECORD_KEY, ScanTask
+from table.bootstrap.record_index import ENTRY_BYTES, build_record_index, scan_tasks
+from table.bootstrap.scan import ScanTask
 from table.bootstrap.target import BuildTarget
 from table.format.parquet import read_base_file
+from table.keygen.stored import KEY_COLUMN
 from table.naming import METADATA
 from table.spark import session
 from table.storage import LocalStorage
@@ -101,12 +102,12 @@ def clear(target: BuildTarget) -> None:
 def count_keys(task: ScanTask) -> int:
     """What a scan task reads, by Arrow, and nothing else."""
     return sum(
-        read_base_file(task.storage.open(file.path), [RECORD_KEY]).num_rows for file in task.files
+        read_base_file(task.storage.open(file.path), [KEY_COLUMN]).num_rows for file in task.files
     )
 
 
 def read(target: BuildTarget, count: int, runner: Any) -> None:
-    tasks = _scan_tasks(target, count)
+    tasks = scan_tasks(target, count)
     weights = [sum(file.size for file in task.files) for task in tasks]
     assert sum(runner.run(count_keys, tasks, weights=weights)) == count
 

@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_is_named_with_its_option(tmp_path, taken, free):
         begin(tmp_path, thrift_port=free, zookeeper_port=taken - 1)
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), 2**22 + 1])
+@pytest.mark.parametrize("pid", [pytest.param(os.getpid(), id="another"), 2**22 + 1])
 def test_another_process_or_none_is_not_taken_for_hbase(tmp_path, pid):
     state_of(tmp_path, pid)
     assert hbase_server.running(tmp_path) is None
