@@ -4,7 +4,8 @@ What a run is verified against must not come from the code under test. The rules
 system view for copy-on-write tables of version 5 and 6: a base file is
 `<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than
 the active timeline, hence archived); the latest per file id is the slice; file groups named by
-`partitionToReplaceFileIds` of a completed replacecommit are gone.
+`partitionToReplaceFileIds` of a completed replacecommit are gone. Keys that a table does not store
+(`hoodie.populate.meta.fields=false`) are spelled by `harness.key_text`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import HarnessError
+from harness.key_text import encode_keys
 
 KEY = "_hoodie_record_key"
 PARTITION = "_hoodie_partition_path"
 META_COLUMNS = ("_hoodie_commit_time", "_hoodie_commit_seqno", KEY, PARTITION, "_hoodie_file_name")
 
+_STORED = "hoodie.populate.meta.fields"
+_GENERATOR = "hoodie.table.keygenerator.class"
+_HUDIS = tuple(
+    f"org.apache.hudi.keygen.{name}KeyGenerator" for name in ("Simple", "Complex", "Nonpartitioned")
+)
 _COMPLETED = (".commit", ".replacecommit", ".deltacommit")
 _PARTITION_MARKER = ".hoodie_partition_metadata"
 
@@ -57,7 +64,7 @@ def facts(table: Path) -> Facts:
         raise HarnessError(f"{table} is {values['hoodie.table.type']}; only COPY_ON_WRITE is read")
     if values.get("hoodie.table.version") not in ("5", "6"):
         raise HarnessError(f"{table} has table version {values.get('hoodie.table.version')}, not 6")
-    if values.get("hoodie.populate.meta.fields", "true") != "true":
+    if values.get(_STORED, "true") != "true":
         raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
     return Facts(
         name=values.get("hoodie.table.name", table.name),
@@ -96,15 +103,18 @@ def locations(table: Path) -> pa.Table:
 
     The file id is that of the file in which the row was found, whatever the row says of itself.
     """
-    return pa.concat_tables([_SCHEMA.empty_table(), *(_located(found) for found in slices(table))])
+    fields = _virtual_key(table)
+    located = (_located(found, fields) for found in slices(table))
+    return pa.concat_tables([_SCHEMA.empty_table(), *located])
 
 
 def find(table: Path, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of one record key, wherever they are, cut to some columns."""
     found: list[dict[str, Any]] = []
+    fields = _virtual_key(table)
     for part in slices(table):
         file = pq.ParquetFile(part.path)
-        held = file.read([KEY]).column(KEY)
+        held = _keys(file, fields, part.path)
         if pc.any(pc.equal(held, key)).as_py():
             rows_of_key = file.read(list(columns)).filter(pc.equal(held, key))
             found += rows_of_key.to_pylist()
@@ -116,13 +126,56 @@ _SCHEMA = pa.schema([("record_key", pa.string()), ("partition_path", pa.string()
 )
 
 
-def _located(found: Slice) -> pa.Table:
-    keys: Any = pq.ParquetFile(found.path).read([KEY]).column(KEY).cast(pa.string())
+def _located(found: Slice, fields: Sequence[str]) -> pa.Table:
+    keys = _keys(pq.ParquetFile(found.path), fields, found.path)
     count = len(keys)
     return pa.table(
         [keys, pa.repeat(found.partition_path, count), pa.repeat(found.file_id, count)],
         schema=_SCHEMA,
     )
+
+
+def _keys(file: Any, fields: Sequence[str], path: Path) -> Any:
+    """The record keys (pa.Array or pa.ChunkedArray of string) of a base file (pq.ParquetFile).
+
+    Args:
+        file: the base file.
+        fields: what they are made of; empty where they are stored.
+        path: of the file, for errors.
+
+    Raises:
+        HarnessError: a key is null, or a column is missing or has no spelling that is certain.
+    """
+    if not fields:
+        return file.read([KEY]).column(KEY).cast(pa.string())
+    held = file.read(list(fields))
+    for name in fields:
+        if name not in held.column_names:
+            raise HarnessError(f"{path.name} has no column {name}, which its keys are made of")
+        column = held.column(name)
+        if not (pa.types.is_string(column.type) or pa.types.is_integer(column.type)):
+            raise HarnessError(f"column {name} is {column.type}; only texts and integers are keys")
+        if column.null_count:
+            raise HarnessError(f"{path.name}: column {name} is null, so that rows have no key")
+    return encode_keys(held.select(list(fields)))
+
+
+def _virtual_key(table: Path) -> tuple[str, ...]:
+    """The fields that keys are made of; empty where they are stored.
+
+    Raises:
+        HarnessError: they are not made as Hudi's generators of plain fields make them.
+    """
+    values = _properties(table / ".hoodie" / "hoodie.properties")
+    if values.get(_STORED, "true") == "true":
+        return ()
+    generator = values.get(_GENERATOR, _HUDIS[0])
+    fields = _names(values.get("hoodie.table.recordkey.fields"))
+    if not fields or generator not in _HUDIS:
+        raise HarnessError(f"{table} has virtual keys that {generator} makes, not Hudi's own")
+    if len(fields) == 1 and values.get("keymark.recordkey.encoding") == "named":
+        raise HarnessError(f"{table} names its single key field; such virtual keys are not made")
+    return fields
 
 
 def _base_files(table: Path) -> Iterator[Slice]:

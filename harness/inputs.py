@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from datasets.dataset import Dataset
 from harness.engines.base import Layout
+from harness.key_text import encode_keys
 from harness.scenario import WorkloadSection
 
 
@@ -124,19 +125,3 @@ class SparkInputs:
 
     def _read(self, path: Path) -> DataFrame:
         return self._spark.read.parquet(str(path))
-
-
-def encode_keys(columns: pa.Table) -> pa.Array:
-    """Record keys as Hudi's key generators write them.
-
-    One column: its text (SimpleKeyGenerator). Several: `name:text` joined by commas
-    (ComplexKeyGenerator).
-    """
-    texts = [column.cast(pa.string()).combine_chunks() for column in columns.columns]
-    if len(texts) == 1:
-        return texts[0]
-    parts = [
-        pc.binary_join_element_wise(pa.scalar(name), text, ":")
-        for name, text in zip(columns.column_names, texts, strict=True)
-    ]
-    return pc.binary_join_element_wise(*parts, ",")

@@ -20,7 +20,7 @@ from datasets.rows import make_rows
 from harness import verify
 from harness.cell import samples
 from harness.environment import peak_memory
-from harness.inputs import encode_keys
+from harness.key_text import encode_keys
 from harness.matrix import Cell, Slot, expand, schedule
 from harness.pace import Pace
 from harness.probes import Listing

@@ -68,14 +68,20 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
 
 
 def neighbours(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """The same cells with those that differ in the engine alone side by side.
+    """The same cells with those of one index on the same data side by side, engines closest.
 
     They are compared pair by pair: the closer in time, the less of the machine is in between.
     """
-    places: dict[str, int] = {}
+    places: dict[Hashable, int] = {}
     for cell in cells:
-        places.setdefault(cell.cell_id.removeprefix(cell.engine), len(places))
-    return tuple(sorted(cells, key=lambda cell: places[cell.cell_id.removeprefix(cell.engine)]))
+        for key in _places(cell):
+            places.setdefault(key, len(places))
+    return tuple(sorted(cells, key=lambda cell: [places[key] for key in _places(cell)]))
+
+
+def _places(cell: Cell) -> tuple[Hashable, Hashable]:
+    """What neighbours share: index and data, then all but the engine."""
+    return (cell.index, cell.data), cell.cell_id.removeprefix(cell.engine)
 
 
 def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: Data) -> Cell:

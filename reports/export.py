@@ -16,6 +16,7 @@ from reports.model_part import ModelPart
 from reports.projection import CellView, Run, step_order
 from reports.stats import summarize
 from reports.text import clean, spreadsheet
+from reports.virtual_part import VirtualPart
 
 
 def verified(runs: Sequence[Run]) -> bool:
@@ -32,6 +33,7 @@ def summary(
     models: Sequence[ModelPart],
     growths: Sequence[GrowthPart],
     engines: Sequence[EnginesPart],
+    virtuals: Sequence[VirtualPart],
 ) -> dict[str, Any]:
     """Build the content of summary.json; cells that are not verified have no metrics.
 
@@ -41,6 +43,7 @@ def summary(
     grown = {part.run_id: part.values for part in growths}
     mapped = {part.run_id: part.map_values for part in growths if part.map_values}
     beside = {part.run_id: part.values for part in engines}
+    virtual = {part.run_id: part.values for part in virtuals}
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
@@ -53,6 +56,7 @@ def summary(
         **({"growth": grown} if grown else {}),
         **({"fastest": mapped} if mapped else {}),
         **({"engines": beside} if beside else {}),
+        **({"virtual_keys": virtual} if virtual else {}),
     }
 
 

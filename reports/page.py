@@ -20,6 +20,7 @@ from reports.projection import PARTITION_LOCAL, CellView, Run, cell_order, faile
 from reports.settings import Setting, by_setting, leading
 from reports.stats import CaveatKind
 from reports.text import clean, listed
+from reports.virtual_part import VirtualPart, virtual_part
 from reports.which_index import COLUMNS, WhichIndex, which_index
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -106,6 +107,7 @@ class Report:
         beside: the headline of all runs side by side; None for a single run.
         choices: which index for what, of each run that measured enough of them.
         engines: ours beside others, of each run with several engines.
+        virtuals: virtual keys beside stored ones, of each run that has both.
         charts: pictures with their tables, of the first setting that the answer is about.
         charted: that setting in words; empty where there is one only.
         growths: what becomes of tables that grow, of each run with several sizes.
@@ -124,6 +126,7 @@ class Report:
     beside: Grid | None
     choices: list[WhichIndex]
     engines: list[EnginesPart]
+    virtuals: list[VirtualPart]
     charts: list[Chart]
     charted: str
     growths: list[GrowthPart]
@@ -155,6 +158,7 @@ def build(runs: Sequence[Run]) -> Report:
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         choices=[choice for run in runs if (choice := which_index(run)) is not None],
         engines=[each for run in runs if (each := engines_part(run)) is not None],
+        virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
         charts=_charts(headline, judged=not several),
         charted="" if several or not charted else charted[0].setting.words,
         growths=[grown for run in runs if (grown := growth_part(run)) is not None],

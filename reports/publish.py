@@ -51,7 +51,11 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
     runs = projection.load(paths)
     report = page.build(runs)
     summary = export.summary(
-        runs, models=report.models, growths=report.growths, engines=report.engines
+        runs,
+        models=report.models,
+        growths=report.growths,
+        engines=report.engines,
+        virtuals=report.virtuals,
     )
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     try:

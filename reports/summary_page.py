@@ -11,6 +11,7 @@ from reports.model_part import ModelPart
 from reports.page import Answered, Report, RunPart
 from reports.prose import Answer
 from reports.text import markdown
+from reports.virtual_part import VirtualPart
 from reports.which_index import COLUMNS, WhichIndex
 
 _LONGEST_SENTENCE = 2000
@@ -32,6 +33,7 @@ def summary_markdown(report: Report) -> str:
         if chart.key == "phases":
             lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
     lines += [line for part in report.engines for line in _engines(part)]
+    lines += [line for part in report.virtuals for line in _virtual(part)]
     lines += [line for growth in report.growths for line in _growth(growth)]
     lines += [line for model in report.models for line in _model(model)]
     lines += _details(report)
@@ -58,6 +60,14 @@ def _engines(part: EnginesPart) -> list[str]:
     lines = [f"## Engines side by side{of}", ""]
     for chart, verdicts in part.charts:
         lines += [f"### {markdown(chart.title)}", "", *_sentences(verdicts), ""]
+    return lines
+
+
+def _virtual(part: VirtualPart) -> list[str]:
+    of = f" of {markdown(part.name)}" if part.name else ""
+    lines = [f"## Virtual keys{of}", ""]
+    for grid, findings in part.shapes:
+        lines += [f"### {markdown(grid.caption)}", "", *_table(grid), "", *_sentences(findings), ""]
     return lines
 
 

@@ -89,15 +89,18 @@ class WhichIndex:
 
 
 def which_index(run: Run) -> WhichIndex | None:
-    """The table of a run; None without a choice of indexes or with one kind of data only."""
+    """The table of a run; None without a choice of indexes, and with one kind of data only.
+
+    Where tables come in variants an index has several numbers, and the run is about these.
+    """
     right = sorted((cell for cell in run.cells if cell.verified), key=cell_order)
     ours = [cell for cell in right if cell.engine == right[0].engine]
     groups = by_setting(leading(ours))
     indexes = list(dict.fromkeys(cell.index for cell in ours))
-    if len(indexes) < FEWEST or len(by_setting(ours)) < 2:
+    found = {(cell.index, cell.setting): cell for cell in ours}
+    if len(indexes) < FEWEST or len(by_setting(ours)) < 2 or len(found) < len(ours):
         return None
     at = next((setting for setting in groups if setting.shape == _RANDOM), next(iter(groups)))
-    found = {(cell.index, cell.setting): cell for cell in ours}
     rows = tuple(
         Row(label=clean(index, 40), index=index, entries=_entries(index, at, found))
         for index in indexes

@@ -34,6 +34,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "mappings",
         "quickstart",
         "tagging",
+        "virtual_keys",
     ]
     assert "quickstart" in runner.invoke(app, ["scenarios"]).stdout
 

@@ -72,6 +72,7 @@ def table(tmp_path):
     (tmp_path / ".hoodie").mkdir()
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / ".hoodie_partition_metadata").touch()
+    (tmp_path / ".hoodie" / "hoodie.properties").touch()
     return tmp_path
 
 
@@ -121,6 +122,52 @@ def test_files_of_the_metadata_table_are_not_rows(table):
     (table / ".hoodie" / "001.commit").touch()
     shutil.copytree(table / "p", table / ".hoodie" / "metadata" / "p")
     assert held(table) == ["a"]
+
+
+VIRTUAL = "hoodie.table.version=6\nhoodie.populate.meta.fields=false\n"
+HUDIS = "hoodie.table.keygenerator.class=org.apache.hudi.keygen"
+
+
+def virtual(table, fields, rows, *lines):
+    """A table whose only file has these rows, with the meta column of keys as null."""
+    lines = (f"hoodie.table.recordkey.fields={fields}", *lines)
+    (table / ".hoodie" / "hoodie.properties").write_text(VIRTUAL + "\n".join(lines))
+    nulls = pa.nulls(rows.num_rows, pa.string())
+    stored = rows.add_column(0, "_hoodie_record_key", nulls)
+    pq.write_table(stored, table / "p" / "f_0-1-2_001.parquet")
+    (table / ".hoodie" / "001.commit").touch()
+
+
+def test_keys_that_are_not_stored_are_made(table):
+    virtual(table, "n", pa.table({"n": [7, -8]}), f"{HUDIS}.SimpleKeyGenerator")
+    assert held(table) == ["-8", "7"]
+    assert independent.find(table, "-8", ["n"]) == [{"n": -8}]
+    assert independent.find(table, "8", ["n"]) == []
+
+
+def test_keys_of_several_columns_name_them_in_the_order_of_the_key(table):
+    rows = pa.table({"n": [1, 2], "c": ["x", ""]})
+    virtual(table, "c,n", rows, f"{HUDIS}.ComplexKeyGenerator")
+    assert held(table) == ["c:__empty__,n:2", "c:x,n:1"]
+    assert independent.find(table, "c:x,n:1", ["n"]) == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("column", "line", "message"),
+    [
+        ([1, None], "", "column n is null"),
+        ([1.0, 2.0], "", "column n is double"),
+        ([1, 2], "hoodie.table.keygenerator.class=mine:Keys", "mine:Keys makes"),
+        ([1, 2], f"{HUDIS}.TimestampBasedKeyGenerator", "TimestampBased"),
+        ([1, 2], "keymark.recordkey.encoding=named", "names its single key field"),
+        ([1, 2], "hoodie.table.recordkey.fields=m", "has no column m"),
+        ([1, 2], "hoodie.table.recordkey.fields=", "virtual keys"),
+    ],
+)
+def test_keys_whose_spelling_is_not_certain_are_refused(table, column, line, message):
+    virtual(table, "n", pa.table({"n": column}), line)
+    with pytest.raises(HarnessError, match=message):
+        independent.locations(table)
 
 
 @pytest.mark.parametrize(

@@ -170,3 +170,16 @@ def test_cells_that_differ_in_the_engine_alone_are_neighbours():
         "native/bucket",
         "hudi@1.1.1/bucket",
     ]
+
+
+def test_variants_of_an_index_on_the_same_data_are_neighbours():
+    sets = [f"table.variants.{name}={{}}" for name in "ab"]
+    sets += [f"dataset.shapes.{name}={{}}" for name in ("one", "two")]
+    loaded = scenario.load("ci", sets=sets, overrides={"indexes": ["record", "bucket"]})
+    cells = matrix.neighbours(matrix.expand(loaded))
+    assert [cell.cell_id.removeprefix("native/") for cell in cells] == [
+        f"{index}/{variant}/shape-{shape}"
+        for index in ("record", "bucket")
+        for shape in ("one", "two")
+        for variant in "ab"
+    ]

@@ -57,6 +57,28 @@ def test_four_indexes_are_measured_verified_and_reported(tmp_path):
     assert not (tmp_path / "run" / "work").exists()
 
 
+def test_virtual_keys_are_verified_against_keys_that_the_harness_makes(tmp_path):
+    sets = {
+        "table.variants.stored": "{}",
+        "table.variants.virtual.hoodie.populate.meta.fields": "false",
+        "dataset.shapes.several.record_key": "\"['city', 'uuid']\"",
+        "dataset.shapes.several.columns.city.fixed": "true",
+        "dataset.shapes.several.columns.uuid.kind": "sequence",
+        "schedule.repetitions": "2",
+    }
+    given = [word for name, value in sets.items() for word in ("--set", f"{name}={value}")]
+    code, summary, said = bench(tmp_path / "run", *given, "--index", "record", "--index", "bucket")
+    assert code == 0, said
+    assert summary["verified"] is True
+    found = next(iter(summary["virtual_keys"].values()))
+    assert [(each["index"], each["shape"]) for each in found] == [
+        ("record", "several"),
+        ("bucket", "several"),
+    ]
+    assert all(each["saved"] > 0 for each in found)
+    assert set(found[0]["ratios"]) == {"write_latency", "tag", "lookup", "point_query"}
+
+
 def contents(folder):
     return {
         path.relative_to(folder): hashlib.sha256(path.read_bytes()).hexdigest()

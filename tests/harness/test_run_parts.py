@@ -12,7 +12,7 @@ from test_run_store import SAMPLE
 from harness import matrix, probes, scenario, snapshot
 from harness.counters import counter_samples, label_of
 from harness.event_log import Counters, StepCounters
-from harness.inputs import encode_keys
+from harness.key_text import encode_keys
 from harness.probes import Listing
 from harness.runner import Runner
 from harness.scenario import SparkSection
@@ -224,3 +224,5 @@ def test_record_keys_are_encoded_as_hudi_does():
     assert encode_keys(one).to_pylist() == ["1", "2"]
     two = pa.table({"a": ["x", "é"], "b": [1, -2]})
     assert encode_keys(two).to_pylist() == ["a:x,b:1", "a:é,b:-2"]
+    gaps = pa.table({"a": ["", None], "b": [1, 2]})
+    assert encode_keys(gaps).to_pylist() == ["a:__empty__,b:1", "a:__null__,b:2"]

@@ -22,6 +22,7 @@ BUILT_IN = {
     "mappings": QUICKSTART[:1],
     "quickstart": QUICKSTART,
     "tagging": tuple(name for name in EVERY if name in engine_indexes("hudi@0.15.0")),
+    "virtual_keys": QUICKSTART,
 }
 
 
@@ -31,8 +32,8 @@ def test_built_in_scenarios_resolve():
         loaded = scenario.load(name)
         assert (loaded.name, loaded.indexes) == (name, indexes)
         assert loaded.table.mappings == (name == "mappings")
-        model = name == "lookup_model"
-        assert bool(loaded.workload.model_keys) == bool(loaded.table.variants) == model
+        assert bool(loaded.workload.model_keys) == (name == "lookup_model")
+        assert bool(loaded.table.variants) == (name in ("lookup_model", "virtual_keys"))
 
 
 def test_the_matrix_of_indexes_compares_shapes_sizes_and_batches_on_equal_terms():
@@ -59,6 +60,33 @@ def test_tagging_gives_both_engines_the_same_cells():
         for engine in ("native", "hudi@0.15.0")
     }
     assert by_engine["native"] == by_engine["hudi@0.15.0"]
+
+
+def test_virtual_keys_differ_from_stored_ones_in_nothing_else():
+    loaded = scenario.load("virtual_keys")
+    given = {cell.cell_id: dict(cell.options) for cell in matrix.expand(loaded)}
+    assert len(given) == 4 * 2 * 4
+    for name, options in given.items():
+        stored = name.split("/")[2] == "stored"
+        assert options.pop("hoodie.populate.meta.fields") == ("true" if stored else "false")
+        if stored:
+            assert options.items() <= given[name.replace("/stored", "/virtual")].items()
+    specs = {data.shape: loaded.dataset.spec(data) for data in loaded.dataset.points}
+    assert {name: spec.record_key for name, spec in specs.items()} == {
+        "uuid": ("uuid",),
+        "number": ("uuid",),
+        "long": ("uuid",),
+        "composite": ("city", "uuid"),
+    }
+    kinds = {name: spec.columns["uuid"].kind for name, spec in specs.items()}
+    assert kinds == {
+        "uuid": "uuid",
+        "number": "sequence",
+        "long": "hashed",
+        "composite": "sequence",
+    }
+    steps = [step.name for step in workload.steps(loaded.workload)]
+    assert steps == ["upsert_1", "lookup", "point_query"]
 
 
 def test_variants_and_model_keys_are_checked():
