@@ -45,24 +45,26 @@ def hudi(started, request):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "share(version): the Hudi with which the share runs a test")
+    config.addinivalue_line("markers", "only(version): the one Hudi with which a test runs at all")
 
 
 def pytest_collection_modifyitems(config, items):
     """Without --interop-full a test with a share runs with the Hudi of its share alone.
+
+    A test of what one release does runs with that one only.
 
     One worker of pytest-xdist takes them all: a JVM for each release is enough.
     """
     for item in items:
         if "started" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("hudi"))
-    if config.getoption("--interop-full", default=False):
-        return
-    left_out = {item for item in items if _is_left_out(item)}
+    marks = ("only",) if config.getoption("--interop-full", default=False) else ("only", "share")
+    left_out = {item for item in items if _is_left_out(item, marks)}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
 
 
-def _is_left_out(item):
-    share = item.get_closest_marker("share")
-    return share is not None and item.callspec.params["started"] != share.args[0]
+def _is_left_out(item, marks):
+    told = [mark for name in marks if (mark := item.get_closest_marker(name))]
+    return any(item.callspec.params["started"] != mark.args[0] for mark in told)

@@ -89,10 +89,8 @@ def good(hudi, root, ledger):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.share(VERSIONS[0])
-def test_hudi_upserts_through_hbase_and_keymark_goes_on(hudi, cell, tmp_path):
-    if hudi.version != VERSIONS[0]:
-        pytest.skip(f"Hudi {hudi.version} has no HBase index")
+@pytest.mark.only(VERSIONS[0])
+def test_hudi_upserts_through_hbase_and_keymark_goes_on(cell, hudi, tmp_path):
     hudi.configure("interop-hbase.xml", SITE)
     root, ledger = tmp_path / "t", Ledger(cell)
     table = cell.create(root)
