@@ -13,8 +13,10 @@ from hudi_judge import VERSIONS, by_key, findings, places, writer_options
 from interop_cells import OPTIONS, Cell, Ledger
 
 from harness import hbase_cells, hbase_server
+from indexes.hbase import HBaseIndex
 from indexes.hbase_client import FILE_NAME, PARTITION_PATH, Access, connected
 from table import Table
+from table.errors import IndexUnavailableError, TableWarning
 
 # Hudi's client asks the server for a codec of its bundle's, which no server has: see docs.
 SITE = """<configuration><property>
@@ -42,13 +44,16 @@ class HBaseCell(Cell):
 
 
 @pytest.fixture
-def cell():
-    """A cell whose HBase table is not there, and is not there afterwards."""
+def cell(request):
+    """A cell whose HBase table is not there, and is not there afterwards.
+
+    Each test has one of its own: Hudi's client does not find one again that was made anew.
+    """
     missing = hbase_cells.missing()
     if missing:
         pytest.skip(missing)
     port = hbase_server.running(hbase_server.default_folder()).thrift_port
-    access = Access(hbase_server.HOST, port, "keymark_interop")
+    access = Access(hbase_server.HOST, port, f"keymark_{request.function.__name__}")
     with connected(access) as client:
         client.drop()
     yield HBaseCell("hbase", "simple", "", "", access)
@@ -87,6 +92,18 @@ def good(hudi, root, ledger):
     return table
 
 
+def cut_off(monkeypatch, write, rows):
+    """A write whose writer ends between its commit and the entries of moves and deletes."""
+
+    def end(*_):
+        raise IndexUnavailableError("the end")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HBaseIndex, "change", end)
+        with pytest.warns(TableWarning):
+            return write(rows)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.only(VERSIONS[0])
@@ -109,3 +126,25 @@ def test_hudi_upserts_through_hbase_and_keymark_goes_on(cell, hudi, tmp_path):
     good(hudi, root, ledger)
     hudi.write(root, ledger.put([*range(60, 70), 20], 6, shift=2), "upsert", options)
     good(hudi, root, ledger)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.only(VERSIONS[0])
+def test_hudi_does_not_see_changes_of_entries_that_wait(cell, hudi, monkeypatch, tmp_path):
+    """A deleted key comes back as it should; a moved one can get a second row."""
+    hudi.configure("interop-hbase.xml", SITE)
+    root, ledger = tmp_path / "t", Ledger(cell)
+    table = cell.create(root)
+    table.bulk_insert(ledger.put(range(9), 1))
+    assert cut_off(monkeypatch, table.delete, ledger.drop([4, 5])).deleted == 2
+    options = hudi_options(hudi, root, cell)
+    hudi.write(root, ledger.put([3, 4, 20], 2), "upsert", options)
+    assert findings(hudi, root, ledger.wanted()) == []
+    assert table.upsert(ledger.put([4, 20], 3)).updated == 2
+    good(hudi, root, ledger)
+    assert cut_off(monkeypatch, table.upsert, ledger.put([0], 4, shift=1)).moved == 1
+    # An insert into the file that has the key would find it there.
+    options["hoodie.parquet.small.file.limit"] = "0"
+    hudi.write(root, ledger.put([0], 5, shift=1), "upsert", options)
+    assert by_key(hudi.read(root)[0])["key-0000"] == "occurs more than once"
