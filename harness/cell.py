@@ -6,7 +6,7 @@ repetition of the cell starts from. Repetitions link to the snapshot's immutable
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness import hbase_cells, independent, snapshot, verify, workload
@@ -103,14 +103,14 @@ def _rewrite_note(cell: Cell, source: Path) -> str | None:
     )
 
 
-def repeat(kit: Kit, slot: Slot, steps: Iterable[Step]) -> list[StepResult]:
+def repeat(kit: Kit, slot: Slot, steps: Sequence[Step]) -> list[StepResult]:
     """One repetition on a fresh copy of the loaded table; it ends with the first wrong step."""
     cell = slot.cell
     path = _table_path(kit, cell, slot.turn)
     results: list[StepResult] = []
     try:
         snapshot.restore(snapshot_path(kit, cell), path)
-        hbase_cells.restore(cell, path, kit.inputs, max(step.round for step in steps))
+        hbase_cells.restore(cell, path, kit.inputs, steps)
         table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
             if step.points:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,9 @@ from table.options import (
 from table.storage import LocalStorage
 from table.timeline.timeline import Timeline
 from table.write.outside import CHANGES
+
+if TYPE_CHECKING:
+    from harness.workload import Step
 
 INDEX = "hbase"
 
@@ -99,18 +102,21 @@ def refill(cell: Cell, path: Path) -> None:
             _put(client, independent.locations(path), path)
 
 
-def restore(cell: Cell, path: Path, inputs: Inputs, rounds: int) -> None:
+def restore(cell: Cell, path: Path, inputs: Inputs, steps: Sequence[Step]) -> None:
     """Before a repetition: the entries of the copy at `path`.
 
     Args:
         cell: the cell.
         path: a copy of its loaded table.
-        inputs: whose change batches earlier repetitions applied.
-        rounds: how many of them.
+        inputs: whose change batches and deletes earlier repetitions applied.
+        steps: of every repetition.
     """
     if cell.index != INDEX:
         return
-    touched = _keys(path, [inputs.deletes(), *(inputs.batch(n + 1) for n in range(rounds))])
+    frames = [inputs.batch(n) for n in range(1, max((s.round for s in steps), default=0) + 1)]
+    if any(step.deleted for step in steps):
+        frames.append(inputs.deletes())
+    touched = _keys(path, frames)
     placed = independent.locations(path)
     held = placed.filter(pc.is_in(placed["record_key"], value_set=touched))
     stored = pa.concat_arrays([pa.array([], pa.string()), *held["record_key"].chunks])

@@ -14,7 +14,8 @@ from harness.engines import engine_indexes
 from harness.engines.lineup import missing
 from harness.errors import HarnessError
 from harness.matrix import expand
-from harness.scenario import load
+from harness.scenario import WorkloadSection, load
+from harness.workload import steps
 from table import Table
 
 RUNNING = hbase_server.Running(
@@ -37,6 +38,9 @@ def cells(**options):
 def rows(keys, ts):
     count = len(keys)
     return pa.table({"k": keys, "p": ["x"] * count, "ts": [ts] * count, "v": keys})
+
+
+STEPS = steps(WorkloadSection(rounds=2, delete=True, lookup_present=0, lookup_absent=0))
 
 
 class Inputs:
@@ -76,7 +80,7 @@ def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
     for turn in range(3):
         path = tmp_path / f"copy{turn}"
         shutil.copytree(tmp_path / "loaded", path)
-        hbase_cells.restore(cell, path, Inputs(), 2)
+        hbase_cells.restore(cell, path, Inputs(), STEPS)
         assert hbase.entries(name) == loaded
         copy = Table.open(path, options=options)
         copy.upsert(Inputs().batch(1))
@@ -87,6 +91,25 @@ def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
     assert hbase.entries(name) == loaded
     hbase_cells.clear([cell])
     assert name not in hbase.tables
+
+
+def test_of_a_workload_without_deletes_none_are_read(tmp_path, hbase):
+    class Changes(Inputs):
+        def deletes(self):
+            raise AssertionError("there are none")
+
+    cell = cells()[0]
+    hbase_cells.renew(cell)
+    options = {n: v for n, v in cell.options.items() if not n.startswith("hoodie.parquet")}
+    path = tmp_path / "t"
+    table = Table.create(path, record_key="k", partition_path="p", index="hbase", options=options)
+    table.bulk_insert(rows(["a", "b"], 1))
+    name = cell.options["hoodie.index.hbase.table"]
+    loaded = hbase.entries(name)
+    only_reads = WorkloadSection(rounds=0, delete=False)
+    for workload in (WorkloadSection(rounds=1, delete=False), only_reads):
+        hbase_cells.restore(cell, path, Changes(), steps(workload))
+        assert hbase.entries(name) == loaded
 
 
 def test_without_an_hbase_its_cells_are_left_out_with_a_line(monkeypatch):
