@@ -110,7 +110,6 @@ def repeat(kit: Kit, slot: Slot, steps: Sequence[Step]) -> list[StepResult]:
     results: list[StepResult] = []
     try:
         snapshot.restore(snapshot_path(kit, cell), path)
-        hbase_cells.restore(cell, path, kit.inputs, steps)
         table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
             if step.points:
@@ -121,6 +120,7 @@ def repeat(kit: Kit, slot: Slot, steps: Sequence[Step]) -> list[StepResult]:
                 break
     finally:
         snapshot.remove(path)
+        hbase_cells.restore(cell, snapshot_path(kit, cell), kit.inputs, steps)
     return results
 
 

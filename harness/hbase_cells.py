@@ -58,13 +58,17 @@ def missing() -> str | None:
 def settled(cells: Sequence[Cell], run_id: str) -> tuple[Cell, ...]:
     """The cells, those with the index `hbase` told which HBase table is theirs, and where.
 
-    Options of a scenario win. Where it says nothing, every engine may send the same: batches of
-    2,000 gets, ten a second and task; 20,000 puts a second, shared by its tasks.
+    Cells that share a loaded table share its HBase table. Options of a scenario win. Where it says
+    nothing, every engine may send the same: batches of 2,000 gets, ten a second and task; 20,000
+    puts a second, shared by its tasks.
     """
     found = hbase_server.running(hbase_server.default_folder())
+    tables = list(dict.fromkeys(cell.table_id for cell in cells))
     return tuple(
-        cell if cell.index != INDEX or found is None else _told(cell, run_id, number, found)
-        for number, cell in enumerate(cells)
+        cell
+        if cell.index != INDEX or found is None
+        else _told(cell, run_id, tables.index(cell.table_id), found)
+        for cell in cells
     )
 
 
@@ -103,13 +107,13 @@ def refill(cell: Cell, path: Path) -> None:
 
 
 def restore(cell: Cell, path: Path, inputs: Inputs, steps: Sequence[Step]) -> None:
-    """Before a repetition: the entries of the copy at `path`.
+    """After a repetition: the entries of the table that it started from a copy of.
 
     Args:
         cell: the cell.
-        path: a copy of its loaded table.
-        inputs: whose change batches and deletes earlier repetitions applied.
-        steps: of every repetition.
+        path: the loaded table.
+        inputs: the change batches and deletes of the repetition.
+        steps: of the repetition.
     """
     if cell.index != INDEX:
         return
@@ -140,10 +144,10 @@ def index_bytes(cell: Cell, listed: int) -> int:
 
 def clear(cells: Iterable[Cell]) -> None:
     """At the end of a run: the cells' HBase tables go."""
-    for cell in cells:
-        if cell.index == INDEX and HBASE_TABLE in cell.options:
-            with hbase_client.connected(_access(cell)) as client:
-                client.drop()
+    ours = (cell for cell in cells if cell.index == INDEX and HBASE_TABLE in cell.options)
+    for access in {_access(cell) for cell in ours}:
+        with hbase_client.connected(access) as client:
+            client.drop()
 
 
 def _put(client: EntryClient, located: Any, path: Path) -> None:

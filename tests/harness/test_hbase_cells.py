@@ -66,6 +66,17 @@ def test_each_cell_is_told_its_own_table():
         assert cell.options["hoodie.index.hbase.put.batch.size.autocompute"] == "true"
 
 
+@pytest.mark.usefixtures("hbase")
+def test_cells_that_share_a_loaded_table_share_its_entries():
+    overrides = {"indexes": ["hbase"], "dataset.sizes": [1000, 2000], "dataset.batches": [100, 200]}
+    found = hbase_cells.settled(expand(load("quickstart", overrides=overrides)), "run")
+    names = {}
+    for cell in found:
+        names.setdefault(cell.table_id, set()).add(cell.options["hoodie.index.hbase.table"])
+    assert len(found) == 4
+    assert len(names) == len(set.union(*names.values())) == 2
+
+
 def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
     cell = cells()[0]
     hbase_cells.renew(cell)
@@ -80,13 +91,13 @@ def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
     for turn in range(3):
         path = tmp_path / f"copy{turn}"
         shutil.copytree(tmp_path / "loaded", path)
-        hbase_cells.restore(cell, path, Inputs(), STEPS)
-        assert hbase.entries(name) == loaded
         copy = Table.open(path, options=options)
         copy.upsert(Inputs().batch(1))
         copy.upsert(Inputs().batch(2))
         copy.delete(["c", "new"])
         assert hbase.entries(name) != loaded
+        hbase_cells.restore(cell, tmp_path / "loaded", Inputs(), STEPS)
+        assert hbase.entries(name) == loaded
     hbase_cells.refill(cell, tmp_path / "loaded")
     assert hbase.entries(name) == loaded
     hbase_cells.clear([cell])
