@@ -11,6 +11,7 @@ sys.path.append(str(Path(__file__).parents[1] / "table"))
 from hudi_judge import VERSIONS, Hudi
 
 from harness.jars import bundle, missing_bundle
+from table.spark import ensure_java
 
 
 def pytest_addoption(parser):
@@ -24,6 +25,7 @@ def started(request, tmp_path_factory):
 
     def start():
         if not opened:
+            ensure_java()
             folder = tmp_path_factory.mktemp(f"hudi-{request.param}")
             opened.append(Hudi(request.param, bundle(request.param), folder))
         return opened[0]
