@@ -4,14 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VENV4 := .venv4
 SOURCES := table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-long jars interop hbase hbase-stop bench lock clean
+.PHONY: help install lint types format test test-spark4 test-cluster test-long jars interop hbase hbase-stop bench lock gate clean
 
 help: ## list the verbs
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 install: $(STAMP) ## build .venv from requirements.lock
 
@@ -36,6 +37,18 @@ format: install ## rewrite the sources in the house style
 test: install ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0
 
+test-spark4: $(VENV4)/.installed ## the whole test suite on the newest PySpark 4, in .venv4
+	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0
+
+$(VENV4)/.installed: requirements-spark4.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV4)
+	$(VENV4)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-spark4.lock
+	$(VENV4)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-cluster: install ## all of conformance and kills on a Spark cluster of two workers
+	$(BIN)/python -m pytest tests/cluster --cluster full
+
 test-long: install ## thousands of random histories of a table; goes on where it stopped
 	$(BIN)/python tests/table/histories/run_long.py --histories 3000
 
@@ -54,10 +67,20 @@ hbase-stop: install ## stop it; its tables stay
 bench: install ## the quickstart comparison, ending in a report
 	$(BIN)/python run_bench.py run quickstart
 
-lock: install ## write requirements.lock anew from pyproject.toml
+lock: install ## write requirements.lock and that of PySpark 4 anew from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --all-extras --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+	cp requirements.lock requirements-spark4.lock
+	echo 'pyspark>=4.1' >$(VENV)/spark4.txt
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --all-extras --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --override $(VENV)/spark4.txt --upgrade-package pyspark \
+		--upgrade-package py4j pyproject.toml -o requirements-spark4.lock
+
+BASE ?= HEAD~1
+
+gate: install ## the kernels of BASE (default HEAD~1) and of the work tree, in turns, judged
+	$(BIN)/python run_bench.py gate $(BASE) --kernels --policy tests/benchmarks/kernels.toml $(GATE)
 
 clean: ## remove what the verbs made
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) $(VENV4) runs .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -21,12 +21,14 @@ import typer
 # name -> module, attribute (a Typer app, or a function that becomes one), help
 COMMANDS = {
     "run": ("harness.cli", "run", "run a scenario and write its report"),
+    "kernels": ("harness.cli", "kernels", "measure the kernels of two revisions in turns"),
     "scenarios": ("harness.cli", "scenarios", "list the built-in scenarios"),
     "engine": ("harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
     "hbase": ("harness.cli", "hbase_app", "start and stop an HBase for the index hbase"),
     "report": ("reports.cli", "app", "write the report of one or several runs"),
     "gate": ("reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
     "history": ("reports.history.cli", "history", "find where numbers changed over many runs"),
+    "plan": ("reports.plan.cli", "plan", "predict what each index costs, and recommend one"),
     "data": ("datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
     "table": ("table.cli", "app", "create, write, read and check tables"),
 }

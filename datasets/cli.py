@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Annotated, Any, Self
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
 
+from datasets.digest import Digest
 from datasets.errors import DatasetError
 from datasets.files import Round
 from datasets.generated import GeneratedDataset
@@ -39,6 +40,7 @@ Settings = Annotated[
         "updates and inserts of round n), columns (A,B,...), or any other key of the dataset.",
     ),
 ]
+Master = Annotated[str | None, typer.Option(metavar="URL", help="Spark master.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Out = Annotated[
     Path | None, typer.Option(help="New or empty folder; runs/data/<name>-... by default.")
@@ -127,6 +129,24 @@ class _Request:
     dataset: GeneratedDataset
     rows: Round
     progress: _Progress
+    partitions: int
+
+    def made(self, master: str | None, out: Path | None = None) -> Digest:
+        """Make the rows by threads, or by Spark's tasks where there is a master; their digest.
+
+        Without a number of partitions there is one for each core.
+        """
+        if master is None:
+            return self.rows.digest() if out is None else self.rows.write(out)
+        from datasets.in_tasks import made_in_tasks  # noqa: PLC0415 - Spark is needed here only
+        from table.spark import session  # noqa: PLC0415
+
+        with _Passes() as passes:
+            spark = session(master, {})
+            passes.watch(spark)
+            passes.begin("making the rows")
+            partitions = self.partitions or spark.sparkContext.defaultParallelism
+            return made_in_tasks(spark, replace(self.rows, partitions=partitions), out)
 
 
 @app.command()
@@ -167,13 +187,22 @@ def describe(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> 
 
 
 @app.command()
-def write(spec: Spec, settings: Settings = None, out: Out = None, as_json: AsJson = False) -> None:
-    """Write the rows of a round as Parquet files, one per partition."""
+def write(
+    spec: Spec,
+    settings: Settings = None,
+    out: Out = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the rows of a round as Parquet files, one per partition.
+
+    With --master, executors write: they must reach the folder by the same path.
+    """
     asked = _request(spec, settings or (), "written")
     name = f"{asked.spec.name}-{asked.spec.rows}-{asked.spec.seed}-round{asked.rows.number}"
     folder = out or Path("runs") / "data" / name
     asked.progress.total = asked.rows.rows
-    digest = asked.rows.write(folder)
+    digest = asked.made(master, folder)
     files = sorted(folder.glob("*.parquet"))
     _answer(
         {
@@ -188,7 +217,9 @@ def write(spec: Spec, settings: Settings = None, out: Out = None, as_json: AsJso
 
 
 @app.command()
-def digest(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> None:
+def digest(
+    spec: Spec, settings: Settings = None, master: Master = None, as_json: AsJson = False
+) -> None:
     """Compute the digest of the rows of a round, and of a table that has had all rounds up to it.
 
     The second is `table_rows` and `table_digest`; for round 0 both are the same.
@@ -196,7 +227,7 @@ def digest(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> No
     asked = _request(spec, settings or (), "digested")
     dataset, round_ = asked.dataset, asked.rows.number
     asked.progress.total = asked.rows.rows + (dataset.truth_cost(round_) if round_ else 0)
-    found = asked.rows.digest()
+    found = asked.made(master)
     table = dataset.truth(round_, deleted=False) if round_ else found.truth
     _answer(
         {
@@ -285,6 +316,7 @@ def profile(
         list[str] | None,
         typer.Option(metavar="K=V", help="An option of Spark's, as spark.jars=FILE,..."),
     ] = None,
+    master: Master = None,
     sample: Annotated[
         int, typer.Option(min=100, max=1_000_000, help="Keys that are looked at one by one.")
     ] = 20_000,
@@ -301,6 +333,7 @@ def profile(
     from datasets import folders  # noqa: PLC0415 - Spark is needed here only
     from datasets import profile as profiles  # noqa: PLC0415
     from datasets.look_alike import look_alike  # noqa: PLC0415
+    from table.spark import session  # noqa: PLC0415
 
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise DatasetError(f"{out} exists already or has no folder to be in")
@@ -313,9 +346,8 @@ def profile(
         sample=sample,
     )
     with _Passes() as passes:
-        df = _opened(
-            source, format_, key=request.record_key, options=_pairs(option), conf=_pairs(conf)
-        )
+        spark = session(master, folders.session_conf(format_, _pairs(conf)))
+        df = _opened(spark, source, format_, key=request.record_key, options=_pairs(option))
         passes.watch(df.sparkSession)
         with folders.reading(source, format_):
             found = profiles.profile(df, request, passes.begin)
@@ -345,18 +377,11 @@ def _print_profile(answer: dict[str, Any]) -> None:
 
 
 def _opened(
-    source: str,
-    format_: str,
-    *,
-    key: tuple[str, ...],
-    options: dict[str, str],
-    conf: dict[str, str],
+    spark: Any, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
 ) -> Any:
     """The rows of a table as a Spark DataFrame; those of Hudi's tables through our own reader."""
     from datasets import folders  # noqa: PLC0415 - Spark is needed here only
-    from table.spark import session  # noqa: PLC0415
 
-    spark = session(None, folders.session_conf(format_, conf))
     if format_ == "hudi":
         from table import Table  # noqa: PLC0415
 
@@ -401,7 +426,9 @@ def _request(spec: str, settings: Sequence[str], verb: str = "") -> _Request:
         partitions=partitions or os.cpu_count() or 1,
         advance=progress.advance,
     )
-    return _Request(spec=loaded, dataset=dataset, rows=rows, progress=progress)
+    return _Request(
+        spec=loaded, dataset=dataset, rows=rows, progress=progress, partitions=partitions
+    )
 
 
 def _whole(text: str, key: str, problems: list[str]) -> int:

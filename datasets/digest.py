@@ -65,6 +65,11 @@ class Digest:
             (self.low - other.low) & _MASK,
         )
 
+    @classmethod
+    def of_truth(cls, truth: Truth) -> Digest:
+        """The digest that a truth was made of."""
+        return cls(truth.rows, int(truth.digest[:16], 16), int(truth.digest[16:], 16))
+
     @property
     def hex(self) -> str:
         """The sums as 32 hex digits."""

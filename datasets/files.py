@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ class Round:
 
     def digest(self) -> Digest:
         """Return the digest of the rows."""
-        return self._on_all_cores(lambda _, span: self._digested(span))
+        return self._on_all_cores(None)
 
     def write(self, out: Path) -> Digest:
         """Write one Parquet file per range into a new folder, and return the rows' digest.
@@ -53,27 +54,20 @@ class Round:
         Raises:
             DatasetError: the folder is not empty or cannot be written.
         """
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            empty = not any(out.iterdir())
-        except OSError as error:
-            raise DatasetError(f"{out} cannot be written: {error.strerror}") from error
-        if not empty:
-            raise DatasetError(f"{out} is not empty")
-        return self._on_all_cores(
-            lambda index, span: self._written(span, out / f"part-{index:05d}.parquet")
-        )
+        make_folder(out)
+        return self._on_all_cores(out)
 
-    def _spans(self) -> Iterator[Span]:
-        for index in range(self.partitions):
-            yield (
-                self.rows * index // self.partitions,
-                self.rows * (index + 1) // self.partitions,
-            )
+    def piece(self, index: int, out: Path | None) -> Digest:
+        """Make one of the ranges, write its file where there is a folder, and return its digest."""
+        first = self.rows * index // self.partitions
+        span = first, self.rows * (index + 1) // self.partitions
+        if out is None:
+            return sum((Digest.of(table) for table in self._tables(span)), Digest())
+        return self._written(span, out / f"part-{index:05d}.parquet")
 
-    def _on_all_cores(self, work: Callable[[int, Span], Digest]) -> Digest:
+    def _on_all_cores(self, out: Path | None) -> Digest:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            futures = [pool.submit(work, index, span) for index, span in enumerate(self._spans())]
+            futures = [pool.submit(self.piece, index, out) for index in range(self.partitions)]
             try:
                 return sum((future.result() for future in futures), Digest())
             except BaseException:
@@ -94,12 +88,12 @@ class Round:
             yield make_rows(dataset.spec, numbers, versions, dataset.columns)
             self.advance(stop - start)
 
-    def _digested(self, span: Span) -> Digest:
-        return sum((Digest.of(table) for table in self._tables(span)), Digest())
-
     def _written(self, span: Span, path: Path) -> Digest:
-        """Write a file under a hidden name first: what has its name is complete."""
-        hidden = path.with_name(f".{path.name}.partial")
+        """Write a file under a hidden name first: what has its name is complete.
+
+        The hidden name is this attempt's own: Spark may have a task run twice at the same time.
+        """
+        hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
         writer: Any = None
         total = Digest()
         try:
@@ -116,3 +110,18 @@ class Round:
         finally:
             hidden.unlink(missing_ok=True)
         return total
+
+
+def make_folder(out: Path) -> None:
+    """Make a folder for files.
+
+    Raises:
+        DatasetError: it is not empty or cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        empty = not any(out.iterdir())
+    except OSError as error:
+        raise DatasetError(f"{out} cannot be written: {error.strerror}") from error
+    if not empty:
+        raise DatasetError(f"{out} is not empty")

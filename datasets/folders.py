@@ -130,7 +130,7 @@ def read(
 def reading(path: str, format_: str) -> Iterator[None]:
     """What Spark says while it reads a table, in one line as a DatasetError."""
     # where Spark runs, and only there
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +15,10 @@ from datasets.folders import session_conf
 from datasets.generated import GeneratedDataset
 from datasets.source import SourceDataset
 from harness import environment, event_log, hbase_cells, independent, own_data, workload
-from harness.counters import counter_samples
+from harness.canary import Canary
+from harness.counters import counter_samples, label_of, unfinished
 from harness.dataset_section import Data, DatasetSection
-from harness.engines import NATIVE, is_native
+from harness.engines import BARE, NATIVE, is_native
 from harness.engines.base import Layout
 from harness.engines.lineup import Lineup, missing
 from harness.errors import HarnessError, RunFolderError
@@ -27,8 +28,11 @@ from harness.mappings import MappingRun
 from harness.matrix import expand, neighbours
 from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
 from harness.scenario import Scenario
-from harness.session import SparkRuntime, redact, redact_arguments
-from harness.store import RunFolder
+from harness.session import SparkRuntime, cores, redact, redact_arguments, redact_document
+from harness.stages import stage_lines
+from harness.store import RunFolder, unwatched
+from harness.table_places import Here, Places, There
+from table.errors import StorageError
 
 SOURCE_CHANGE = 4
 """Divisor of a source's rows: no kind of change in a batch is greater than that share."""
@@ -43,12 +47,14 @@ class Request:
         out: the run folder; None for `runs/<run_id>`.
         budget_s: time that chooses the number of repetitions.
         resume: go on with the run that is in `out`.
+        kept: called whenever the folder's files tell more than before.
     """
 
     scenario: Scenario
     out: Path | None = None
     budget_s: float | None = None
     resume: bool = False
+    kept: Callable[[], None] = unwatched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +83,22 @@ def run(request: Request, progress: Progress) -> Finished:
     folder, info = _folder(request)
     info |= {"status": "running", "skipped": skipped}
     folder.write_info(info)
-    # Absolute: Hudi refuses a table at a relative path.
-    work = folder.path.absolute() / "work"
+    work = _work(folder)
     if request.scenario.table.mappings:
         # What is built stays until it is measured: the run may be resumed.
         outcome = _measure_mappings(request, folder, work, info=info, progress=progress)
         shutil.rmtree(work, ignore_errors=True)
     else:
+        places = _places(request.scenario, work / "tables", info["run_id"])
+        # What a run that was killed left there; a store that cannot be reached is told now.
+        places.clear()
         try:
-            outcome = _measure(request, folder, work, info=info, progress=progress)
+            outcome = _measure(request, folder, places, info=info, progress=progress)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+            left = _left(places)
         _count(folder)
-        outcome.notes = [*_notes(request.scenario, skipped), *outcome.notes]
+        outcome.notes = [*_notes(request.scenario, skipped), *outcome.notes, *left]
     info |= {
         "status": "complete",
         "finished": _now(),
@@ -101,13 +110,36 @@ def run(request: Request, progress: Progress) -> Finished:
     return Finished(folder=folder, failed=outcome.failed, skipped=skipped)
 
 
+def _work(folder: RunFolder) -> Path:
+    """What a run needs besides its results. Absolute: Hudi refuses a table at a relative path."""
+    return folder.path.absolute() / "work"
+
+
+def _places(scenario: Scenario, work: Path, run_id: str) -> Places:
+    """Where the tables of a run are; at a URL in a folder of its own."""
+    location = scenario.table.location
+    if location is None:
+        return Here()
+    url = f"{location.rstrip('/')}/{run_id}"
+    return There(url=url, work=work, options=scenario.table.options)
+
+
+def _left(places: Places) -> list[str]:
+    """Delete the tables; a note where the store did not let them go. What was measured stays."""
+    try:
+        places.clear()
+    except StorageError as error:
+        return [f"Tables of this run are left on their store: {error}."]
+    return []
+
+
 def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
     """A new folder with the facts known so far, or the one to go on with."""
     described = describe(request.scenario)
-    if request.resume:
+    if request.resume and not (request.out and RunFolder(request.out).is_blank):
         return _resumed(request, described)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{request.scenario.name}"
-    folder = RunFolder.create(request.out or Path("runs") / run_id)
+    folder = RunFolder.create(request.out or Path("runs") / run_id, request.kept)
     return folder, {
         "run_id": run_id,
         "started": _now(),
@@ -117,7 +149,7 @@ def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
             {
                 "cell": cell.cell_id,
                 "index": cell.index,
-                "options": dict(cell.options),
+                "options": redact(cell.options),
                 "rows": cell.data.rows,
                 "shape": cell.data.shape,
                 "batch": cell.data.batch,
@@ -132,24 +164,21 @@ def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
 def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
     if request.out is None:
         raise RunFolderError("--resume needs --out, the folder of the run to go on with")
-    folder = RunFolder.open(request.out)
+    folder = RunFolder.open(request.out, request.kept)
     info = folder.read_info()
     if info.get("scenario") != described:
         raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
     steps = workload.steps(request.scenario.workload)
     names = [name for step in steps for name in step.measured]
-    done = complete_slots(folder.samples(), names)
-    folder.keep_only(lambda sample: slot_key(sample) in done)
+    samples = folder.samples()
+    done, torn = complete_slots(samples, names), unfinished(samples)
+    folder.keep_only(lambda sample: slot_key(sample) in done and not torn(sample))
     return folder, info
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:
     """The scenario as run.json holds it: JSON types only, secrets left out."""
-    described = scenario.model_dump(mode="json")
-    described["spark"]["conf"] = redact(scenario.spark.conf)
-    if scenario.dataset.source is not None:
-        described["dataset"]["source"]["options"] = redact(scenario.dataset.source.options)
-    return described
+    return dict(redact_document(scenario.model_dump(mode="json")))
 
 
 def _measure_mappings(
@@ -165,6 +194,7 @@ def _measure_mappings(
     # Of several sizes, the largest.
     rows = scenario.dataset.points[-1].rows
     info["measured"] = {"rows": rows, **nothing, "lookup_keys": asked}
+    info["seeded_ids"] = list(scenario.engines)
     folder.write_info(info)
     run = MappingRun(
         scenario=scenario,
@@ -173,21 +203,22 @@ def _measure_mappings(
         run_id=info["run_id"],
         clock=time.perf_counter,
         progress=progress,
+        between=_canary(scenario, folder, work),
     )
     return run.measure()
 
 
 def _measure(
-    request: Request, folder: RunFolder, work: Path, *, info: dict[str, Any], progress: Progress
+    request: Request, folder: RunFolder, places: Places, *, info: dict[str, Any], progress: Progress
 ) -> Outcome:
-    scenario = request.scenario
+    scenario, work = request.scenario, _work(folder)
     begin = time.monotonic()
     progress.begin("starting Spark")
     own = scenario.dataset.source
     reading = session_conf(own.resolved_format, scenario.spark.conf) if own else {}
     runtime = SparkRuntime(scenario.spark, folder.events, reading)
     try:
-        with Lineup(runtime) as lineup:
+        with Lineup(runtime, places) as lineup:
             info["versions"] = environment.versions(runtime.spark)
             info["spark_conf"] = runtime.conf()
             folder.write_info(info)
@@ -201,6 +232,7 @@ def _measure(
                     progress.begin(f"starting {name}")
                     lineup.start(name, scenario.spark, events=folder.events, work=work)
             info["processes"] = lineup.told
+            info["seeded_ids"] = lineup.seeded
             folder.write_info(info)
             kits = {
                 data: Kit(
@@ -209,10 +241,12 @@ def _measure(
                     work=work / "tables",
                     source=source,
                     clock=time.perf_counter,
+                    places=places,
                 )
                 for data, prepared in inputs.items()
             }
             runner = Runner(scenario, kits, folder, run_id=info["run_id"], progress=progress)
+            runner.between = _canary(scenario, folder, work)
             left = request.budget_s
             left = None if left is None else left - (time.monotonic() - begin)
             cells = neighbours(hbase_cells.settled(expand(scenario), info["run_id"]))
@@ -234,6 +268,11 @@ def _measure(
             return outcome
     finally:
         runtime.close()
+
+
+def _canary(scenario: Scenario, folder: RunFolder, work: Path) -> Canary:
+    threads = cores(scenario.spark.master)
+    return Canary(folder, work / "canary", threads=threads, clock=time.perf_counter)
 
 
 def _inputs(
@@ -306,11 +345,12 @@ def _measured(inputs: SparkInputs) -> dict[str, int]:
 def _notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
     """What a reader must know to judge the numbers fairly."""
     shared = "All cells ran in one Spark session, interleaved with alternating direction."
-    apart = [name for name in scenario.engines if name != NATIVE and name not in skipped]
+    apart = [name for name in scenario.engines if name not in (NATIVE, BARE, *skipped)]
     if apart and all(map(is_native, apart)):
         shared = (
-            "All cells ran interleaved with alternating direction. Each revision of Keymark had a "
-            "process and a Spark session of its own with the same settings."
+            "All cells ran interleaved with alternating direction. Each engine other than native "
+            "had a process and a Spark session of its own with the same settings, but for the "
+            "master where its name says one."
         )
     elif apart:
         shared = (
@@ -323,6 +363,8 @@ def _notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         "Every repetition started from a copy of the cell's loaded table.",
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
+    if scenario.table.location is not None:
+        notes.append(f"The tables were at {scenario.table.location}, their rows in the run folder.")
     own = scenario.dataset.source
     if own is not None:
         added = "" if own.ordering else f"; the column {own_data.ORDERING} was added"
@@ -350,6 +392,7 @@ def _count(folder: RunFolder) -> None:
     """Add Spark's counters; the event log of this session is complete now."""
     logged = event_log.read_all(folder.events)
     folder.append(counter_samples(folder.samples(), logged))
+    folder.write_stages(stage_lines(folder.samples(), logged, label_of))
 
 
 def _now() -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import hbase_cells, independent, snapshot, verify, workload
+from harness import hbase_cells, independent, verify, workload
 from harness.engines.base import MeasuredTable
 from harness.errors import CellError
 from harness.kit import Kit
 from harness.matrix import Cell, Slot
 from harness.results import Sample
 from harness.units import METRICS
-from harness.workload import LOAD, Step, StepResult
+from harness.workload import LOAD, WHOLE, Step, StepResult
 
 
 def snapshot_path(kit: Kit, cell: Cell) -> Path:
@@ -38,7 +38,7 @@ def warm_load(kit: Kit, cell: Cell) -> None:
     path = _table_path(kit, cell, "warm")
     table = _create(kit, cell, path)
     table.bulk_insert(kit.engines[cell.engine].hold_rows(kit.inputs.batch(1)))
-    snapshot.remove(path)
+    kit.places.remove(path)
 
 
 def load(kit: Kit, slot: Slot) -> StepResult:
@@ -54,7 +54,7 @@ def load(kit: Kit, slot: Slot) -> StepResult:
         raise CellError(f"failed: {workload.first_line(error)}") from error
     finally:
         if not keep:
-            snapshot.remove(path)
+            kit.places.remove(path)
             hbase_cells.refill(slot.cell, snapshot_path(kit, slot.cell))
     return StepResult(step=LOAD, values=result.values, mistake=mistake, failed=result.failed)
 
@@ -72,7 +72,7 @@ def adopt(kit: Kit, cell: Cell, source: Path) -> str | None:
     note = _rewrite_note(cell, source)
     try:
         if note is None:
-            snapshot.copy(source, path)
+            kit.places.copy(source, path)
             hbase_cells.refill(cell, path)
             table = kit.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
         else:
@@ -109,7 +109,7 @@ def repeat(kit: Kit, slot: Slot, steps: Sequence[Step]) -> list[StepResult]:
     path = _table_path(kit, cell, slot.turn)
     results: list[StepResult] = []
     try:
-        snapshot.restore(snapshot_path(kit, cell), path)
+        kit.places.restore(snapshot_path(kit, cell), path)
         table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
             if step.points:
@@ -119,13 +119,17 @@ def repeat(kit: Kit, slot: Slot, steps: Sequence[Step]) -> list[StepResult]:
             if results[-1].mistake is not None:
                 break
     finally:
-        snapshot.remove(path)
+        kit.places.remove(path)
         hbase_cells.restore(cell, snapshot_path(kit, cell), kit.inputs, steps)
     return results
 
 
 def samples(run_id: str, slot: Slot, results: Sequence[StepResult]) -> list[Sample]:
-    """The results of a slot as lines of `samples.jsonl`."""
+    """The results of a slot as lines of `samples.jsonl`.
+
+    The whole time of a step comes last: a slot that has it for its last step was written whole,
+    wherever a kill may have cut.
+    """
     return [
         Sample(
             run_id=run_id,
@@ -145,12 +149,14 @@ def samples(run_id: str, slot: Slot, results: Sequence[StepResult]) -> list[Samp
             reason=result.mistake or "",
         )
         for result in results
-        for (phase, metric), value in result.values.items()
+        for (phase, metric), value in sorted(
+            result.values.items(), key=lambda each: each[0] == WHOLE
+        )
     ]
 
 
 def _create(kit: Kit, cell: Cell, path: Path) -> MeasuredTable:
-    snapshot.remove(path)
+    kit.places.remove(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     hbase_cells.renew(cell)
     engine = kit.engines[cell.engine]

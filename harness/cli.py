@@ -12,9 +12,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -31,12 +33,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from harness import hbase_server, jars, revisions
+from harness import hbase_server, jars, revisions, run_places
 from harness import scenario as scenarios_
 from harness.engines import NATIVE, engine_mistake, hudi_version
 from harness.errors import HarnessError
+from harness.schema import scenario_schema
+from harness.store import RunFolder
 
 RUN_BENCH = Path(__file__).parent.parent / "run_bench.py"
+
+_SPEED_S = 600.0
+"""What the time left is estimated from: a slot may take minutes."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -57,7 +64,12 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a key")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master URL")] = None,
-    out: Annotated[Path | None, typer.Option(help="run folder; default runs/<run_id>")] = None,
+    tables: Annotated[
+        str | None, typer.Option(metavar="URL", help="store of the tables: s3://bucket/folder")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(help="run folder, a path or URL; default runs/<run_id>")
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(help="time that chooses the repetitions: 90s, 10m, 1h")
     ] = None,
@@ -72,17 +84,22 @@ def run(
         overrides["indexes"] = index
     if master:
         overrides["spark.master"] = master
+    if tables:
+        overrides["table.location"] = tables
     resolved = scenarios_.load(scenario, sets=set_ or (), overrides=overrides)
     budget_s = None if budget is None else parse_duration(budget)
 
     # Spark's modules are loaded only when the request is known to be right.
     from harness import bench  # noqa: PLC0415
 
-    request = bench.Request(scenario=resolved, out=out, budget_s=budget_s, resume=resume)
     with Shown() as shown:
-        finished = bench.run(request, shown)
+        with run_places.working(out, resume=resume) as (path, kept):
+            request = bench.Request(
+                scenario=resolved, out=path, budget_s=budget_s, resume=resume, kept=kept
+            )
+            finished = bench.run(request, shown)
         shown.begin("writing the report")
-    _report(finished.folder.path, as_json=as_json)
+    _report(out or str(finished.folder.path), as_json=as_json)
     for engine_, reason in finished.skipped.items():
         print(f"SKIPPED {engine_}: {reason}", file=sys.stderr)
     for cell, reason in finished.failed.items():
@@ -91,18 +108,49 @@ def run(
         raise typer.Exit(1)
 
 
+def kernels(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="native@REVISION")],
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="native@REVISION")],
+    *,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="schedule.repetitions=N", help="how often")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="run folder")] = None,
+    resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Measure the kernels of two revisions in turns; `gate --kernels` does, and judges."""
+    from harness import kernels as kernels_  # noqa: PLC0415 - of this command only
+
+    engines = [revisions.named(name) for name in (base, candidate)]
+    if engines[0] == engines[1]:
+        raise HarnessError(f"{base} and {candidate} are one revision")
+    repetitions = kernels_.repetitions(set_ or ())
+    path = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-kernels"
+    folder = RunFolder.open(path) if resume else RunFolder.create(path)
+    with Shown() as shown:
+        kernels_.measure(engines, folder, shown, repetitions)
+    print(json.dumps({"run_id": path.name}) if as_json else path)
+
+
 def scenarios(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="print the JSON Schema of scenario files, for editors")
+    ] = False,
 ) -> None:
     """List the built-in scenarios."""
+    if schema:
+        print(json.dumps(scenario_schema(), indent=2))
+        return
     found = [scenarios_.load(name) for name in scenarios_.builtin_names()]
     if as_json:
         rows = [{"name": each.name, "description": each.description} for each in found]
         print(json.dumps({"scenarios": rows}, indent=2))
         return
     for each in found:
-        print(f"{each.name:<14}{each.description}")
+        print(f"{each.name:<16}{each.description}")
 
 
 engine_app = typer.Typer(
@@ -229,9 +277,13 @@ def parse_duration(text: str) -> float:
 
 
 class Shown:
-    """Progress with the time left, on standard error; one line per step where that is no screen."""
+    """Progress with the time left, on standard error; one line per step where that is no screen.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds, for the time left.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -242,6 +294,8 @@ class Shown:
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
+            get_time=clock,
+            speed_estimate_period=_SPEED_S,
         )
         self._task: TaskID = self._bar.add_task("", total=None)
 
@@ -270,11 +324,11 @@ class Shown:
         self._bar.advance(self._task)
 
 
-def _report(folder: Path, *, as_json: bool) -> None:
+def _report(folder: str, *, as_json: bool) -> None:
     """Let a new process make the report from the files and print its answer."""
     sys.stdout.flush()
     made = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, str(RUN_BENCH), "report", str(folder), *(["--json"] if as_json else [])],
+        [sys.executable, str(RUN_BENCH), "report", folder, *(["--json"] if as_json else [])],
         check=False,
     )
     if made.returncode != 0:

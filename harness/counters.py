@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from harness.engines import BARE, is_native
 from harness.event_log import Counters, StepCounters
 from harness.results import Sample
 from harness.units import METRICS
 
+_LAST = "tasks"
 _COUNTED = (
-    "tasks",
     "input_bytes",
     "shuffle_write_bytes",
     "shuffle_write_records",
     "shuffle_read_bytes",
     "shuffle_read_records",
+    _LAST,
 )
+"""Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""
 
 
 def label_of(sample: Sample) -> str:
@@ -35,17 +38,35 @@ def counter_samples(
     so such counters are marked not valid.
     """
     known = list(samples)
-    counted = {label_of(sample) for sample in known if sample.metric == "tasks"}
+    counted = _counted(known)
     for sample in known:
         if sample.metric != "wall_s" or label_of(sample) in counted or not sample.valid:
             continue
+        if sample.engine == BARE:
+            continue  # it is not in the log
         step = logged.get(label_of(sample), StepCounters())
-        yield from _counters(sample, step.phases.get(sample.phase, Counters()))
         if sample.phase == "total":
             for phase in step.spans:
                 timed = replace(sample, phase=phase, value=step.seconds(phase))
                 yield timed
                 yield from _counters(timed, step.phases.get(phase, Counters()))
+        yield from _counters(sample, step.phases.get(sample.phase, Counters()))
+
+
+def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:
+    """Which samples are counters of a step whose counters a kill cut off; they are counted anew."""
+    counted = _counted(samples)
+
+    def of_the_log(sample: Sample) -> bool:
+        told = sample.metric == "wall_s" and sample.phase != "total"
+        return sample.metric in _COUNTED or (told and not is_native(sample.engine))
+
+    return lambda sample: of_the_log(sample) and label_of(sample) not in counted
+
+
+def _counted(samples: Iterable[Sample]) -> set[str]:
+    """Labels of the steps that have all of their counters."""
+    return {label_of(s) for s in samples if s.metric == _LAST and s.phase == "total"}
 
 
 def _counters(sample: Sample, counters: Counters) -> Iterator[Sample]:

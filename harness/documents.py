@@ -1,4 +1,4 @@
-"""Scenario files and the dotted keys that are laid over them.
+"""Names of scenarios, and the dotted keys that are laid over their files.
 
 Keys are dotted (`dataset.rows`); under `table.options`, `table.index_options.<index>`,
 `table.variants.<name>`, `spark.conf`, `dataset.settings`, `dataset.shapes.<name>` and
@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.errors import ScenarioError
+BUILT_IN = Path(__file__).parent / "scenarios"
+"""Folder of the built-in scenarios."""
 
-_BUILT_IN = Path(__file__).parent / "scenarios"
 _OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.", "dataset.source.options.")
 _NAMED_SECTIONS = ("table.index_options.", "table.variants.", "dataset.shapes.")
 _ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
@@ -24,7 +24,7 @@ _ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\
 
 def builtin_names() -> tuple[str, ...]:
     """The built-in scenarios, sorted."""
-    return tuple(sorted(path.stem for path in _BUILT_IN.glob("*.toml")))
+    return tuple(sorted(path.stem for path in BUILT_IN.glob("*.toml")))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -32,39 +32,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else f" (known are {', '.join(names)})"
-
-
-def read(name: str) -> dict[str, Any]:
-    """The document of a built-in scenario or of a TOML file.
-
-    Raises:
-        ScenarioError: there is none, or it is no TOML.
-    """
-    if name in builtin_names():
-        return tomllib.loads((_BUILT_IN / f"{name}.toml").read_text(encoding="utf-8"))
-    path = Path(name)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        known = nearest(name, builtin_names())
-        raise ScenarioError(name, [f"no scenario file: {error.strerror}{known}"]) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError(name, [f"not TOML: {error}"]) from error
-    document.setdefault("name", path.stem)
-    _resolve(document, path.parent)
-    return document
-
-
-def _resolve(document: dict[str, Any], folder: Path) -> None:
-    """Make paths in a file relative to it."""
-    table, dataset = document.get("table"), document.get("dataset")
-    own = dataset.get("source") if isinstance(dataset, dict) else None
-    for section, key in ((table, "source"), (own, "path"), (dataset, "name")):
-        if not isinstance(section, dict):
-            continue
-        given = section.get(key)
-        if isinstance(given, str) and (key != "name" or given.endswith(".toml")):
-            section[key] = str(folder / given)
 
 
 def toml_value(text: str) -> object:

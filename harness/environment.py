@@ -25,8 +25,28 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "load_1m": round(os.getloadavg()[0], 2),
+        "load_1m": load(),
+        "megahertz": round(megahertz()),
+        **({"governor": governor} if (governor := _governor()) else {}),
     }
+
+
+def load() -> float:
+    """The machine's load average of the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def megahertz() -> float:
+    """Mean clock rate of the cores now; 0 where the machine does not say."""
+    lines = _read("/proc/cpuinfo").splitlines()
+    rates = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+    return sum(rates) / len(rates) if rates else 0.0
+
+
+def stolen() -> float:
+    """Core seconds that the host of this virtual machine gave to others since it started."""
+    ticks = _read("/proc/stat").partition("\n")[0].split()
+    return int(ticks[8]) / os.sysconf("SC_CLK_TCK") if len(ticks) > 8 else 0.0
 
 
 def versions(spark: SparkSession | None) -> dict[str, str]:
@@ -71,11 +91,21 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _processor() -> str:
+def _governor() -> str:
+    """How the first core's clock rate is chosen; empty where the machine does not say."""
+    return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
+
+
+def _read(path: str) -> str:
+    """A file of the system's; empty where there is none, as on other systems than Linux."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return platform.processor()
+        return ""
+
+
+def _processor() -> str:
+    lines = _read("/proc/cpuinfo").splitlines()
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, platform.processor())
 

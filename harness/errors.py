@@ -29,11 +29,14 @@ class ScenarioError(HarnessError):
     def __init__(self, source: str, mistakes: Sequence[str]) -> None:
         self.source = source
         self.mistakes = tuple(mistakes)
-        if len(self.mistakes) == 1:
-            super().__init__(f"{source}: {self.mistakes[0]}")
-        else:
-            listed = "; ".join(self.mistakes)
-            super().__init__(f"{source}: {len(self.mistakes)} mistakes: {listed}")
+        super().__init__(listed(source, self.mistakes))
+
+
+def listed(source: str, mistakes: Sequence[str]) -> str:
+    """All mistakes of a file, on one line."""
+    if len(mistakes) == 1:
+        return f"{source}: {mistakes[0]}"
+    return f"{source}: {len(mistakes)} mistakes: {'; '.join(mistakes)}"
 
 
 class RunFolderError(HarnessError):

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from harness.engines.hudi_phases import phase_of
 from harness.results import PHASES
+from harness.stages import stage_name
 
 STEP_PROPERTY = "keymark.step"
 """Local property that names the slot and the step: `<slot label>|<step>`."""
@@ -51,6 +52,21 @@ class Counters:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+@dataclass(slots=True)
+class StageCounters:
+    """Sums over the stages of a step that do the same.
+
+    Attributes:
+        stages: how many there were.
+        seconds: for how long they ran, added up.
+        counters: over their tasks.
+    """
+
+    stages: int = 0
+    seconds: float = 0.0
+    counters: Counters = field(default_factory=Counters)
+
+
 @dataclass(frozen=True, slots=True)
 class StepCounters:
     """Counters of one step.
@@ -59,10 +75,12 @@ class StepCounters:
         phases: counters; `phases["total"]` is over all its tasks, labelled or not.
         spans: begin and end of each stage in milliseconds, by phase; of engines that do not
             tell the times of their phases.
+        stages: by phase (`total` where none is known) and name.
     """
 
     phases: dict[str, Counters] = field(default_factory=dict)
     spans: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    stages: dict[tuple[str, str], StageCounters] = field(default_factory=dict)
 
     def seconds(self, phase: str) -> float:
         """For how long at least one stage of a phase ran."""
@@ -72,10 +90,24 @@ class StepCounters:
             end = max(stop, end)
         return busy / 1000
 
-    def add(self, phase: str | None, counters: Counters) -> None:
-        """Count a task in its phase and in the total."""
-        for name in {"total", phase or "total"}:
+    def add(self, stage: _Stage, counters: Counters) -> None:
+        """Count a task in its stage, in its phase and in the total."""
+        for name in {"total", stage.phase or "total"}:
             self.phases.setdefault(name, Counters()).add(counters)
+        self.stage(stage).counters.add(counters)
+
+    def stage(self, stage: _Stage) -> StageCounters:
+        """The sums that a stage belongs to."""
+        return self.stages.setdefault((stage.phase or "total", stage.name), StageCounters())
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Which step and phase a stage belongs to, and what it does."""
+
+    label: str
+    phase: str | None
+    name: str
 
 
 def read_all(folder: Path) -> dict[str, StepCounters]:
@@ -91,52 +123,51 @@ def read_all(folder: Path) -> dict[str, StepCounters]:
 
 def read(path: Path) -> dict[str, StepCounters]:
     """Counters by step label of one event log; tasks outside of any step are left out."""
-    stages: dict[tuple[int, int], tuple[str, str | None]] = {}
+    stages: dict[tuple[int, int], _Stage] = {}
     found: dict[str, StepCounters] = {}
     for event in _events(path):
         if event.get("Event") == "SparkListenerStageSubmitted":
             info = event["Stage Info"]
-            attribution = _attribution(info, event.get("Properties") or {})
-            if attribution is not None:
-                stages[info["Stage ID"], info["Stage Attempt ID"]] = attribution
+            stage = _stage(info, event.get("Properties") or {})
+            if stage is not None:
+                stages[info["Stage ID"], info["Stage Attempt ID"]] = stage
         elif event.get("Event") == "SparkListenerStageCompleted":
             info = event["Stage Info"]
             _span(info, stages.get((info["Stage ID"], info["Stage Attempt ID"])), found)
         elif event.get("Event") == "SparkListenerTaskEnd":
             stage = stages.get((event["Stage ID"], event["Stage Attempt ID"]))
             if stage is not None:
-                label, phase = stage
-                found.setdefault(label, StepCounters()).add(phase, _counters(event))
+                found.setdefault(stage.label, StepCounters()).add(stage, _counters(event))
     return found
 
 
-def _attribution(
-    stage: Mapping[str, Any], properties: Mapping[str, str]
-) -> tuple[str, str | None] | None:
+def _stage(info: Mapping[str, Any], properties: Mapping[str, str]) -> _Stage | None:
     label = properties.get(STEP_PROPERTY)
     if not label:
         return None
     if label.startswith(_HUDI):
         description = properties.get("spark.job.description") or ""
-        return label, phase_of(details=stage.get("Details") or "", description=description)
+        phase = phase_of(details=info.get("Details") or "", description=description)
+        return _Stage(label, phase, stage_name(info, description))
     for name in _PHASE_PROPERTIES:
         value = properties.get(name) or ""
         phase = value.removeprefix(PHASE_PREFIX)
         if phase != value and phase in PHASES:
-            return label, phase
-    return label, None
+            return _Stage(label, phase, stage_name(info))
+    return _Stage(label, None, stage_name(info))
 
 
-def _span(
-    stage: Mapping[str, Any],
-    attribution: tuple[str, str | None] | None,
-    found: dict[str, StepCounters],
-) -> None:
-    """Note when a stage of Hudi's ran."""
-    label, phase = attribution or ("", None)
-    start, stop = stage.get("Submission Time"), stage.get("Completion Time")
-    if phase and label.startswith(_HUDI) and start and stop:
-        found.setdefault(label, StepCounters()).spans.setdefault(phase, []).append((start, stop))
+def _span(info: Mapping[str, Any], stage: _Stage | None, found: dict[str, StepCounters]) -> None:
+    """Note for how long a stage ran, and of Hudi's when."""
+    start, stop = info.get("Submission Time"), info.get("Completion Time")
+    if stage is None or not start or not stop:
+        return
+    step = found.setdefault(stage.label, StepCounters())
+    sums = step.stage(stage)
+    sums.stages += 1
+    sums.seconds += (stop - start) / 1000
+    if stage.phase and stage.label.startswith(_HUDI):
+        step.spans.setdefault(stage.phase, []).append((start, stop))
 
 
 def _counters(event: Mapping[str, Any]) -> Counters:

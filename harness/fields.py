@@ -24,10 +24,17 @@ def as_texts(value: object) -> object:
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
-Numbers = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)]
-Texts = Annotated[dict[str, str], BeforeValidator(as_texts)]
-TextGroups = Annotated[dict[str, dict[str, str]], BeforeValidator(as_texts)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_type=list[str])]
+Numbers = Annotated[
+    tuple[Positive, ...], BeforeValidator(as_tuple, json_schema_input_type=list[Positive])
+]
+Given = dict[str, str | int | float | bool]
+"""What a file may say where texts are meant."""
+
+Texts = Annotated[dict[str, str], BeforeValidator(as_texts, json_schema_input_type=Given)]
+TextGroups = Annotated[
+    dict[str, dict[str, str]], BeforeValidator(as_texts, json_schema_input_type=dict[str, Given])
+]
 
 
 class Section(BaseModel):

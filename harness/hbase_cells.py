@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness import hbase_server, independent
+from harness.errors import CellError
 from harness.kit import Inputs
 from harness.matrix import Cell
 from indexes import hbase_client
@@ -120,6 +121,8 @@ def restore(cell: Cell, path: Path, inputs: Inputs, steps: Sequence[Step]) -> No
     frames = [inputs.batch(n) for n in range(1, max((s.round for s in steps), default=0) + 1)]
     if any(step.deleted for step in steps):
         frames.append(inputs.deletes())
+    if any(step.name == "null_columns" for step in steps):
+        frames.append(inputs.nulled())
     touched = _keys(path, frames)
     placed = independent.locations(path)
     held = placed.filter(pc.is_in(placed["record_key"], value_set=touched))
@@ -133,8 +136,10 @@ def restore(cell: Cell, path: Path, inputs: Inputs, steps: Sequence[Step]) -> No
 
 def index_bytes(cell: Cell, listed: int) -> int:
     """Bytes of a cell's index: those `listed` in its table, or HBase's files of its HBase table."""
+    if cell.index != INDEX:
+        return listed
     found = hbase_server.running(hbase_server.default_folder())
-    if cell.index != INDEX or found is None:
+    if found is None:
         return listed
     with hbase_client.connected(_access(cell)) as client:
         client.flush()
@@ -161,6 +166,8 @@ def _put(client: EntryClient, located: Any, path: Path) -> None:
 
 def _access(cell: Cell) -> Access:
     options = cell.options
+    if HBASE_TABLE not in options:
+        raise CellError("HBase ran when the run began and does not any more: `make hbase`")
     return Access(options[THRIFT_HOST], int(options[THRIFT_PORT]), options[HBASE_TABLE])
 
 

@@ -108,7 +108,7 @@ def start(
     if found is not None:
         return found
     stop(folder, told)
-    from table.spark import java_home  # noqa: PLC0415  only where a server is started
+    from table.java import java_home  # noqa: PLC0415  only where a server is started
 
     home = java_home()
     if home is None:

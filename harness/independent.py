@@ -90,6 +90,17 @@ def slices(table: Path) -> tuple[Slice, ...]:
     return tuple(latest[group] for group in sorted(latest))
 
 
+def holding(table: Path, keys: pa.Array) -> list[str]:
+    """Names of the base files, older slices included, that hold one of some record keys."""
+    fields = _virtual_key(table)
+    found = []
+    for each in _base_files(table):
+        held = _keys(pq.ParquetFile(each.path), fields, each.path)
+        if pc.any(pc.is_in(held, value_set=keys)).as_py():
+            found.append(each.path.name)
+    return sorted(found)
+
+
 def rows(table: Path) -> pa.Table:
     """All live rows with their meta columns, as stored."""
     parts = [pq.ParquetFile(found.path).read() for found in slices(table)]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
 
 from datasets.dataset import Dataset
+from datasets.digest import Digest, Truth
+from datasets.spark import digest_dataframe
 from harness.engines.base import Layout
 from harness.key_text import encode_keys
 from harness.scenario import WorkloadSection
@@ -39,6 +44,7 @@ class SparkInputs:
         self.dataset = dataset
         self._workload = workload
         self._folder, self._part = folder, folder / part
+        self._nulled: Digest | None = None
         self._truths: dict[tuple[int, bool], tuple[int, str]] = {}
         self.columns = dataset.columns
         self.layout = Layout(
@@ -59,6 +65,9 @@ class SparkInputs:
             gone = self.dataset.deletes(self._spark, self._workload.rounds)
             columns = dict.fromkeys((*self.dataset.record_key, *self.dataset.partition_path))
             self._write(self._part / "deletes", gone.select(*columns))
+        if self._workload.null_columns:
+            rows = self.dataset.deletes(self._spark, self._workload.rounds)
+            self._write(self._part / "nulled", _nulled(rows, self._workload.null_columns))
 
     def load(self) -> DataFrame:
         """The rows of the first load."""
@@ -72,11 +81,28 @@ class SparkInputs:
         """Key and partition columns of the rows that the delete step removes."""
         return self._read(self._part / "deletes")
 
+    def deleted_keys(self) -> pa.Array:
+        """Record keys of the delete step, spelled by the harness."""
+        columns = list(self.dataset.record_key)
+        return encode_keys(pq.read_table(self._part / "deletes", columns=columns))
+
+    def nulled(self) -> DataFrame:
+        """The rows that the delete step removes, with some of their columns nulled."""
+        return self._read(self._part / "nulled")
+
+    def nulled_truth(self, round_: int, /) -> tuple[int, str]:
+        """Rows and digest with those rows nulled: what is left without them, and they."""
+        if self._nulled is None:
+            found = digest_dataframe(self.nulled(), self.columns)
+            self._nulled = Digest.of_truth(found)
+        rest = Digest.of_truth(Truth(*self.truth(round_, deleted=True)))
+        return (rest + self._nulled).truth
+
     def size(self, step: str, /) -> int:
         """Number of keys that a write step brings."""
         if step == "bulk_insert":
             return self.truth(0, deleted=False)[0]
-        if step == "delete":
+        if step in ("delete", "null_columns"):
             return self.dataset.delete_count
         return sum(self.dataset.batch_counts(int(step.rpartition("_")[2])))
 
@@ -125,3 +151,7 @@ class SparkInputs:
 
     def _read(self, path: Path) -> DataFrame:
         return self._spark.read.parquet(str(path))
+
+
+def _nulled(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    return rows.withColumns({name: lit(None).cast(rows.schema[name].dataType) for name in columns})

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from http.client import HTTPException
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -25,7 +26,8 @@ from harness.errors import HarnessError
 MAVEN_URL = "KEYMARK_MAVEN_URL"
 MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 
-_GROUP, _ARTIFACT = "org/apache/hudi", "hudi-spark3.5-bundle_2.12"
+_SPARK = "3.5"
+_GROUP, _ARTIFACT = "org/apache/hudi", f"hudi-spark{_SPARK}-bundle_2.12"
 _BUNDLE = re.compile(re.escape(_ARTIFACT) + r"-(\d+\.\d+\.\d+)\.jar")
 _CHUNK = 1 << 20
 _TIMEOUT_S = 60
@@ -60,7 +62,10 @@ def installed() -> tuple[str, ...]:
 
 
 def missing_bundle(version: str) -> str | None:
-    """One line that says how to get a bundle that is not in the cache; None if it is there."""
+    """One line that says why a bundle cannot be used, or how to get it; None if it is there."""
+    spark = metadata.version("pyspark")
+    if not spark.startswith(f"{_SPARK}."):
+        return f"Hudi {version} is used through its bundle for Spark {_SPARK}; this is {spark}"
     if bundle(version).is_file():
         return None
     return (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from harness.engines.base import Engine, Layout
+from harness.table_places import Here, Places
 
 
 class Inputs(Protocol):
@@ -29,6 +30,15 @@ class Inputs(Protocol):
 
     def deletes(self) -> Any:
         """The keys of the delete step, with the partition columns."""
+
+    def deleted_keys(self) -> Any:
+        """Record keys (pa.Array of string) of the delete step."""
+
+    def nulled(self) -> Any:
+        """The rows of the delete step with some of their columns nulled."""
+
+    def nulled_truth(self, round_: int, /) -> tuple[int, str]:
+        """Rows and digest that the table must have after a round, with those rows nulled."""
 
     def size(self, step: str, /) -> int:
         """Number of keys that a step handles."""
@@ -59,6 +69,7 @@ class Kit:
         work: folder for tables; on the same file system as the run folder, removed at the end.
         source: table to start from instead of loading generated rows.
         clock: monotonic seconds.
+        places: where the tables of `work` are.
     """
 
     inputs: Inputs
@@ -66,3 +77,4 @@ class Kit:
     work: Path
     source: Path | None
     clock: Callable[[], float]
+    places: Places = field(default_factory=Here)

@@ -24,7 +24,7 @@ from harness.key_text import encode_keys
 from harness.matrix import Cell, Slot, expand, schedule
 from harness.pace import Pace
 from harness.probes import Listing
-from harness.runner import Outcome, Progress, slot_key
+from harness.runner import Outcome, Progress, nothing, slot_key
 from harness.scenario import Scenario
 from harness.store import RunFolder
 from harness.workload import BUILD, LOOKUP, Step, StepResult, first_line
@@ -115,6 +115,7 @@ class MappingRun:
         run_id: written into every sample.
         clock: monotonic seconds.
         progress: who is told.
+        between: called with the name of each turn of lookups before it is taken.
     """
 
     scenario: Scenario
@@ -123,6 +124,7 @@ class MappingRun:
     run_id: str
     clock: Callable[[], float]
     progress: Progress
+    between: Callable[[str], None] = nothing
 
     def measure(self) -> Outcome:
         """Build and ask the index of each cell; one that fails is left out from there.
@@ -171,6 +173,7 @@ class MappingRun:
         if slot.cell.cell_id not in outcome.failed:
             kind = "warm-up" if slot.warmup else "lookup"
             self.progress.begin(f"{slot.cell.cell_id}: {kind} {slot.repetition + 1}")
+            self.between(slot.label)
             self._keep(slot, self._lookup(table, slot), outcome, append=True)
 
     def _build(self, table: KeyTable, pace: Pace) -> StepResult:

@@ -62,7 +62,7 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
         _cell(scenario, engine=engine, index=index, variant=variant, data=data)
         for engine in scenario.engines
         for index in scenario.indexes
-        for variant in scenario.table.variants or ("",)
+        for variant in scenario.table.variants_of(index)
         for data in scenario.dataset.points
     )
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 RECORD_INDEX = ".hoodie/metadata/record_index/"
 META_FOLDER = ".hoodie/"
+_COMMIT = re.compile(r"\.hoodie/\d{17}\.(commit|replacecommit)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,22 @@ class Written:
     def commit_bytes(self) -> int:
         """Timeline and metadata other than the record index (phase `commit`)."""
         return self.total_bytes - self.data_bytes - self.index_bytes
+
+
+def rows_written(table: Path, before: Listing, after: Listing) -> int:
+    """Rows in the base files of the commits of a step, by their commit metadata.
+
+    A row that an update only copies into the next file slice is one of them.
+    """
+    new = (name for name in after.sizes if name not in before.sizes)
+    commits = [name for name in new if _COMMIT.fullmatch(name)]
+    return sum(_rows(json.loads((table / name).read_bytes())) for name in commits)
+
+
+def _rows(commit: Any) -> int:
+    """Rows of one commit (its JSON); a commit that wrote nothing has no statistics."""
+    partitions = commit.get("partitionToWriteStats") or {}
+    return sum(stat.get("numWrites", 0) for stats in partitions.values() for stat in stats)
 
 
 def written(before: Listing, after: Listing) -> Written:

@@ -10,12 +10,13 @@ table, so nothing that one leaves behind on storage reaches the next. Engines th
 jars have processes of their own (`engines/hudi.py`), as warm as the run's; only one of them works.
 
 A repetition is appended as one block after its verification, so a killed run resumes with the
-first repetition that is not complete and no sample is doubled.
+first repetition that is not complete and no sample is doubled. Between the slots, off every clock,
+the canary takes its beats (`canary.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -66,6 +67,9 @@ class Runner:
         folder: where the samples go; slots that are already there are not taken again.
         run_id: written into every sample.
         progress: who is told.
+
+    Attributes:
+        between: called with the name of each slot before it is taken.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Runner:
         run_id: str,
         progress: Progress,
     ) -> None:
+        self.between: Callable[[str], None] = nothing
         self._scenario = scenario
         self._kits = kits
         first = next(iter(kits.values()))
@@ -134,6 +139,7 @@ class Runner:
         for slot in schedule(tables, warmups=0, repetitions=loads):
             if slot.cell.cell_id not in self._outcome.failed:
                 self._progress.begin(f"{slot.cell.cell_id}: load")
+                self.between(f"{slot.label}|load")
                 wrong = self._load(slot)
                 if wrong is not None:
                     self._spread(wrong, slot, matrix)
@@ -175,6 +181,7 @@ class Runner:
             if cell_id not in self._outcome.failed and not taken:
                 kind = "warm-up" if slot.warmup else "repetition"
                 self._progress.begin(f"{cell_id}: {kind} {slot.repetition + 1}")
+                self.between(slot.label)
                 kit = self._kits[slot.cell.data]
                 self._keep(slot, cells.repeat(kit, slot, self._steps), append=True)
             self._progress.end()
@@ -186,6 +193,10 @@ class Runner:
             if result.mistake is not None:
                 reason = f"{result.step.name}: {result.mistake}"
                 self._outcome.failed.setdefault(slot.cell.cell_id, reason)
+
+
+def nothing(_slot: str) -> None:
+    """Between slots where nobody asked for anything."""
 
 
 def affordable(left_s: float, *, each: float) -> int:

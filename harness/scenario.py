@@ -1,7 +1,7 @@
 """TOML to a frozen, fully resolved Scenario; every mistake is found at once, before Spark starts.
 
-A scenario is a built-in name (`quickstart`, `ci`) or a TOML file; `--set key=value` overrides are
-laid over it (`harness/documents.py`).
+A scenario is a built-in name (`quickstart`, `ci`) or a TOML file, which may include others
+(`harness/includes.py`); `--set key=value` overrides are laid over it (`harness/documents.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from pydantic import Field, ValidationError, field_validator
 from datasets.errors import DatasetError
 from datasets.mappings import FILE_ROWS, Mappings
 from datasets.spec import DatasetSpec
-from harness import documents
+from harness import documents, includes
 from harness.dataset_section import NAME, DatasetSection
 from harness.documents import builtin_names, nearest
 from harness.engines import (
+    BARE,
     NATIVE,
     NATIVE_INDEXES,
     engine_indexes,
     engine_mistake,
     is_native,
+    own_master,
 )
 from harness.errors import ScenarioError
 from harness.fields import Names, Natural, Numbers, Positive, Section, TextGroups, Texts
@@ -39,21 +41,32 @@ class TableSection(Section):
 
     Attributes:
         source: a table to start from instead of generated rows; it is copied, never touched.
+        location: URL of a folder on an object store, as `s3://bucket/runs`, for the tables under
+            test; each run makes a folder of its own there and deletes it at its end. Default: the
+            run folder.
         mappings: a record index of the keys alone instead, without base files; only lookups.
         file_rows: rows of a file group of mappings.
         options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
         index_options: options of single indexes, by index name.
         engine_options: options of single engines, by engine name; those of Hudi may be any.
         variants: further options, by the name of a variant: each index is measured with each.
+        variant_indexes: by the name of a variant the only indexes that it is measured with.
     """
 
     source: str | None = None
+    location: str | None = None
     mappings: bool = False
     file_rows: Positive = FILE_ROWS
     options: Texts = Field(default_factory=dict)
     index_options: TextGroups = Field(default_factory=dict)
     engine_options: TextGroups = Field(default_factory=dict)
     variants: TextGroups = Field(default_factory=dict)
+    variant_indexes: dict[str, Names] = Field(default_factory=dict)
+
+    def variants_of(self, index: str) -> tuple[str, ...]:
+        """The variants that an index is measured with; one without a name where there are none."""
+        only = self.variant_indexes
+        return tuple(name for name in self.variants or ("",) if index in only.get(name, (index,)))
 
     @field_validator("index_options")
     @classmethod
@@ -79,19 +92,28 @@ class WorkloadSection(Section):
     """What each repetition does to its table.
 
     Attributes:
+        build_index: whether the record index is built anew from the loaded rows first.
         rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
+        null_columns: columns that the step `null_columns` nulls in the rows which the step
+            `delete` takes, or would take.
         delete: whether the step `delete` follows them.
+        purge: whether the deleted keys are then erased from all that the table keeps.
         lookup_present: keys of the lookup step that are in the table.
         lookup_absent: keys of the lookup step that are not; half of them were deleted.
+        lookup_again: whether the same keys are looked up a second time, by the same handle.
         point_query: whether a single key is read at the end.
         model_keys: numbers of keys to look up for the lookup model, with log blocks and after a
             compaction, cold and warm; record index only. See `harness/lookup_model.py`.
     """
 
+    build_index: bool = False
     rounds: Natural = 2
+    null_columns: Names = ()
     delete: bool = True
+    purge: bool = False
     lookup_present: Natural = 8_000
     lookup_absent: Natural = 2_000
+    lookup_again: bool = False
     point_query: bool = True
     model_keys: Numbers = ()
 
@@ -174,22 +196,26 @@ def load(
     Raises:
         ScenarioError: with every mistake found.
     """
-    document, mistakes = documents.read(name), []
+    document = includes.read(name)
+    mistakes = list(document.mistakes)
+    given: list[tuple[str, object]] = []
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key:
             mistakes.append(f"--set {text}: expected key=value")
             continue
-        mistakes += documents.put(document, key, documents.toml_value(value))
-    for key, given in (overrides or {}).items():
-        mistakes += documents.put(document, key, given)
+        given.append((key, documents.toml_value(value)))
+    for key, said in [*given, *(overrides or {}).items()]:
+        mistakes += documents.put(document.values, key, said)
+        document.origins[key] = ""
     try:
-        scenario = Scenario.model_validate(document)
+        scenario = Scenario.model_validate(document.values)
     except ValidationError as error:
-        raise ScenarioError(name, [*mistakes, *_mistakes(error)]) from None
+        wrong = map(document.placed, _mistakes(error))
+        raise ScenarioError(name, [*mistakes, *wrong]) from None
     with suppress(DatasetError):  # which the next line tells of
         scenario = scenario.model_copy(update={"dataset": scenario.dataset.filled()})
-    mistakes += _meaning_mistakes(scenario)
+    mistakes += map(document.placed, _meaning_mistakes(scenario))
     if mistakes:
         raise ScenarioError(name, mistakes)
     return scenario
@@ -236,14 +262,15 @@ def _keys(sections: Sequence[object]) -> list[str]:
     model: Any = Scenario
     for section in sections:
         model = model.model_fields[section].annotation
-    return list(model.model_fields)
+    return [*model.model_fields, *([] if sections else [includes.INCLUDE])]
 
 
 def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
     found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
     found += [*_source_mistakes(scenario), *_mapping_mistakes(scenario)]
-    found += _axis_mistakes(scenario)
+    found += [*_axis_mistakes(scenario), *_step_mistakes(scenario), *_variant_mistakes(scenario)]
+    found += [*_location_mistakes(scenario), *_session_mistakes(scenario)]
     specs, wrong = scenario.dataset.specs()
     found += wrong
     try:
@@ -299,9 +326,53 @@ def _cell_mistakes(scenario: Scenario) -> list[str]:
     return found
 
 
+def _variant_mistakes(scenario: Scenario) -> list[str]:
+    """Names of nothing, and indexes without any variant."""
+    table = scenario.table
+    found = []
+    for name, indexes in table.variant_indexes.items():
+        found.append(name_mistake("variant", name, tuple(table.variants)))
+        found += [name_mistake("index", index, NATIVE_INDEXES) for index in indexes]
+    found += [
+        f"index {index!r} has no variant left"
+        for index in scenario.indexes
+        if not table.variants_of(index)
+    ]
+    return [f"table.variant_indexes: {mistake}" for mistake in found if mistake]
+
+
+def _step_mistakes(scenario: Scenario) -> list[str]:
+    """Steps that lack what they work on, or work on another index or engine."""
+    work = scenario.workload
+    nulled = bool(work.null_columns)
+    wrong = {
+        "build_index: the index record only": work.build_index and scenario.indexes != ("record",),
+        "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
+        "purge: needs workload.delete": work.purge and not work.delete,
+        "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
+        "lookup_again: needs lookup_present or lookup_absent": work.lookup_again
+        and not work.lookup_present + work.lookup_absent,
+    }
+    return [f"workload.{what}" for what, is_so in wrong.items() if is_so]
+
+
+def _nulled_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
+    """Columns that are not there to be nulled, or must not be."""
+    names = [name for name, _ in spec.flat_columns()]
+    fixed = {*spec.record_key, *spec.partition_path, spec.ordering}
+    asked = scenario.workload.null_columns
+    found = [name_mistake("column", name, names) for name in asked]
+    found += [
+        f"column {name!r} is of the key, the partition or the order"
+        for name in asked
+        if name in fixed
+    ]
+    return [f"workload.null_columns: {mistake}" for mistake in found if mistake]
+
+
 def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     """Options without which a table would not be what its dataset says."""
-    found = []
+    found = [] if scenario.dataset.source else _nulled_mistakes(scenario, spec)
     table = scenario.table
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
@@ -325,11 +396,16 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
         "engines: native only": scenario.engines != (NATIVE,),
         "indexes: record only": scenario.indexes != ("record",),
         "table.source: none": table.source,
+        "table.location: none": table.location,
         "dataset.source: none": scenario.dataset.source,
         "schedule.loads: 1": scenario.schedule.loads > 1,
         "dataset.batches: none": scenario.dataset.batches,
         "workload.rounds: 0": work.rounds,
+        "workload.build_index: false": work.build_index,
+        "workload.null_columns: none": work.null_columns,
         "workload.delete: false": work.delete,
+        "workload.purge: false": work.purge,
+        "workload.lookup_again: false": work.lookup_again,
         "workload.point_query: false": work.point_query,
         "workload.model_keys: none": work.model_keys,
         "workload.lookup_present: at least 1": not work.lookup_present,
@@ -337,6 +413,32 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
     return [
         f"{what}, with table.mappings" for what, is_so in wrong.items() if table.mappings and is_so
     ]
+
+
+def _location_mistakes(scenario: Scenario) -> list[str]:
+    """Engines that cannot write there; a place that is no store."""
+    location = scenario.table.location
+    if location is None:
+        return []
+    others = [name for name in scenario.engines if not is_native(name)]
+    found = [f"table.location: {name} has no connection to {location}" for name in others]
+    scheme, mark, rest = location.partition("://")
+    if not mark or scheme in ("file", "memory") or not rest:
+        found.append(f"table.location: {location} is no URL of a store, as s3://bucket/folder")
+    return found
+
+
+def _session_mistakes(scenario: Scenario) -> list[str]:
+    """Sessions that would wait for each other: a standalone cluster gives the first all cores."""
+    spark = scenario.spark
+    beside = [name for name in scenario.engines if name not in (NATIVE, BARE)]
+    beside = [name for name in beside if own_master(name) is None]
+    shared = {"spark.cores.max", "spark.dynamicAllocation.enabled"} & spark.conf.keys()
+    if not spark.master.startswith("spark://") or not beside or shared:
+        return []
+    sessions = ", ".join(["the run", *beside])
+    waits = f"a session takes all cores of {spark.master} until it ends, and {sessions} have one"
+    return [f"spark.conf: {waits} each: set spark.cores.max to what each may have"]
 
 
 def _option_mistakes(table: TableSection) -> list[str]:

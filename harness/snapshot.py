@@ -10,7 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
-_IMMUTABLE = (".parquet", ".hfile")
+IMMUTABLE = (".parquet", ".hfile")
 
 
 def restore(snapshot: Path, target: Path) -> None:
@@ -31,7 +31,7 @@ def remove(target: Path) -> None:
 
 
 def _link_or_copy(source: str, target: str) -> str:
-    if source.endswith(_IMMUTABLE):
+    if source.endswith(IMMUTABLE):
         try:
             os.link(source, target)
         except OSError:

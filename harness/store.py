@@ -1,4 +1,4 @@
-"""A run folder on disk: `run.json`, the append-only `samples.jsonl`, `events/`. A leaf module.
+"""A run folder on disk: `run.json`, `samples.jsonl`, `canary.jsonl`, `events/`. A leaf module.
 
 A block of samples is appended by one write and synced, so a run killed at any moment loses at
 most the repetition that was being measured. Whatever a kill cut off is the unfinished last line.
@@ -9,12 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFolderError
-from harness.results import SCHEMA_VERSION, Sample
+from harness.results import SCHEMA_VERSION, Beat, Sample, Stage
+
+
+def unwatched() -> None:
+    """Of a folder that nobody copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +28,40 @@ class RunFolder:
 
     Attributes:
         path: the folder; created by `create`, required to hold a `run.json` by `open`.
+        kept: called whenever a block or a file is complete.
     """
 
     path: Path
+    kept: Callable[[], None] = unwatched
 
     @classmethod
-    def create(cls, path: Path) -> RunFolder:
+    def create(cls, path: Path, kept: Callable[[], None] = unwatched) -> RunFolder:
         """Make a new run folder; RunFolderError if the path holds a run or other files."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        folder = cls(path, kept)
+        if path.exists() and not folder.is_blank:
             raise RunFolderError(f"{path} exists and is not empty; choose another --out")
         path.mkdir(parents=True, exist_ok=True)
-        folder = cls(path)
-        folder.events.mkdir()
+        folder.events.mkdir(exist_ok=True)
         folder.samples_file.touch()
         return folder
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path, kept: Callable[[], None] = unwatched) -> RunFolder:
         """An existing run folder; RunFolderError if the path is none."""
-        folder = cls(path)
+        folder = cls(path, kept)
         if not folder.info_file.is_file():
             raise RunFolderError(f"{path} is not a run folder: it has no run.json")
         return folder
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing but what a run has made that was killed before it began."""
+        made = (self.samples_file.name, self.events.name, _temporary(self.info_file).name)
+        return self.path.is_dir() and all(
+            each.name in made
+            and (not each.stat().st_size or each.suffix == ".tmp" or each.is_dir())
+            for each in self.path.iterdir()
+        )
 
     @property
     def info_file(self) -> Path:
@@ -55,6 +72,16 @@ class RunFolder:
     def samples_file(self) -> Path:
         """`samples.jsonl`: one number a line."""
         return self.path / "samples.jsonl"
+
+    @property
+    def canary_file(self) -> Path:
+        """`canary.jsonl`: one beat of the canary a line; not there where none was taken."""
+        return self.path / "canary.jsonl"
+
+    @property
+    def stages_file(self) -> Path:
+        """`stages.jsonl`: what Spark's stages did, one kind in one step a line."""
+        return self.path / "stages.jsonl"
 
     @property
     def events(self) -> Path:
@@ -85,13 +112,55 @@ class RunFolder:
         """Write `run.json` whole or not at all."""
         text = json.dumps({"schema_version": SCHEMA_VERSION, **info}, indent=2, ensure_ascii=False)
         _replace(self.info_file, text + "\n")
+        self.kept()
 
     def append(self, samples: Iterable[Sample]) -> None:
         """Add a block of samples by a single synced write."""
         block = "".join(sample.to_json() + "\n" for sample in samples).encode()
-        with self.samples_file.open("ab", buffering=0) as file:
+        with self.samples_file.open("ab") as file:
             file.write(block)
+            file.flush()
             os.fsync(file.fileno())
+        self.kept()
+
+    def append_beat(self, beat: Beat) -> None:
+        """Add a beat of the canary; it is not synced, which would be a load of its own."""
+        with self.canary_file.open("ab") as file:
+            file.write(f"{beat.to_json()}\n".encode())
+
+    def beats(self) -> list[Beat]:
+        """All beats in the order they were taken; lines that a kill cut off are left out."""
+        found = []
+        with suppress(FileNotFoundError):
+            for line in self.canary_file.read_bytes().split(b"\n"):
+                with suppress(ValueError):
+                    found.append(Beat.from_json(line))
+        return found
+
+    def write_stages(self, stages: Iterable[Stage]) -> None:
+        """Write what the stages did, whole or not at all."""
+        _replace(self.stages_file, "".join(f"{stage.to_json()}\n" for stage in stages))
+        self.kept()
+
+    def stages(self) -> list[Stage]:
+        """What the stages did; nothing where the run tells nothing.
+
+        Raises:
+            RunFolderError: the file cannot be read, or a line is no stage; says which.
+        """
+        try:
+            lines = self.stages_file.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RunFolderError(f"{self.stages_file} cannot be read: {error}") from error
+        found = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                found.append(Stage.from_json(line))
+            except ValueError as error:
+                raise RunFolderError(f"{self.stages_file}, line {number}: {error}") from error
+        return found
 
     def samples(self) -> list[Sample]:
         """All samples in the order they were taken; an unfinished last line is left out.
@@ -120,9 +189,13 @@ class RunFolder:
 
 
 def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = _temporary(path)
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")

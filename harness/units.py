@@ -82,6 +82,9 @@ METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         _time("wall_s", "wall time"),
+        _time("cpu_s", "processor time of all processes"),
+        _time("python_worker_s", "processor time of Python workers"),
+        _time("measuring_s", "processor time of Spark's event log"),
         _bytes("shuffle_write_bytes", "shuffle bytes written"),
         _bytes("shuffle_read_bytes", "shuffle bytes read"),
         _count("shuffle_write_records", "shuffle records written"),
@@ -94,6 +97,7 @@ METRICS: dict[str, Metric] = {
         _count("blocks_decoded", "index blocks decoded"),
         _count("candidates", "pairs of key and file checked by filters"),
         _count("false_positives", "filters that let a key pass for nothing"),
+        _count("rows_written", "rows written to base files"),
         _bytes("bytes_written", "bytes written"),
         _bytes("index_bytes", "index bytes on storage"),
         _bytes("bytes_per_key", "index bytes per key"),

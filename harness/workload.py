@@ -12,26 +12,31 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness import hbase_cells, independent, verify
+from harness import hbase_cells, independent, processor_time, upkeep, verify
 from harness.engines import is_native
 from harness.engines.base import MeasuredTable, WriteOutcome
 from harness.kit import Kit
+from harness.log_cost import StepCost
 from harness.lookup_model import COMPACTED, LOGS, Point, lookups, points
 from harness.lookup_model import values as point_values
 from harness.matrix import Cell, Slot
-from harness.probes import Listing, Written, written
+from harness.probes import Listing, Written, rows_written, written
 from harness.scenario import WorkloadSection
 from table.write.index import LookupStats
 
 BULK_INSERT = "bulk_insert"
 BUILD = "build"
+BUILD_INDEX = "build_index"
+NULL_COLUMNS = "null_columns"
 DELETE = "delete"
+PURGE = "purge"
 LOOKUP = "lookup"
+LOOKUP_AGAIN = "lookup_again"
 POINT_QUERY = "point_query"
 COMPACT = "compact"
 
@@ -46,8 +51,13 @@ _TOLD = {
 }
 """What a lookup of `native` tells of itself, by index: fields of `LookupStats`."""
 
+Answer = TypeVar("Answer")
+
 Values = dict[tuple[str, str], float]
 """Numbers of a step by (phase, metric), in base units."""
+
+WHOLE = ("total", "wall_s")
+"""The number that every step has: its time on the harness's own clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +104,17 @@ LOAD = Step(name=BULK_INSERT, round=0)
 
 def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     """The steps that every repetition takes, in order."""
+    built = [Step(name=BUILD_INDEX, round=0)] if workload.build_index else []
     upserts = [Step(name=f"upsert_{n}", round=n) for n in range(1, workload.rounds + 1)]
     last = workload.rounds
+    nulled = [Step(name=NULL_COLUMNS, round=last)] if workload.null_columns else []
     ends = [
         Step(name=name, round=last, deleted=workload.delete, points=measured)
         for name, wanted, measured in (
             (DELETE, workload.delete, ()),
+            (PURGE, workload.purge, ()),
             (LOOKUP, workload.lookup_present + workload.lookup_absent > 0, ()),
+            (LOOKUP_AGAIN, workload.lookup_again, ()),
             (POINT_QUERY, workload.point_query, ()),
             (f"{LOOKUP}_{LOGS}", workload.model_keys, points(LOGS, workload.model_keys)),
             (COMPACT, workload.model_keys, ()),
@@ -108,7 +122,7 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
         )
         if wanted
     ]
-    return (*upserts, *ends)
+    return (*built, *upserts, *nulled, *ends)
 
 
 def label(slot: Slot, step: Step) -> str:
@@ -116,23 +130,31 @@ def label(slot: Slot, step: Step) -> str:
     return f"{slot.label}|{step.name}"
 
 
-def _step(kit: Kit, slot: Slot, step: Step) -> AbstractContextManager[None]:
+def _step(kit: Kit, slot: Slot, step: Step) -> AbstractContextManager[StepCost | None]:
     return kit.engines[slot.cell.engine].step(label(slot, step))
 
 
 def take(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) -> StepResult:
     """Do one step, measure it, verify it; an engine's failure becomes the step's result."""
+    timed = partial(_timed, kit, slot, step)
 
     def work() -> tuple[Values, str | None]:
         match step.name:
-            case "lookup":
+            case "lookup" | "lookup_again":
                 return _lookup(kit, slot, step, path=path, table=table)
             case "point_query":
                 return _point_query(kit, slot, step, path=path, table=table)
             case "compact":
                 return _compact(kit, slot, step, path=path, table=table)
-        values = _write(kit, slot, step, path=path, table=table)
-        return values, verify_rows(kit, slot.cell, step, path=path)
+            case "build_index":
+                values, mistake = upkeep.build_index(kit, path=path, table=table, timed=timed), None
+            case "purge":
+                values, mistake = upkeep.purge(
+                    kit, slot.cell.engine, path=path, table=table, timed=timed
+                )
+            case _:
+                values, mistake = _write(kit, slot, step, path=path, table=table), None
+        return values, mistake or verify_rows(kit, slot.cell, step, path=path)
 
     return _guarded(kit, step, work)
 
@@ -157,7 +179,7 @@ def _guarded(kit: Kit, step: Step, work: Callable[[], tuple[Values, str | None]]
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
         return StepResult(
             step=step,
-            values={("total", "wall_s"): kit.clock() - start},
+            values={WHOLE: kit.clock() - start},
             mistake=f"failed: {first_line(error)}",
             failed=True,
         )
@@ -167,7 +189,7 @@ def _guarded(kit: Kit, step: Step, work: Callable[[], tuple[Values, str | None]]
 def _pool_locations(kit: Kit, path: Path) -> pa.Table:
     """Where the keys of the lookup model are, as an independent reading of the storage says."""
     pool = kit.inputs.model_keys().column("record_key")
-    located = independent.locations(path)
+    located = independent.locations(kit.places.seen(path))
     return located.filter(pc.is_in(located.column("record_key"), value_set=pool))
 
 
@@ -190,7 +212,12 @@ def verify_rows(kit: Kit, cell: Cell, step: Step, *, path: Path) -> str | None:
     """Compare the rows of the table, opened anew, with the truth, and the index with its data."""
     engine = kit.engines[cell.engine]
     table = engine.open(path, index=cell.index, options=cell.options)
-    expected = kit.inputs.truth(step.round, deleted=step.deleted)
+    nulled = step.name == NULL_COLUMNS
+    expected = (
+        kit.inputs.nulled_truth(step.round)
+        if nulled
+        else kit.inputs.truth(step.round, deleted=step.deleted)
+    )
     found = engine.digest(table.read(), kit.inputs.columns)
     mistake = verify.rows_mistake(found, expected)
     if mistake is None and cell.index == "record":
@@ -198,17 +225,32 @@ def verify_rows(kit: Kit, cell: Cell, step: Step, *, path: Path) -> str | None:
     return mistake
 
 
+def _timed(kit: Kit, slot: Slot, step: Step, call: Callable[[], Answer]) -> tuple[Answer, Values]:
+    """Call an engine on the clock; the answer, and what it took."""
+    before = processor_time.spent()
+    with _step(kit, slot, step) as cost:
+        start = kit.clock()
+        answer = call()
+        wall = kit.clock() - start
+    values: Values = {WHOLE: wall}
+    if cost is not None and cost.seconds is not None:
+        values["total", "measuring_s"] = cost.seconds
+    after = processor_time.spent()
+    if before is not None and after is not None:
+        spent = after.since(before)
+        values["total", "cpu_s"] = spent.total
+        values["total", "python_worker_s"] = spent.workers
+    return answer, values
+
+
 def _write(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) -> Values:
     call, df = _call(kit, step, table)
     rows = kit.engines[slot.cell.engine].hold_rows(df)
-    before = Listing.of(path)
-    with _step(kit, slot, step):
-        start = kit.clock()
-        outcome = call(rows)
-        wall = kit.clock() - start
-    after = Listing.of(path)
-    values = _write_values(outcome, written(before, after))
-    values["total", "wall_s"] = wall
+    before = Listing.of(kit.places.seen(path))
+    outcome, timed = _timed(kit, slot, step, lambda: call(rows))
+    after = Listing.of(kit.places.seen(path))
+    values = _write_values(outcome, written(before, after)) | timed
+    values["total", "rows_written"] = rows_written(path, before, after)
     values["total", "index_bytes"] = hbase_cells.index_bytes(slot.cell, after.index_bytes)
     values["total", "keys"] = kit.inputs.size(step.name)
     return values
@@ -219,6 +261,8 @@ def _call(kit: Kit, step: Step, table: MeasuredTable) -> tuple[Callable[[Any], W
         return table.bulk_insert, kit.inputs.load()
     if step.name == DELETE:
         return table.delete, kit.inputs.deletes()
+    if step.name == NULL_COLUMNS:
+        return table.upsert, kit.inputs.nulled()
     return table.upsert, kit.inputs.batch(step.round)
 
 
@@ -241,13 +285,11 @@ def _lookup(
     engine = kit.engines[slot.cell.engine]
     held = engine.hold_keys(keys, table)
     stats = LookupStats()
-    with _step(kit, slot, step):
-        start = kit.clock()
-        found = table.lookup(held, stats=stats)
-        wall = kit.clock() - start
+    found, timed = _timed(kit, slot, step, lambda: table.lookup(held, stats=stats))
     answer = engine.answer(found, keys)
-    mistake = verify.lookup_mistake(answer, asked=asked, located=independent.locations(path))
-    values = {("total", "wall_s"): wall, ("total", "keys"): len(keys)}
+    located = independent.locations(kit.places.seen(path))
+    mistake = verify.lookup_mistake(answer, asked=asked, located=located)
+    values = timed | {("total", "keys"): len(keys)}
     told = _TOLD.get(slot.cell.index, ()) if is_native(slot.cell.engine) else ()
     return values | {("total", name): getattr(stats, name) for name in told}, mistake
 
@@ -255,14 +297,8 @@ def _lookup(
 def _compact(
     kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
 ) -> tuple[Values, str | None]:
-    with _step(kit, slot, step):
-        start = kit.clock()
-        instant = table.compact()
-        wall = kit.clock() - start
-    values: Values = {
-        ("total", "wall_s"): wall,
-        ("total", "index_bytes"): Listing.of(path).index_bytes,
-    }
+    instant, values = _timed(kit, slot, step, table.compact)
+    values["total", "index_bytes"] = Listing.of(kit.places.seen(path)).index_bytes
     if instant is None:
         return values, "there was nothing to compact"
     return values, verify.check_mistake(table.check())
@@ -272,19 +308,20 @@ def _point_query(
     kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
 ) -> tuple[Values, str | None]:
     key = kit.inputs.point_key(slot.repetition)
-    with _step(kit, slot, step):
-        start = kit.clock()
+
+    def ask() -> tuple[Any, list[Any]]:
         frame = table.read(keys=[key])
-        rows = [row.asDict() for row in frame.collect()]
-        wall = kit.clock() - start
-    values: Values = {
-        ("total", "wall_s"): wall,
-        ("total", "files_read"): len(frame.inputFiles()),
-        ("total", "keys"): 1,
-    }
+        return frame, frame.collect()
+
+    (frame, found), values = _timed(kit, slot, step, ask)
+    rows = [row.asDict() for row in found]
+    # Spark names the files that it reads itself; tasks that read from a store name none.
+    if opened := len(frame.inputFiles()):
+        values["total", "files_read"] = opened
+    values["total", "keys"] = 1
     layout = kit.inputs.layout
     columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
-    expected = independent.find(path, key, columns)
+    expected = independent.find(kit.places.seen(path), key, columns)
     return values, verify.point_mistake(rows, expected)
 
 

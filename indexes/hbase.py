@@ -148,11 +148,6 @@ class HBaseIndex:
         weights = [file.size for file in context.snapshot.files]
         return sum(Steps(context.runner, progress, "files").run(enter_file, works, weights=weights))
 
-    def drop(self, context: IndexContext) -> None:
-        """Delete the HBase table."""
-        with hbase_client.connected(_access(context.options)) as client:
-            client.drop()
-
     def erase(self, keys: Any, context: IndexContext) -> str:
         """Delete the entries of keys and ask for a major compaction."""
         access, pace = _access(context.options), _pace(context.options, 1)

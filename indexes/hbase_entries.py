@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +23,7 @@ from table.storage import Storage
 from table.timeline.timeline import Timeline
 from table.view import Snapshot
 from table.write.outside import CHANGES, KeyPart
+from table.write.repeats import sorted_last
 
 _COLUMNS = (PARTITION_PATH, FILE_NAME, COMMIT_TS)
 
@@ -191,15 +191,8 @@ def _stretch(work: EnterWork, part: KeyPart, number: int) -> Any:
     """The new entries (pa.Table of CHANGES) of a stretch, sorted; of a repeated key the last."""
     table = part.keys.read(work.storage, number).combine_chunks()
     keys, files = table["key"].combine_chunks(), table["file"].combine_chunks()
-    order = pc.sort_indices(
-        pa.table({"k": keys, "n": np.arange(len(keys))}),
-        sort_keys=[("k", "ascending"), ("n", "ascending")],
-    )
-    keys, files = keys.take(order), files.take(order)
-    last = np.ones(len(keys), bool)
-    last[:-1] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
-    chosen = pa.array(last)
-    keys, files = keys.filter(chosen), files.filter(chosen)
+    keys, positions = sorted_last(keys)
+    files = files.take(positions)
     known = [pa.array(texts, pa.string()) for texts in zip(*part.places, strict=True)]
     places = [texts.take(files) for texts in known]
     instant = pa.repeat(pa.scalar(work.instant, pa.string()), len(keys))

@@ -114,7 +114,7 @@ def _join(keys: Any, asked: Sequence[Scope], files: Sequence[int], context: Inde
     names = pa.array([file.name for file in chosen])
     if len(names.unique()) < len(chosen):
         raise CorruptFileError(context.storage.root, 0, "two base files have the same name")
-    stored = scan_files(spark, context.storage, chosen, _KEYS)
+    stored = scan_files(spark, context.storage, chosen, _KEYS, name="name")
     rows = np.concatenate([scope.rows for scope in asked])
     of_files = np.repeat(np.arange(len(asked)), [len(scope.files) for scope in asked])
     of_keys = np.repeat(np.arange(len(asked)), [len(scope.rows) for scope in asked])
@@ -122,9 +122,7 @@ def _join(keys: Any, asked: Sequence[Scope], files: Sequence[int], context: Inde
     with with_conf(spark, _ARROW, "true"):
         wanted = _frame(spark, key=keys.take(pa.array(rows)), row=rows, scope=of_keys)
         numbered = _frame(spark, name=names, file=np.array(files), scope=of_files)
-    named = stored.select(
-        F.col(KEY_COLUMN).alias("key"), F.col("_metadata.file_name").alias("name")
-    )
+    named = stored.withColumnRenamed(KEY_COLUMN, "key")
     lean = named.join(F.broadcast(numbered), "name").select("key", "scope", "file")
     return to_arrow(lean.join(wanted, ["key", "scope"]).select("row", "file"))
 

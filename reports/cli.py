@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import run_places
 from reports.grids import Grid
 from reports.page import Report
 from reports.publish import Published, publish
@@ -24,26 +24,30 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
-    out: Annotated[Path | None, typer.Option(help="folder to write to")] = None,
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="run folders, paths or URLs")],
+    out: Annotated[str | None, typer.Option(help="folder to write to, a path or URL")] = None,
     *,
     as_json: Annotated[
         bool, typer.Option("--json", help="print summary.json instead of the comparison")
     ] = False,
 ) -> None:
     """Make a page, charts, tables and files out of run folders."""
-    show(publish(runs, out), as_json=as_json)
+    target = out or (runs[0] if len(runs) == 1 else f"{runs[0].rstrip('/')}/comparison")
+    paths = [run_places.local(run) for run in runs]
+    with run_places.writing(target) as folder:
+        published = publish(paths, folder)
+    show(published, target, as_json=as_json)
 
 
-def show(published: Published, *, as_json: bool) -> None:
-    """Print the comparison and the page's path, or the summary as one JSON document."""
+def show(published: Published, target: str, *, as_json: bool) -> None:
+    """Print the comparison and where the page is, or the summary as one JSON document."""
     if as_json:
         print(json.dumps(published.summary, indent=2, allow_nan=False))
         return
     shown = Console().is_terminal
     console = Console(highlight=False, soft_wrap=not shown, width=None if shown else _FILE_WIDTH)
     _comparison(console, published.report)
-    console.print(Text(f"report: {published.index}"))
+    console.print(Text(f"report: {target.rstrip('/')}/report/index.html"))
 
 
 def _comparison(console: Console, found: Report) -> None:

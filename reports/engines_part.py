@@ -20,7 +20,12 @@ from reports.tables import BY_KEY, Measure
 from reports.text import clean
 
 OURS = "native"
-COMPARED = {"tag": "Tagging", "lookup": "Lookup", "write_latency": "Upsert"}
+COMPARED = {
+    "build_index": "Index built",
+    "tag": "Tagging",
+    "lookup": "Lookup",
+    "write_latency": "Upsert",
+}
 """Keys of what is compared, with the words for it."""
 
 

@@ -1,13 +1,17 @@
 """What can go wrong while a report is made: the input is not a run folder, or is damaged.
 
 ReportError             root; a run folder or summary cannot be used; one line that names the thing
-+-- PolicyError         a policy of a gate cannot be used; its text lists every mistake
++-- SettingsError       a file of a user's settings cannot be used; its text lists every mistake
+    +-- PolicyError     a policy of a gate
+    +-- PriceError      a price file of a plan
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
+
+from harness.errors import listed
 
 
 class ReportError(Exception):
@@ -16,8 +20,8 @@ class ReportError(Exception):
     exit_code: ClassVar[int] = 2
 
 
-class PolicyError(ReportError):
-    """A policy that cannot be used.
+class SettingsError(ReportError):
+    """A file of a user's settings that cannot be used.
 
     Args:
         source: the file that was read.
@@ -26,8 +30,12 @@ class PolicyError(ReportError):
 
     def __init__(self, source: str, mistakes: Sequence[str]) -> None:
         self.mistakes = tuple(mistakes)
-        if len(self.mistakes) == 1:
-            super().__init__(f"{source}: {self.mistakes[0]}")
-        else:
-            listed = "; ".join(self.mistakes)
-            super().__init__(f"{source}: {len(self.mistakes)} mistakes: {listed}")
+        super().__init__(listed(source, self.mistakes))
+
+
+class PolicyError(SettingsError):
+    """A policy that cannot be used."""
+
+
+class PriceError(SettingsError):
+    """A price file that cannot be used."""

@@ -9,12 +9,16 @@ from dataclasses import fields
 from typing import Any
 
 from harness.results import SCHEMA_VERSION, Sample
+from reports.bootstrap import median_interval
+from reports.cautions import cautions
 from reports.engines_part import EnginesPart
-from reports.facts import missing_cells, work
+from reports.facts import missing_cells, seeded, work
 from reports.growth_part import GrowthPart
 from reports.model_part import ModelPart
+from reports.noise import noise_values
+from reports.overhead_part import overhead_part
 from reports.projection import CellView, Run, step_order
-from reports.stats import summarize
+from reports.stats import shape_caveats, summarize
 from reports.text import clean, spreadsheet
 from reports.virtual_part import VirtualPart
 
@@ -43,15 +47,26 @@ def summary(
     grown = {part.run_id: part.values for part in growths}
     mapped = {part.run_id: part.map_values for part in growths if part.map_values}
     beside = {part.run_id: part.values for part in engines}
+    found = [part for run in runs if (part := overhead_part(run)) is not None]
+    overhead = {part.run_id: part.values for part in found}
+    noise = {clean(run.run_id): noise_values(run.beats) for run in runs}
     virtual = {part.run_id: part.values for part in virtuals}
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
         "verified": verified(runs),
         **({"work": work(runs[0])} if len(runs) == 1 else {}),
+        "seeded_ids": sorted({clean(name) for run in runs for name in seeded(run.info)}),
         "cells": [_cell(cell) for run in runs for cell in run.cells],
         "missing": [clean(name) for run in runs for name in missing_cells(run)],
         "warnings": [notice for run in runs for notice in run.notices],
+        "cautions": [
+            {"run_id": clean(run.run_id), "kind": each.kind.value, "detail": each.detail}
+            for run in runs
+            for each in cautions(run)
+        ],
+        **({"overhead": overhead} if overhead else {}),
+        **({"noise": noise} if any(noise.values()) else {}),
         **({"lookup_models": fitted} if fitted else {}),
         **({"growth": grown} if grown else {}),
         **({"fastest": mapped} if mapped else {}),
@@ -91,6 +106,8 @@ def _metrics(cell: CellView) -> list[dict[str, Any]]:
     metrics = []
     for series in sorted(cell.series.values(), key=lambda s: step_order(s.step)):
         found = summarize(list(series.values.values()))
+        low, high = median_interval(list(series.values.values()))
+        odd = shape_caveats(series.values) if series.metric == "wall_s" else ()
         metrics.append(
             {
                 "step": clean(series.step),
@@ -100,10 +117,12 @@ def _metrics(cell: CellView) -> list[dict[str, Any]]:
                 "median": found.median,
                 "low": found.low,
                 "high": found.high,
+                "bootstrap_low": low,
+                "bootstrap_high": high,
                 "least": min(series.values.values()),
                 "most": max(series.values.values()),
                 "n": found.n,
-                "caveats": [caveat.kind.value for caveat in found.caveats],
+                "caveats": [caveat.kind.value for caveat in (*found.caveats, *odd)],
             }
         )
     return metrics

@@ -79,6 +79,11 @@ def work(run: Run) -> dict[str, str]:
     return {key: value for key, value in scenario(run) if key.startswith(_WORK)}
 
 
+def seeded(document: Mapping[str, Any]) -> frozenset[str]:
+    """Engines whose files had names from a seed; of a run.json or a summary.json."""
+    return frozenset(_names(document.get("seeded_ids")))
+
+
 def notes(run: Run) -> list[str]:
     """What the harness wants readers to know."""
     found = run.info.get("notes")
@@ -154,7 +159,7 @@ def _shapes(data: Mapping[str, Any]) -> str:
 def _doing(
     sizes: Mapping[str, int | float | None], work: Mapping[str, Any], batches: list[str]
 ) -> list[str]:
-    doing = []
+    doing = ["building the record index anew"] if work.get("build_index") else []
     if _count(work, "rounds"):
         share = sizes["update_share"]
         updates = f", {share:.0%} of them updates" if isinstance(share, float) else ""
@@ -163,10 +168,17 @@ def _doing(
         rounds = _count(work, "rounds")
         upserts = "upsert" if rounds == "1" else "upserts"
         doing.append(f"{rounds} {upserts} of {rows} rows{updates}")
+    nulled = _names(work.get("null_columns"))
+    if nulled:
+        columns = listed([clean(name, 40) for name in nulled])
+        doing.append(f"nulling {columns} of {_count(sizes, 'deletes')} keys")
     if work.get("delete"):
         doing.append(f"a delete of {_count(sizes, 'deletes')} keys")
+    if work.get("purge"):
+        doing.append("a purge of these")
     if _count(sizes, "lookup_keys"):
-        doing.append(f"a lookup of {_count(sizes, 'lookup_keys')} keys")
+        again = ", twice" if work.get("lookup_again") else ""
+        doing.append(f"a lookup of {_count(sizes, 'lookup_keys')} keys{again}")
     if work.get("point_query"):
         doing.append("a point query")
     numbers = work.get("model_keys")

@@ -9,6 +9,7 @@ has its own meeting point, so that the points have a median and an interval like
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,12 +37,14 @@ class Line:
     Attributes:
         engine: engine name.
         index: index name.
+        name: the index, with the variant of the table's options where it has several.
         shape: name of the keys' shape; empty where the run has none.
         values: by rows of the table or of the batch, ascending, the values by trial.
     """
 
     engine: str
     index: str
+    name: str
     shape: str = ""
     values: Mapping[int, Mapping[Trial, float]]
 
@@ -73,15 +76,22 @@ class Contest:
 
 def lines(cells: Iterable[CellView], measure: Measure, axis: Axis = Axis.ROWS) -> list[Line]:
     """The lines of the cells of one run along an axis, those that have two sizes at least."""
-    found: dict[tuple[str, str, str], dict[int, Mapping[Trial, float]]] = {}
+    found: dict[tuple[str, str, str, str], dict[int, Mapping[Trial, float]]] = {}
     for cell in at_largest(cells, but=axis):
         values, size = measure.values(cell), _size(cell, axis)
         if size and values:
-            key = (cell.engine, cell.index, cell.setting.shape)
+            key = (cell.engine, cell.index, cell.setting.shape, cell.variant)
             found.setdefault(key, {})[size] = values
+    twins = Counter(key[:3] for key in found)
     return [
-        Line(engine=engine, index=index, shape=shape, values=dict(sorted(values.items())))
-        for (engine, index, shape), values in found.items()
+        Line(
+            engine=key[0],
+            index=key[1],
+            name=" · ".join([key[1], *([key[3]] if twins[key[:3]] > 1 else [])]),
+            shape=key[2],
+            values=dict(sorted(values.items())),
+        )
+        for key, values in found.items()
         if len(values) > 1
     ]
 

@@ -92,7 +92,7 @@ def growth_chart(measure: Measure, found: Sequence[Line], *, title: str, along: 
         along: what the sizes are.
     """
     shown = panels(found)
-    indexes = list(dict.fromkeys(line.index for line in found))
+    names = list(dict.fromkeys(line.name for line in found))
     scales = Scales.of(measure, found)
 
     def draw(figure: Figure) -> None:
@@ -100,8 +100,8 @@ def growth_chart(measure: Measure, found: Sequence[Line], *, title: str, along: 
         for axes, panel in zip(every, shown, strict=True):
             _finish(axes, ", ".join([*panel_names(panel[0], found), scales.unit]), scales)
             for line in panel:
-                place = indexes.index(line.index)
-                steps = place - (len(indexes) - 1) / 2
+                place = names.index(line.name)
+                steps = place - (len(names) - 1) / 2
                 _draw_line(axes, line, scales, marker=_MARKERS[place % 7], steps=steps)
             _name_lines(axes, panel, scales)
         summaries = [each for line in found for each in line.summaries().values()]
@@ -169,7 +169,7 @@ def _name_lines(axes: Any, panel: Sequence[Line], scales: Scales) -> None:
             transform=axes.transAxes, clip_on=False, zorder=1,
         )  # fmt: skip
         axes.text(
-            _NAMES_AT + 0.01, height, clean(line.index, 20), va="center", fontsize=8.5,
+            _NAMES_AT + 0.01, height, clean(line.name, 24), va="center", fontsize=8.5,
             transform=axes.transAxes,
         )  # fmt: skip
 

@@ -24,7 +24,7 @@ PREFIX = "growth_"
 
 # A lookup asks for the same keys whatever the batch.
 _GROWING = {
-    Axis.ROWS: ("build", "write_latency", "tag", "lookup", "shuffle"),
+    Axis.ROWS: ("build", "build_index", "write_latency", "tag", "lookup", "shuffle"),
     Axis.BATCH: ("write_latency", "tag"),
 }
 _OPENING = {Axis.ROWS: "As the table grows", Axis.BATCH: "As batches grow"}
@@ -145,7 +145,7 @@ def _meet(contest: Contest) -> bool:
 
 
 def _finding(growing: _Growing, contest: Contest) -> Answer:
-    mine, other = clean(contest.line.index, 40), clean(contest.other.index, 40)
+    mine, other = clean(contest.line.name, 40), clean(contest.other.name, 40)
     measure = growing.measure
     sizes = "; ".join(
         f"{_ratio(ratio, contest, size, measure.unit)} at {_at(growing.axis, size)}"
@@ -170,7 +170,7 @@ def _ratio(ratio: Summary | None, contest: Contest, size: int, unit: str) -> str
 
 def verdict(contest: Contest, axis: Axis = Axis.ROWS) -> str:
     """Say which is lower at the sizes measured, and where the lines meet."""
-    mine = clean(contest.line.index, 40)
+    mine = clean(contest.line.name, 40)
     known = [ratio for ratio in contest.ratios.values() if ratio is not None]
     if not known:
         return "nothing to divide by"
@@ -187,7 +187,7 @@ def verdict(contest: Contest, axis: Axis = Axis.ROWS) -> str:
 
 def _meeting(contest: Contest, axis: Axis) -> str:
     if contest.meeting is None:
-        mine, other = clean(contest.line.index, 40), clean(contest.other.index, 40)
+        mine, other = clean(contest.line.name, 40), clean(contest.other.name, 40)
         return f"the lines of {mine} and {other} do not meet at any size"
     at = contest.meeting
     sizes = list(contest.ratios)
@@ -235,7 +235,7 @@ def _numbers(growing: _Growing) -> Grid:
             else Entry(value=NOTHING)
             for size in sizes
         ]
-        names = [clean(line.index, 40), *panel_names(line, growing.lines)]
+        names = [clean(line.name, 40), *panel_names(line, growing.lines)]
         rows.append(Row(label=" · ".join(names), index=line.index, entries=tuple(entries)))
     heads = tuple(_at(growing.axis, size) for size in sizes)
     return Grid(caption=growing.title, heads=heads, rows=tuple(rows))
@@ -248,8 +248,8 @@ def _values(growing: _Growing, contest: Contest) -> dict[str, Any]:
         "axis": axis.value,
         "engine": clean(contest.line.engine),
         "shape": clean(contest.line.shape),
-        "index": clean(contest.line.index),
-        "against": clean(contest.other.index),
+        "index": clean(contest.line.name),
+        "against": clean(contest.other.name),
         "ratios": [
             {axis.value: size, "ratio": ratio.median, "low": ratio.low, "high": ratio.high}
             for size, ratio in contest.ratios.items()

@@ -11,14 +11,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from reports import charts, export, facts, prose, tables
+from reports.cautions import cautions
 from reports.engines_part import EnginesPart, engines_part
 from reports.figures import Chart, chart
 from reports.grids import Grid, grid
 from reports.growth_part import GrowthPart, growth_part
 from reports.model_part import ModelPart, model_part
-from reports.projection import PARTITION_LOCAL, CellView, Run, cell_order, failed_cells
+from reports.noise import NoisePart, noise_part
+from reports.overhead_part import OverheadPart, overhead_part
+from reports.projection import PARTITION_LOCAL, UPSERT, CellView, Run, cell_order, failed_cells
 from reports.settings import Setting, by_setting, leading
-from reports.stats import CaveatKind
+from reports.stats import Caveat, CaveatKind
 from reports.text import clean, listed
 from reports.virtual_part import VirtualPart, virtual_part
 from reports.which_index import COLUMNS, WhichIndex, which_index
@@ -27,11 +30,22 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 CHART_TITLES = {
     "write_latency": "Write latency: one upsert batch",
+    "build_index": "Building the index of a table that has rows",
+    "null_columns": "Nulling columns of given keys",
+    "delete": "Deleting given keys",
+    "purge": "Purging given keys from all files",
     "lookup": "Lookup: finding the files of given keys",
+    "lookup_again": "The same lookup again, by the same handle",
     "shuffle": "Shuffle of one upsert batch",
     "point_query": "Point query: reading one record",
     "storage": "Index on disk",
 }
+WORKING = {
+    UPSERT: "one upsert batch",
+    "lookup": "the lookup",
+    "point_query": "the point query",
+}
+"""Steps whose work is shown, with the words for them."""
 PHASES_TITLE = "Where the time of an upsert goes"
 
 
@@ -77,6 +91,7 @@ class RunPart:
         answers: the headline of each shape of keys, at the largest table and batch.
         scenario: facts.
         environment: facts.
+        warnings: what the measuring itself warns of.
         notes: what the harness wants readers to know.
         notices: what was left out or odd.
         command: how to measure the same again.
@@ -89,6 +104,7 @@ class RunPart:
     answers: list[Answered]
     scenario: list[facts.Fact]
     environment: list[facts.Fact]
+    warnings: list[Caveat]
     notes: list[str]
     notices: tuple[str, ...]
     command: str
@@ -112,6 +128,8 @@ class Report:
         charted: that setting in words; empty where there is one only.
         growths: what becomes of tables that grow, of each run with several sizes.
         models: the lookup model, of each run that measured it.
+        noises: the machine's noise, of each run whose canary saw it.
+        overheads: what measuring costs, of each run that measured it.
         details: further tables, by setting.
         local: indexes among the cells that find a key within its partition only.
         cautions: what holds for the statistics of the whole page.
@@ -131,6 +149,8 @@ class Report:
     charted: str
     growths: list[GrowthPart]
     models: list[ModelPart]
+    noises: list[NoisePart]
+    overheads: list[OverheadPart]
     details: list[Details]
     local: str
     cautions: list[str]
@@ -163,6 +183,8 @@ def build(runs: Sequence[Run]) -> Report:
         charted="" if several or not charted else charted[0].setting.words,
         growths=[grown for run in runs if (grown := growth_part(run)) is not None],
         models=[part for run in runs if (part := model_part(run)) is not None],
+        overheads=[found for run in runs if (found := overhead_part(run)) is not None],
+        noises=[noise for run in runs if (noise := noise_part(run)) is not None],
         details=_details(right),
         local=listed([name for name in PARTITION_LOCAL if any(c.index == name for c in right)]),
         cautions=_cautions(headline, runs),
@@ -172,18 +194,24 @@ def build(runs: Sequence[Run]) -> Report:
 
 def html(report: Report) -> str:
     """Render the page; everything foreign in it is escaped."""
-    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
-    return _template().render(
+    return template("page.html.j2").render(
         report=report,
-        css=Markup(css),  # noqa: S704 - our own file
+        css=style(),
         picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
         color=charts.index_color,
         meanings=COLUMNS,
     )
 
 
+def style() -> Markup:
+    """The style sheet of all pages."""
+    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
+    return Markup(css)  # noqa: S704 - our own file
+
+
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A template, which escapes everything foreign."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -192,7 +220,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _title(runs: Sequence[Run], cells: Sequence[CellView]) -> str:
@@ -245,7 +273,8 @@ def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
     cells = headline.cells
     for column in headline.columns:
         title = CHART_TITLES.get(column.measure.key)
-        if title:
+        # Of nothing but zeros there is nothing to see; the table says so.
+        if title and any(each and each.high for each in column.summaries):
             single = tables.Table(cells=headline.cells, columns=(column,))
             drawing = charts.bars(column, cells, title)
             label = prose.chart_label(column, cells)
@@ -265,7 +294,11 @@ def _details(cells: Sequence[CellView]) -> list[Details]:
     for setting, group in by_setting(cells).items():
         found = [
             grid(tables.steps(group), "Wall time of every step", judged=False),
-            grid(tables.work(group), "Work done by one upsert batch", judged=False),
+            grid(tables.shuffled(group), "Bytes shuffled by one upsert batch", judged=False),
+            *(
+                grid(tables.work(group, step), f"Work done by {words}", judged=False)
+                for step, words in WORKING.items()
+            ),
         ]
         grids = [each for each in found if each.heads]
         made.append(Details(where=setting.words, grids=grids, foremost=setting in foremost))
@@ -300,6 +333,7 @@ def _part(run: Run) -> RunPart:
         answers=[_answered(setting, group) for setting, group in by_setting(right).items()],
         scenario=facts.scenario(run),
         environment=facts.environment(run),
+        warnings=cautions(run),
         notes=facts.notes(run),
         notices=run.notices,
         command=facts.command(run),

@@ -8,6 +8,7 @@ notice.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from harness.errors import RunFolderError
-from harness.results import Sample
+from harness.results import Beat, Sample
 from harness.store import RunFolder
 from reports.errors import ReportError
 from reports.settings import Setting, settings_of
@@ -27,7 +28,13 @@ INDEX_ORDER = ("record", "global_simple", "simple", "global_bloom", "bloom", "bu
 PARTITION_LOCAL = ("simple", "bloom", "bucket")
 """Those that look for a key within its partition only."""
 
-STEP_ORDER = ("build", "bulk_insert", "upsert", "insert", "delete", "lookup", "point_query")
+# No more digits than fit into any number: names come from files.
+_NUMBER = re.compile(r"(\d{1,18})")
+
+STEP_ORDER = (
+    *("build", "bulk_insert", "build_index", "upsert", "insert", "null_columns", "delete", "purge"),
+    *("lookup", "lookup_again", "point_query"),
+)
 UPSERT = "upsert"
 """Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""
 
@@ -79,6 +86,14 @@ class CellView:
         """The label with the setting, unique on the page."""
         return " · ".join(part for part in (self.label, self.setting.words) if part)
 
+    @property
+    def variant(self) -> str:
+        """What the cell's id says beyond engine, index and setting."""
+        at = self.setting
+        said = {f"shape-{at.shape}", f"rows-{at.rows}", f"batch-{at.batch}"}
+        parts = self.cell.removeprefix(f"{self.engine}/{self.index}").split("/")
+        return "/".join(part for part in parts if part and part not in said)
+
     def steps(self) -> list[str]:
         """Steps of this cell in the order in which a run takes them."""
         return sorted({step for step, _, _ in self.series}, key=step_order)
@@ -113,6 +128,7 @@ class Run:
         samples: all lines of samples.jsonl.
         cells: views in the order of tables and charts.
         notices: what was left out or odd while reading, one line each.
+        beats: what the canary saw of the machine, in the order of time.
     """
 
     run_id: str
@@ -122,6 +138,7 @@ class Run:
     samples: tuple[Sample, ...]
     cells: tuple[CellView, ...]
     notices: tuple[str, ...]
+    beats: tuple[Beat, ...] = ()
 
     @property
     def name(self) -> str:
@@ -159,11 +176,15 @@ def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
     return {cell: clean(reason) for cell, reason in failed.items()}
 
 
-def cell_order(cell: CellView) -> tuple[int, str, bool, str, tuple[int, str, int, int], str]:
-    """Sort key of a cell: by index, engine, ours first, and setting; runs keep their order."""
+def cell_order(cell: CellView) -> tuple[Any, ...]:
+    """Sort key of a cell: by index, engine, ours first, and setting; runs keep their order.
+
+    Variants go by the numbers in their names: shards-4 stands before shards-16.
+    """
     foreign = cell.engine != "native"
     place = place_in(cell.index, INDEX_ORDER)
-    return place, cell.index, foreign, cell.engine, cell.setting.order, cell.cell
+    numbers = [int(part) if part.isdecimal() else part for part in _NUMBER.split(cell.cell)]
+    return place, cell.index, foreign, cell.engine, cell.setting.order, numbers
 
 
 def place_in(word: str, order: Sequence[str]) -> int:
@@ -184,6 +205,7 @@ def _load_one(path: Path) -> Run:
         folder = RunFolder.open(path)
         info = folder.read_info()
         samples = tuple(folder.samples())
+        beats = sorted(folder.beats(), key=lambda beat: beat.at)
     except RunFolderError as error:
         raise ReportError(clean(error)) from error
     run_id = str(info.get("run_id") or path.resolve().name)
@@ -203,6 +225,7 @@ def _load_one(path: Path) -> Run:
         samples=samples,
         cells=tuple(cells),
         notices=tuple(notices),
+        beats=tuple(beats),
     )
 
 
@@ -293,18 +316,10 @@ def _labelled(run: Run, label: str, engines: set[str]) -> Run:
         parts = [cell.label]
         parts += [clean(cell.engine, 40)] * (len(engines) > 1)
         alike = twins[cell.engine, cell.index, cell.setting] > 1
-        parts += [clean(_variant(cell), 40)] * alike
+        parts += [clean(cell.variant, 40)] * alike
         parts += [label] * bool(label)
         cells.append(replace(cell, label=" · ".join(parts), run_label=label))
     return replace(run, label=label, cells=tuple(cells))
-
-
-def _variant(cell: CellView) -> str:
-    """What the cell's id says beyond engine, index and setting."""
-    at = cell.setting
-    said = {f"shape-{at.shape}", f"rows-{at.rows}", f"batch-{at.batch}"}
-    parts = cell.cell.removeprefix(f"{cell.engine}/{cell.index}/").split("/")
-    return "/".join(part for part in parts if part not in said)
 
 
 def _by_repetition(values: Mapping[Trial, float]) -> dict[int, float]:

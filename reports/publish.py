@@ -13,6 +13,7 @@ from reports.engines_chart import PREFIX as ENGINES_PREFIX
 from reports.errors import ReportError
 from reports.growth_part import PREFIX as GROWTH_PREFIX
 from reports.model_part import PREFIX as MODEL_PREFIX
+from reports.noise import PREFIX as NOISE_PREFIX
 from reports.page import Report
 from reports.summary_page import summary_markdown, which_index_markdown
 from reports.text import clean
@@ -72,7 +73,7 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
 def _write(target: Path, report: Report) -> Path:
     charts = target / "report" / "charts"
     charts.mkdir(parents=True, exist_ok=True)
-    prefixes = (MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX)
+    prefixes = (MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX, NOISE_PREFIX)
     names = [*page.CHART_TITLES, "phases", *(f"{prefix}*" for prefix in prefixes)]
     stale = [
         each for name in names for end in ("svg", "png") for each in charts.glob(f"{name}.{end}")
@@ -82,7 +83,8 @@ def _write(target: Path, report: Report) -> Path:
     grown = [chart for part in report.growths for chart in part.charts]
     modelled = [chart for part in report.models for chart in part.charts]
     beside = [chart for part in report.engines for chart, _ in part.charts]
-    for chart in (*report.charts, *grown, *modelled, *beside):
+    noises = [part.chart for part in report.noises]
+    for chart in (*report.charts, *grown, *modelled, *beside, *noises):
         _text(charts / f"{chart.key}.svg", chart.drawing.svg)
         (charts / f"{chart.key}.png").write_bytes(chart.drawing.png)
     for choice in report.choices:

@@ -18,6 +18,16 @@ from typing import TypeVar
 
 CONFIDENCE = 0.95
 
+# From how many values on two groups are looked for, how many times as wide as a group the gap
+# between them is, and the share of the value below it: chance makes less than 1 in 100 so.
+_GROUPED = 8
+_APART = 2.0
+_VISIBLE = 0.05
+
+# From how many values on a first one can stand out, and how far beyond the next slowest.
+_FIRST = 4
+_COLDER = 1.25
+
 Pair = TypeVar("Pair")
 
 
@@ -29,6 +39,14 @@ class CaveatKind(StrEnum):
     ZERO_BASE = "zero_base"
     VARIES = "varies"
     MISSING = "missing"
+    TWO_GROUPS = "two_groups"
+    FIRST_SLOWER = "first_slower"
+    NOISY_MACHINE = "noisy_machine"
+    DRIFT = "drift"
+    LOADED = "loaded"
+    CLOCK_RATE = "clock_rate"
+    STOLEN = "stolen"
+    COLD = "cold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +167,42 @@ def paired_ratio(
         return None, tuple(caveats)
     ratios = summarize([candidate[pair] / baseline[pair] for pair in usable])
     return ratios, (*ratios.caveats, *caveats)
+
+
+def shape_caveats(values: Mapping[tuple[int, int], float]) -> tuple[Caveat, ...]:
+    """What the shape of a sample warns of: two groups of values, or a first one that was cold.
+
+    Args:
+        values: value by (repetition, round), in which order they were taken.
+    """
+    taken = [value for _, value in sorted(values.items())]
+    found = [_two_groups(sorted(taken)), _first_slower(taken)]
+    return tuple(caveat for caveat in found if caveat is not None)
+
+
+def _two_groups(ordered: Sequence[float]) -> Caveat | None:
+    """Bimodal: a gap far wider than both groups beside it, each a fourth of the values at least."""
+    n = len(ordered)
+    edge = max(2, -(-n // 4))
+    if n < _GROUPED:
+        return None
+    gap, cut = max((ordered[at] - ordered[at - 1], at) for at in range(edge, n - edge + 1))
+    widest = max(ordered[cut - 1] - ordered[0], ordered[-1] - ordered[cut])
+    if gap <= _APART * widest or gap <= _VISIBLE * ordered[cut - 1]:
+        return None
+    detail = (
+        f"the {n} values form two groups, {cut} near {median(ordered[:cut]):.3g} and {n - cut} "
+        f"near {median(ordered[cut:]):.3g}: the median tells of one of them only"
+    )
+    return Caveat(kind=CaveatKind.TWO_GROUPS, detail=detail)
+
+
+def _first_slower(taken: Sequence[float]) -> Caveat | None:
+    if len(taken) < _FIRST or taken[0] <= _COLDER * max(taken[1:]) or taken[0] <= 0:
+        return None
+    times = taken[0] / median(taken)
+    detail = f"the first of {len(taken)} values is {times:.2g} times the median: caches were cold"
+    return Caveat(kind=CaveatKind.FIRST_SLOWER, detail=detail)
 
 
 def _few_samples(n: int, coverage: float) -> Caveat:

@@ -8,6 +8,8 @@ from reports.engines_part import EnginesPart
 from reports.grids import Entry, Grid
 from reports.growth_part import GrowthPart
 from reports.model_part import ModelPart
+from reports.noise import NoisePart
+from reports.overhead_part import OverheadPart
 from reports.page import Answered, Report, RunPart
 from reports.prose import Answer
 from reports.text import markdown
@@ -36,6 +38,8 @@ def summary_markdown(report: Report) -> str:
     lines += [line for part in report.virtuals for line in _virtual(part)]
     lines += [line for growth in report.growths for line in _growth(growth)]
     lines += [line for model in report.models for line in _model(model)]
+    lines += [line for overhead in report.overheads for line in _overhead(overhead)]
+    lines += [line for noise in report.noises for line in _noise(noise)]
     lines += _details(report)
     lines += _notes(report)
     lines += ["## Reproduce", ""]
@@ -97,6 +101,17 @@ def _model(model: ModelPart) -> list[str]:
     return [f"## Lookup model{of}", "", *table, "", *_sentences(model.findings), ""]
 
 
+def _overhead(overhead: OverheadPart) -> list[str]:
+    of = f" of {markdown(overhead.name)}" if overhead.name else ""
+    return [f"## What measuring costs{of}", "", *_table(overhead.grid), "", overhead.verdict, ""]
+
+
+def _noise(noise: NoisePart) -> list[str]:
+    of = f" of {markdown(noise.name)}" if noise.name else ""
+    table = _table(noise.grid, "load")
+    return [f"## The machine's noise{of}", "", *table, "", *_sentences(noise.findings), ""]
+
+
 def _answer(run: RunPart, answer: Answered) -> list[str]:
     of = f" of run {run.label}" if run.label else ""
     where = f": {markdown(answer.where)}" if answer.where else ""
@@ -147,11 +162,16 @@ def _words(entry: Entry) -> str:
     return entry.value + spread + (f" {entry.mark}" if entry.mark else "")
 
 
+def _said(run: RunPart) -> list[str]:
+    warnings = [f"{each.detail[0].upper()}{each.detail[1:]}." for each in run.warnings]
+    return [*warnings, *run.notes, *run.notices]
+
+
 def _notes(report: Report) -> list[str]:
     notes = list(report.cautions)
     for run in report.runs:
         before = f"{run.label}: " if run.label else ""
-        notes += [f"{before}{words}" for words in (*run.notes, *run.notices)]
+        notes += [f"{before}{words}" for words in _said(run)]
     if not notes:
         return []
     return ["## Warnings and notes", "", *[f"- {markdown(note)}" for note in notes], ""]

@@ -74,6 +74,22 @@ HEADLINE = (
         metric="wall_s",
     ),
     Measure(
+        key="build_index",
+        title="Index built",
+        what="Building the index of a table that has rows",
+        step="build_index",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="build_rate",
+        title="Keys indexed",
+        what="Keys indexed in a second",
+        step="build_index",
+        phase="total",
+        metric="keys_per_s",
+    ),
+    Measure(
         key="write_latency",
         title="Upsert",
         what="Upsert batch",
@@ -90,10 +106,42 @@ HEADLINE = (
         metric="wall_s",
     ),
     Measure(
+        key="null_columns",
+        title="Columns nulled",
+        what="Nulling columns by key",
+        step="null_columns",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="delete",
+        title="Delete",
+        what="Deleting by key",
+        step="delete",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="purge",
+        title="Purge",
+        what="Purging deleted keys",
+        step="purge",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
         key="lookup",
         title="Lookup",
         what="Lookup",
         step="lookup",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="lookup_again",
+        title="Looked up again",
+        what="Looking the same keys up again",
+        step="lookup_again",
         phase="total",
         metric="wall_s",
     ),
@@ -233,15 +281,32 @@ def phases(cells: Sequence[CellView]) -> Table:
     return filled(table(cells, measures))
 
 
-def work(cells: Sequence[CellView]) -> Table:
-    """What an upsert batch makes Spark and the storage do, in counts and bytes."""
+def shuffled(cells: Sequence[CellView]) -> Table:
+    """Bytes that each phase of an upsert batch shuffles."""
+    measures = [
+        Measure(
+            key=f"{phase}_shuffle",
+            title=phase,
+            what=f"Shuffle of phase {phase} of an upsert batch",
+            step=UPSERT,
+            phase=phase,
+            metric="shuffle_write_bytes",
+        )
+        for phase in (*PHASES, "total")
+    ]
+    return filled(table(cells, measures))
+
+
+def work(cells: Sequence[CellView], step: str) -> Table:
+    """What a step, `UPSERT` included, makes Spark, the storage and the processor do."""
     names = [name for name, metric in METRICS.items() if metric.counter and name != "index_bytes"]
+    names += ["cpu_s", "python_worker_s"]
     measures = [
         Measure(
             key=name,
             title=METRICS[name].title,
             what=METRICS[name].title,
-            step=UPSERT,
+            step=step,
             phase="total",
             metric=name,
         )

@@ -22,18 +22,20 @@ from rich.progress import (
 )
 
 from table.errors import InputError, InvalidOptionError
-from table.files import RowWriter, read_data, read_keys
+from table.files import RowWriter, read_data, read_frame, read_keys
+from table.options import STORAGE_SETTINGS
 from table.table import Table
 from table.write.index import LookupStats
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, write and read tables.")
 
-PathArg = Annotated[str, typer.Argument(metavar="PATH", help="The table's folder.")]
+PathArg = Annotated[str, typer.Argument(metavar="PATH", help="The table's folder or URL.")]
 DataArg = Annotated[
     list[Path], typer.Argument(metavar="DATA", help="Parquet, CSV or JSON lines files.")
 ]
 OptionOpt = Annotated[
-    list[str] | None, typer.Option("--option", metavar="K=V", help="A hoodie.* option.")
+    list[str] | None,
+    typer.Option("--option", metavar="K=V", help="A hoodie.* or keymark.* option."),
 ]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 KeysOpt = Annotated[
@@ -41,6 +43,9 @@ KeysOpt = Annotated[
 ]
 KeyOpt = Annotated[
     list[str] | None, typer.Option("--key", metavar="K", help="One encoded record key.")
+]
+MasterOpt = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark master for large work.")
 ]
 
 
@@ -60,9 +65,11 @@ def create(
     ] = None,
     index: Annotated[str, typer.Option("--index", help="Index of the table.")] = "record",
     option: OptionOpt = None,
+    master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Make an empty table."""
+    """Make an empty table; it takes --master, as all commands of tables do, and needs no Spark."""
+    del master
     table = Table.create(
         path,
         name=name,
@@ -80,26 +87,38 @@ def create(
 
 @app.command()
 def insert(
-    path: PathArg, data: DataArg, option: OptionOpt = None, as_json: JsonOpt = False
+    path: PathArg,
+    data: DataArg,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
 ) -> None:
     """Add rows; keys that exist are refused, dropped or doubled as the dup.policy option says."""
-    _write("insert", path, data, option, as_json=as_json)
+    _write("insert", _open(path, option, master), data, as_json=as_json)
 
 
 @app.command()
 def upsert(
-    path: PathArg, data: DataArg, option: OptionOpt = None, as_json: JsonOpt = False
+    path: PathArg,
+    data: DataArg,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
 ) -> None:
     """Add rows with new keys, replace the rows of known ones."""
-    _write("upsert", path, data, option, as_json=as_json)
+    _write("upsert", _open(path, option, master), data, as_json=as_json)
 
 
 @app.command("bulk-insert")
 def bulk_insert(
-    path: PathArg, data: DataArg, option: OptionOpt = None, as_json: JsonOpt = False
+    path: PathArg,
+    data: DataArg,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
 ) -> None:
-    """Add many rows as new files."""
-    _write("bulk_insert", path, data, option, as_json=as_json)
+    """Add many rows as new files; with --master, executors read and write Parquet DATA."""
+    _write("bulk_insert", _open(path, option, master), data, as_json=as_json)
 
 
 @app.command()
@@ -109,10 +128,11 @@ def delete(
     keys: KeysOpt = None,
     key: KeyOpt = None,
     option: OptionOpt = None,
+    master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Take keys away, given as rows with the key columns, a keys file or single keys."""
-    table = Table.open(path, options=_options(option))
+    table = _open(path, option, master)
     if bool(data) + (keys is not None) + bool(key) != 1:
         raise InputError("delete takes either DATA, --keys or --key")
     gone = read_data(data, table) if data else _keys(table, keys, key)
@@ -126,6 +146,7 @@ def purge(
         Path, typer.Option("--keys", metavar="FILE", help="Keys: Parquet, or a key per line.")
     ],
     option: OptionOpt = None,
+    master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Erase keys from every file, older ones and indexes too, and prove it; exit 1 if any is left.
@@ -133,7 +154,7 @@ def purge(
     Older instants that needed an erased file cannot be read any more. Savepoints that keep a key
     are named, and have to be dropped first.
     """
-    table = Table.open(path, options=_options(option))
+    table = _open(path, option, master)
     with Bar() as bar:
         report = table.purge(read_keys(keys, table), bar)
     _answer(dataclasses.asdict(report), as_json=as_json)
@@ -151,10 +172,12 @@ def read(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Parquet, CSV or JSON lines.")
     ] = None,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Read rows; without --out the first 20 are printed."""
-    table = Table.open(path)
+    table = _open(path, option, master)
     asked = _keys(table, keys, key) if keys is not None or key else None
     chosen = None if columns is None else [name for name in columns.split(",") if name]
     plan = table.scan(asked, chosen, as_of)
@@ -178,10 +201,15 @@ def read(
 
 @app.command()
 def lookup(
-    path: PathArg, keys: KeysOpt = None, key: KeyOpt = None, as_json: JsonOpt = False
+    path: PathArg,
+    keys: KeysOpt = None,
+    key: KeyOpt = None,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
 ) -> None:
     """Say in which file group each key is."""
-    table = Table.open(path)
+    table = _open(path, option, master)
     stats = LookupStats()
     found = table.lookup(_keys(table, keys, key), stats=stats)
     answers = [
@@ -205,19 +233,23 @@ def lookup(
 
 
 @app.command()
-def info(path: PathArg, as_json: JsonOpt = False) -> None:
+def info(
+    path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
+) -> None:
     """Show what the table is made of."""
-    _answer(dataclasses.asdict(Table.open(path).info()), as_json=as_json)
+    _answer(dataclasses.asdict(_open(path, option, master).info()), as_json=as_json)
 
 
 @app.command()
-def check(path: PathArg, as_json: JsonOpt = False) -> None:
+def check(
+    path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
+) -> None:
     """Compare the record index with the data, key by key; exit 1 if they differ.
 
     left_behind names a commit of Apache Hudi whose virtual keys the index lacks: build it anew.
     """
     with Bar() as bar:
-        result = Table.open(path).check(bar)
+        result = _open(path, option, master).check(bar)
     _answer({"ok": result.ok, **dataclasses.asdict(result)}, as_json=as_json)
     if not result.ok:
         raise typer.Exit(1)
@@ -235,6 +267,7 @@ def index_command(
     shard: Annotated[int | None, typer.Option("--shard", metavar="N", help="For repair.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="For use: only say it.")] = False,
     option: OptionOpt = None,
+    master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """List, build, drop or repair a partition of the metadata table (record_index by default).
@@ -244,9 +277,12 @@ def index_command(
     is record, global_simple and so on.
     """
     if action == "use":
-        _use_index(path, name, _options(option), dry_run=dry_run, as_json=as_json)
+        # Only options tell that a table of Hudi's is one of buckets.
+        first = [o for o in option or [] if name == "bucket" or o.startswith(STORAGE_SETTINGS)]
+        table = _open(path, first, master)
+        _use_index(path, table, name, _options(option), dry_run=dry_run, as_json=as_json)
         return
-    table = Table.open(path, options=_options(option))
+    table = _open(path, option, master)
     answer: dict[str, Any] = {"partition": name}
     with Bar() as bar:
         if action == "list":
@@ -277,6 +313,7 @@ def rewrite(
         str, typer.Option("--virtual-keys", metavar="on|off|ignore", help="What becomes of keys.")
     ],
     option: OptionOpt = None,
+    master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Write a table anew without stored record keys, or with them; what was cut off goes on.
@@ -285,7 +322,7 @@ def rewrite(
     make them all the same, so that older readers and newer ones can use the table.
     """
     with Bar() as bar:
-        report = Table.open(path, options=_options(option)).rewrite(virtual_keys, bar)
+        report = _open(path, option, master).rewrite(virtual_keys, bar)
     _answer(dataclasses.asdict(report), as_json=as_json)
 
 
@@ -296,6 +333,7 @@ def services(
     instant: Annotated[str | None, typer.Option("--instant", metavar="T")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Give the savepoint up.")] = False,
     option: OptionOpt = None,
+    master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Run a table service: compact the metadata table, clean, archive, or go back in time.
@@ -303,7 +341,7 @@ def services(
     rollback takes the latest commit back, named by --instant; without one only what dead writers
     left. savepoint keeps a commit, restore goes back to one.
     """
-    table = Table.open(path, options=_options(option))
+    table = _open(path, option, master)
     if service == "restore" or drop:
         if instant is None:
             raise InputError(f"{service} needs --instant T, a savepoint of the table")
@@ -318,10 +356,14 @@ def services(
 
 
 def _use_index(
-    path: str, name: str, options: Mapping[str, str], *, dry_run: bool, as_json: bool
+    path: str,
+    table: Table,
+    name: str,
+    options: Mapping[str, str],
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    # Only options tell that a table of Hudi's is one of buckets.
-    table = Table.open(path, options=options if name == "bucket" else None)
     with Bar() as bar:
         switch = table.use_index(name, options, dry_run=dry_run, progress=bar)
     done = bool(switch.steps) and not dry_run
@@ -369,12 +411,23 @@ class Bar:
         self._bar.update(task, completed=done, total=total)
 
 
-def _write(
-    operation: str, path: str, data: list[Path], option: list[str] | None, *, as_json: bool
-) -> None:
+def _open(path: str, option: list[str] | None, master: str | None) -> Table:
+    """The table; with a master, what is worth distributing runs there."""
     table = Table.open(path, options=_options(option))
-    result = getattr(table, operation)(read_data(data, table))
-    _answer(_result(result), as_json=as_json)
+    if master is None:
+        return table
+    from table.spark import session  # noqa: PLC0415  most calls need no Spark
+
+    return Table.open(path, options=_options(option), spark=session(master, {}))
+
+
+def _write(operation: str, table: Table, data: list[Path], *, as_json: bool) -> None:
+    rows = None
+    if operation == "bulk_insert" and table.has_session:
+        rows = read_frame(data, table.session())
+    if rows is None:
+        rows = read_data(data, table)
+    _answer(_result(getattr(table, operation)(rows)), as_json=as_json)
 
 
 def _result(result: Any) -> dict[str, Any]:

@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from table.clock import Clock
 from table.config import METADATA_PARTITIONS, VERSION, TableConfig, parse_config, save_config
 from table.errors import InputError, InvalidOptionError, StorageError, TableWarning
 from table.keygen import check_key_generator
 from table.keygen.facts import check_key_agreement, key_facts
+from table.lease import LeaseTerms, exclusively
 from table.metadata.partitions import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -22,7 +24,7 @@ from table.metadata.partitions import (
     record_index_groups,
 )
 from table.metadata.writer import initialize
-from table.naming import HOODIE, METADATA, PROPERTIES, PROPERTIES_BACKUP, is_bucket_file_id
+from table.naming import METADATA, PROPERTIES, PROPERTIES_BACKUP, is_bucket_file_id
 from table.options import (
     BLOOM_FILTERS_ON,
     BUCKET_COUNT,
@@ -89,14 +91,14 @@ def names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def create_table(
-    storage: Storage, identity: Identity, index: str, given: Mapping[str, str]
+    storage: Storage, identity: Identity, index: str, given: Mapping[str, str], *, clock: Clock
 ) -> None:
     """Make an empty table; hoodie.properties comes last: the table is there whole or not at all."""
     _check_identity(identity)
     properties = new_properties(identity, index, given)
     groups = _partition_groups(index, given)
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
-    with storage.guard():
+    with exclusively(storage, clock, LeaseTerms.of(Options(given))):
         if _holds_table(storage):
             raise StorageError(f"{storage.root} holds a table already")
         # Without properties and instants it can only be what a dead create left.
@@ -105,7 +107,9 @@ def create_table(
             initialize(storage, identity.name, groups)
             save_config(storage, properties)
         except BaseException:
-            storage.delete_tree(HOODIE)
+            storage.delete_tree(METADATA)
+            for path in (PROPERTIES, PROPERTIES_BACKUP):
+                storage.delete(path)
             raise
 
 

@@ -33,6 +33,20 @@ def read_data(paths: Sequence[Path], table: Table) -> Any:
         raise InputError(f"the data files differ in their columns: {_first(error)}") from error
 
 
+def read_frame(paths: Sequence[Path], spark: Any) -> Any:
+    """The rows of Parquet files as a Spark DataFrame, which executors read; None for others."""
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        raise InputError(f"{missing} does not exist")
+    if not all(path.is_dir() or path.suffix.lower() == ".parquet" for path in paths):
+        return None
+    options = {"mergeSchema": "true", "__globPaths__": "false"}
+    try:
+        return spark.read.options(**options).parquet(*(path.resolve().as_uri() for path in paths))
+    except Exception as error:
+        raise InputError(f"Spark cannot read the data files: {_first(error)}") from error
+
+
 def _read_file(path: Path, table: Table) -> Any:
     if not path.exists():
         raise InputError(f"{path} does not exist")

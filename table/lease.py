@@ -1,6 +1,7 @@
 """One writer at a time: a lease on the table, kept by put-if-absent, with a fencing number.
 
-    .hoodie/.keymark/lease/<n>          who holds lease number n, and until when at first
+    .hoodie/.keymark/lease/<n>          who holds lease number n, until when at first, and what it
+                                        is putting
     .hoodie/.keymark/lease/<n>.until    until when now: renewed while held, 0 when released
     .hoodie/.keymark/lease/queue/<n>    who waits, in this order, and until when
 
@@ -8,10 +9,17 @@ The holder is who made the highest number. A lease that ran out, or whose holder
 dead, is succeeded by making the next number. A holder that stood still for too long finds a higher
 number: it checks that before it completes an instant, with other processes kept out, and stops.
 Who waits comes before who has not waited: a writer that commits without a pause lets others in.
+
+Where nobody can be kept out (object stores), a holder does not check its number: it makes the next
+one, by put-if-absent, as a successor would, and so at most one of the two goes on. The files that
+complete an instant are written into that number first. Whoever succeeds a holder that stopped right
+there puts them before anything else: both of them come to the same end, however long the one stood
+still.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -19,18 +27,29 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from table.clock import Clock
-from table.errors import LeaseLostError, LockHeldError, StorageError
+from table.errors import (
+    CommitConflictError,
+    LeaseLostError,
+    LockHeldError,
+    StorageError,
+    TableError,
+)
 from table.naming import LEASE
 from table.options import Options
 from table.storage import Storage
 
 _DIGITS = 12
-_POLL_SECONDS = 0.02
+# A look at a local disk costs little, one at an object store several requests.
+_POLL_SECONDS, _POLL_FAR_SECONDS = 0.02, 0.25
 _QUEUE = f"{LEASE}/queue"
+
+Puts = Sequence[tuple[str, bytes]]
+"""(path, content) of files that appear together, in this order"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +71,95 @@ class LeaseTerms:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lease:
-    """A lease that this process made; whether it still holds is for `check` to say."""
+    """A lease that this process made; whether it still holds is for `check` to say.
+
+    `settled` is false from the moment at which a successor may complete what this holder began,
+    until it is known that none has to: what was written must not be taken back then.
+    """
 
     storage: Storage
+    clock: Clock
+    terms: LeaseTerms
     number: int
+    token: str
+    settled: bool = True
 
     def check(self) -> None:
         """Raise LeaseLostError if another writer took the table."""
         if _highest(self.storage) != self.number:
-            raise LeaseLostError(
-                f"the lease on {self.storage.root} ran out and another writer took the table"
-            )
+            raise self._lost()
 
     @contextlib.contextmanager
     def fenced(self) -> Iterator[None]:
-        """Do what makes a write visible: nobody takes the table between the check and the end."""
-        with self.storage.guard():
-            self.check()
+        """Do what makes a write visible: nobody takes the table between the check and the end.
+
+        Where nobody can be kept out, the table is this holder's for the validity of a new lease.
+        """
+        with self.storage.guard() as alone:
+            if alone:
+                self.check()
+            else:
+                self._advance(())
             yield
+
+    def publish(self, puts: Puts) -> None:
+        """Put the files that complete an instant, all or none as any later writer sees it.
+
+        Raises:
+            LeaseLostError: another writer took the table; nothing was put.
+            CommitConflictError: a file is there with another content.
+            StorageError: a put failed. If `settled` is false, the next writer decides.
+        """
+        with self.storage.guard() as alone:
+            if alone:
+                self.check()
+                _put_all(self.storage, puts)
+                return
+            self.settled = False
+            try:
+                self._advance(puts)
+                _put_all(self.storage, puts)
+            except LeaseLostError:
+                raise
+            except TableError as error:
+                self._retract(error)
+                raise
+            # What stays behind here, a successor puts again, in vain.
+            with contextlib.suppress(StorageError):
+                self.storage.replace(_path(self.number), _content(self, ()))
+                self.settled = True
+
+    def _advance(self, puts: Puts) -> None:
+        """Make the next number, unless a successor has made it."""
+        before = self.number
+        try:
+            self.storage.put(_path(before + 1), _content(self, puts))
+        except FileExistsError:
+            raise self._lost() from None
+        self.number = before + 1
+        self.storage.delete(_path(before))
+        self.storage.delete(_until(before))
+
+    def _retract(self, error: TableError) -> None:
+        """Take back the intention to put files, so that no successor puts them."""
+        try:
+            highest = _highest(self.storage)
+            if highest != self.number:
+                if _read(self.storage, highest).get("token") != self.token:
+                    raise self._lost()
+                # The answer to the put of that number was lost.
+                self.number = highest
+            self._advance(())
+        except (StorageError, FileNotFoundError) as second:
+            raise StorageError(f"{error}; the next writer finds out and goes on") from second
+        self.settled = True
+
+    def _lost(self) -> LeaseLostError:
+        return LeaseLostError(
+            f"the lease on {self.storage.root} ran out and another writer took the table"
+        )
 
 
 @contextlib.contextmanager
@@ -81,7 +169,7 @@ def hold(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[Lease]:
         lease = _acquire(storage, clock, terms, stack)
         stop = threading.Event()
         renewal = threading.Thread(
-            target=_renew, args=(lease, clock, terms, stop), daemon=True, name="keymark-lease"
+            target=_renew, args=(lease, stop), daemon=True, name="keymark-lease"
         )
         renewal.start()
         try:
@@ -90,8 +178,20 @@ def hold(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[Lease]:
             stop.set()
             renewal.join()
             # A release that cannot be stored is told by the end of the hold.
-            with contextlib.suppress(StorageError):
-                storage.replace(_until(lease.number), b"0")
+            if lease.settled:
+                with contextlib.suppress(StorageError):
+                    storage.replace(_until(lease.number), b"0")
+
+
+@contextlib.contextmanager
+def exclusively(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[None]:
+    """Keep other writers of Keymark's out of a folder that may hold no table yet."""
+    with storage.guard() as alone:
+        if alone:
+            yield
+            return
+    with hold(storage, clock, terms):
+        yield
 
 
 def _acquire(
@@ -101,7 +201,7 @@ def _acquire(
     with contextlib.ExitStack() as waiting:
         ticket = 0
         while True:
-            with storage.guard():
+            with storage.guard() as alone:
                 if not terms.wait or not _others_first(storage, clock, ticket):
                     lease = _succeed(storage, clock, terms)
                     if lease is not None:
@@ -111,16 +211,20 @@ def _acquire(
                     ticket = waiting.enter_context(_queued(storage, clock, terms))
             if clock.seconds() >= give_up:
                 raise LockHeldError(f"another writer holds {storage.root}: {_holder(storage)}")
-            clock.sleep(_POLL_SECONDS)
+            clock.sleep(_POLL_SECONDS if alone else _POLL_FAR_SECONDS)
 
 
 @contextlib.contextmanager
 def _queued(storage: Storage, clock: Clock, terms: LeaseTerms) -> Iterator[int]:
     """Stand in the queue, last."""
-    numbers = (_number(status.name) for status in storage.list(_QUEUE))
-    ticket = max(numbers, default=0) + 1
-    path = f"{_QUEUE}/{ticket:0{_DIGITS}d}"
-    storage.put(path, str(clock.millis() + int(terms.wait * 1000)).encode())
+    until = str(clock.millis() + int(terms.wait * 1000)).encode()
+    while True:
+        numbers = (_number(status.name) for status in storage.list(_QUEUE))
+        ticket = max(numbers, default=0) + 1
+        path = f"{_QUEUE}/{ticket:0{_DIGITS}d}"
+        with contextlib.suppress(FileExistsError):
+            storage.put(path, until)
+            break
     try:
         with storage.hold(path):
             yield ticket
@@ -146,13 +250,9 @@ def _succeed(storage: Storage, clock: Clock, terms: LeaseTerms) -> Lease | None:
     last, now = _highest(storage), clock.millis()
     if last and _expires(storage, last) > now and storage.held(_path(last)):
         return None
-    content = {
-        "token": secrets.token_hex(16),
-        "owner": f"{socket.gethostname()}:{os.getpid()}",
-        "expires": now + int(terms.validity * 1000),
-    }
+    lease = Lease(storage, clock, terms, last + 1, secrets.token_hex(16))
     try:
-        storage.put(_path(last + 1), json.dumps(content).encode())
+        storage.put(_path(last + 1), _content(lease, ()))
     except FileExistsError:
         return None
     if _highest(storage) != last + 1:
@@ -161,15 +261,48 @@ def _succeed(storage: Storage, clock: Clock, terms: LeaseTerms) -> Lease | None:
         return None
     for status in storage.list(LEASE):
         if _number(status.name) <= last:
+            _put_recorded(storage, status.path)
             storage.delete(status.path)
-    return Lease(storage, last + 1)
+    return lease
 
 
-def _renew(lease: Lease, clock: Clock, terms: LeaseTerms, stop: threading.Event) -> None:
-    while not stop.wait(terms.renewal):
+def _put_recorded(storage: Storage, path: str) -> None:
+    """Complete what a holder was putting when it stopped; another's files stay as they are."""
+    try:
+        recorded = json.loads(storage.read(path))["puts"]
+        puts = [(path, base64.b64decode(content)) for path, content in recorded]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return
+    with contextlib.suppress(CommitConflictError):
+        _put_all(storage, puts)
+
+
+def _put_all(storage: Storage, puts: Puts) -> None:
+    """Put files, of which some may be there already, put by whoever finished this."""
+    for path, content in puts:
+        try:
+            storage.put(path, content)
+        except FileExistsError as error:
+            if storage.read(path) != content:
+                raise CommitConflictError(f"instant {path} exists: another writer won") from error
+
+
+def _content(lease: Lease, puts: Puts) -> bytes:
+    """What the file of a lease's number says."""
+    document = {
+        "token": lease.token,
+        "owner": f"{socket.gethostname()}:{os.getpid()}",
+        "expires": lease.clock.millis() + int(lease.terms.validity * 1000),
+        "puts": [(path, base64.b64encode(content).decode()) for path, content in puts],
+    }
+    return json.dumps(document).encode()
+
+
+def _renew(lease: Lease, stop: threading.Event) -> None:
+    while not stop.wait(lease.terms.renewal):
         # A renewal that fails leaves the lease to run out: the check before the commit tells.
         with contextlib.suppress(StorageError):
-            until = clock.millis() + int(terms.validity * 1000)
+            until = lease.clock.millis() + int(lease.terms.validity * 1000)
             lease.storage.replace(_until(lease.number), str(until).encode())
 
 
@@ -187,15 +320,23 @@ def _expires(storage: Storage, number: int) -> int:
     """When a lease runs out, in epoch milliseconds; a damaged one ends with its holder only."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return int(storage.read(_until(number)))
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        return int(json.loads(storage.read(_path(number)))["expires"])
-    return sys.maxsize
+    try:
+        return int(_read(storage, number)["expires"])
+    except (KeyError, TypeError, ValueError):
+        return sys.maxsize
 
 
 def _holder(storage: Storage) -> str:
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        return str(json.loads(storage.read(_path(_highest(storage))))["owner"])
-    return "unknown"
+    return str(_read(storage, _highest(storage)).get("owner", "unknown"))
+
+
+def _read(storage: Storage, number: int) -> dict[str, Any]:
+    """What the file of a number says; nothing where it is gone or damaged."""
+    try:
+        found = json.loads(storage.read(_path(number)))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _path(number: int) -> str:

@@ -58,6 +58,12 @@ class FileSlice:
     base_file: BaseFile | None
     log_files: tuple[LogFile, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Bytes of the base file and the log files."""
+        base = self.base_file.size if self.base_file else 0
+        return base + sum(log.size for log in self.log_files)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:

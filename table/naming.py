@@ -12,7 +12,8 @@ Sources: FSUtils.makeBaseFileName, FSUtils.makeLogFileName, BucketIdentifier of 
 from __future__ import annotations
 
 import re
-import uuid
+import secrets
+import zlib
 
 from table.errors import CorruptFileError
 from table.model import BaseFile, LogFile
@@ -29,6 +30,10 @@ ENTRIES = f"{KEYMARK}/entries"
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 PROPERTIES_BACKUP = f"{HOODIE}/hoodie.properties.backup"
 PARTITION_METADATA = ".hoodie_partition_metadata"
+
+# Numbers of tokens: ten digits, and no more than Java's int holds.
+_TOKEN_FIRST = 10**9
+_TOKENS = (1 << 31) - _TOKEN_FIRST
 
 _BASE = re.compile(r"^([^_]+)_(\d+-\d+-\d+)_(\d+)\.(parquet|hfile)$")
 _LOG = re.compile(r"^\.([^_]+)_(\d+)\.log\.(\d{1,9})(?:_(\d+-\d+-\d+))?$")
@@ -78,27 +83,30 @@ def marked_file(path: str, instant: str) -> str | None:
     return target if mark and kind in ("CREATE", "MERGE", "APPEND") else None
 
 
-def new_file_id(number: int = 0, task: str | None = None) -> str:
-    """A fresh file id `<uuid>-<number>`; files of one bulk insert task share their UUID."""
-    return f"{task or fresh_uuid()}-{number}"
+def numbered_file_id(name: str, number: int = 0) -> str:
+    """The file id `<uuid>-<number>`; files of one bulk insert task share their UUID."""
+    return f"{name}-{number}"
 
 
-def fresh_uuid() -> str:
-    """A random UUID (version 4) that every record index entry holds in as many bytes.
+def bucket_file_id(bucket: int, name: str) -> str:
+    """The file id that carries a bucket number in its first eight digits, then of a UUID."""
+    return f"{bucket:08d}{name[8:]}-0"
 
-    The index keeps its halves as Avro longs. Three bits are not left to chance, so that the first
-    half always takes nine bytes (the second takes ten in any UUID): entries that differ in length
-    compress worse by 6 %, and by chance.
+
+def write_token(task: int) -> str:
+    """The token of one writing attempt: random, so that no two attempts meet.
+
+    Its length is not left to chance, nor is that of names, then.
     """
-    bits = uuid.uuid4().int
-    top = bits >> 127
-    fixed = (0b110 if top else 0b001) << 125
-    return str(uuid.UUID(int=bits & ((1 << 125) - 1) | fixed))
+    return f"{task}-0-{_TOKEN_FIRST + secrets.randbelow(_TOKENS)}"
 
 
-def bucket_file_id(bucket: int) -> str:
-    """A fresh file id that carries a bucket number in its first eight digits."""
-    return f"{bucket:08d}{str(uuid.uuid4())[8:]}-0"
+def content_token(data: bytes) -> str:
+    """The token of a file that every attempt makes alike: by its bytes, so that one file is left.
+
+    Files of one name never differ, then; its length is that of the other tokens.
+    """
+    return f"0-0-{_TOKEN_FIRST + zlib.crc32(data) % _TOKENS}"
 
 
 def bucket_of(file_id: str) -> int:

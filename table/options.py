@@ -84,6 +84,10 @@ THRIFT_HOST = "keymark.hbase.thrift.host"
 THRIFT_PORT = "keymark.hbase.thrift.port"
 THRIFT_CONNECTIONS = "keymark.hbase.thrift.connections"
 LOCAL_BYTES = "keymark.local.bytes"
+CONCURRENCY_MODE = "hoodie.write.concurrency.mode"
+ONE_WRITER = "single_writer"
+# Settings of the connection follow, by obstore's or Hadoop's names; no table keeps them.
+STORAGE_SETTINGS = "keymark.storage."
 COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
 KEEP_MIN = "hoodie.keep.min.commits"
 KEEP_MAX = "hoodie.keep.max.commits"
@@ -95,6 +99,7 @@ _CHOICES = {
     "hoodie.bloom.index.filter.type": ("DYNAMIC_V0", "SIMPLE"),
     "hoodie.index.bucket.engine": ("SIMPLE",),
     "hoodie.metadata.enable": ("true",),
+    CONCURRENCY_MODE: (ONE_WRITER, "optimistic_concurrency_control"),
     KEY_ENCODING: (PLAIN_ENCODING, NAMED_ENCODING),
     "hoodie.cleaner.policy": ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS"),
     INDEX_FALLBACK: ("global_simple", "global_bloom"),
@@ -191,6 +196,7 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.archive.automatic": "true",
     KEEP_MIN: "20",
     KEEP_MAX: "30",
+    CONCURRENCY_MODE: None,
     "hoodie.write.lock.wait_time_ms": "60000",
     "hoodie.write.lock.storage.validity.timeout.secs": "300",
     "hoodie.write.lock.storage.renew.interval.secs": "30",
@@ -310,6 +316,8 @@ def check_options(given: Mapping[str, str]) -> dict[str, str]:
     """The options, each known and well-formed, or InvalidOptionError with the nearest name."""
     given = _by_own_names(given)
     for name, value in given.items():
+        if name.startswith(STORAGE_SETTINGS):
+            continue
         if name in UNSUPPORTED:
             raise UnsupportedTableError(f"option {name}: {UNSUPPORTED[name]} is not supported yet")
         if name not in DEFAULTS:

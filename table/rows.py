@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,9 +48,16 @@ def arrow_schema(rows: Any) -> Any:
     """The pa.Schema of a Spark DataFrame, an Arrow table or a batch."""
     if not is_frame(rows):
         return to_arrow(rows).schema
+    return arrow_of(rows.schema)
+
+
+def arrow_of(columns: Any) -> Any:
+    """The pa.Schema of columns (pyspark StructType)."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  only for frames
 
-    return to_arrow_schema(rows.schema)
+    # What PySpark 3.5 takes for granted, 4 wants to be told.
+    told = "timezone" in inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(columns, **({"timezone": "UTC"} if told else {}))
 
 
 def encoded_keys(keys: Any) -> Any:

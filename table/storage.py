@@ -13,11 +13,11 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NoReturn, Protocol
 
 from table.errors import LockHeldError, StorageError
 from table.naming import HOODIE, STAGING
@@ -25,6 +25,8 @@ from table.naming import HOODIE, STAGING
 # Sections under the guard take milliseconds: this long, their process is stopped.
 _GUARD_SECONDS = 60.0
 _POLL_SECONDS = 0.002
+# Readers ask for many small ranges close to each other: headers, footers, blocks.
+_WINDOW_BYTES = 128 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,38 @@ class BytesReader:
         return self.data[offset : offset + length]
 
 
+@dataclass(slots=True)
+class WindowReader:
+    """Ranged reads of a file far away; small ones fetch their surroundings at once.
+
+    Attributes:
+        name: the file's path.
+        size: its length in bytes.
+        fetch: bytes of a file that it has, by path, offset and length.
+    """
+
+    name: str
+    size: int
+    fetch: Callable[[str, int, int], bytes]
+    _window: tuple[int, bytes] = (0, b"")
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes of the range, cut at the end."""
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return b""
+        if length >= _WINDOW_BYTES:
+            return self.fetch(self.name, offset, length)
+        start, data = self._window
+        if not start <= offset <= offset + length <= start + len(data):
+            # What is read of the end first, a footer, has the rest of it before it.
+            start = min(offset, max(0, self.size - _WINDOW_BYTES))
+            end = min(self.size, max(offset + length, start + _WINDOW_BYTES))
+            data = self.fetch(self.name, start, end - start)
+            self._window = start, data
+        return data[offset - start : offset - start + length]
+
+
 class Storage(Protocol):
     """What a table needs of a file system or object store."""
 
@@ -91,8 +125,8 @@ class Storage(Protocol):
     def replace(self, path: str, data: bytes) -> None:
         """Write the file, whole or not at all, over what was there."""
 
-    def delete(self, path: str) -> bool:
-        """Delete a file; False if it was absent."""
+    def delete(self, path: str) -> None:
+        """Delete a file; nothing if absent."""
 
     def delete_tree(self, path: str) -> None:
         """Delete a folder with all that is in it; nothing if absent."""
@@ -109,8 +143,11 @@ class Storage(Protocol):
     def sweep(self) -> None:
         """Delete what killed processes left of files that they were putting."""
 
-    def guard(self) -> AbstractContextManager[None]:
-        """Keep the other processes of this machine out for a moment; waits for its turn."""
+    def guard(self) -> AbstractContextManager[bool]:
+        """Keep all other processes out for a moment; waits for its turn.
+
+        Yields False where nobody can be kept out, and puts if absent are all there is.
+        """
 
     def hold(self, path: str) -> AbstractContextManager[None]:
         """Show that a file's owner is alive, until the end or the death of this process."""
@@ -129,6 +166,10 @@ class _LocalReader:
 
     def read(self, offset: int, length: int) -> bytes:
         return os.pread(self._fd, length, offset)
+
+    def __reduce__(self) -> NoReturn:
+        """Another process would read, and close, what it has open under that number."""
+        raise TypeError(f"{self.name} is open in this process and cannot travel to another")
 
     def __del__(self) -> None:
         os.close(self._fd)
@@ -162,7 +203,7 @@ class LocalStorage:
         """The storage of a folder given as a path or file URL."""
         path = os.fspath(path)
         if "://" in path and not path.startswith("file://"):
-            raise StorageError(f"{path}: only the local file system is supported yet")
+            raise StorageError(f"{path} is not on the local file system")
         root = os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100
         try:
             if create:
@@ -224,17 +265,16 @@ class LocalStorage:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
 
-    def delete(self, path: str) -> bool:
+    def delete(self, path: str) -> None:
         """Delete a file and its Hadoop checksum side-car."""
         full = Path(self._path(path))
         try:
             full.unlink()
         except FileNotFoundError:
-            return False
+            return
         except OSError as error:
             raise StorageError(f"cannot delete {path}: {error.strerror}") from error
         (full.parent / f".{full.name}.crc").unlink(missing_ok=True)
-        return True
 
     def delete_tree(self, path: str) -> None:
         """Delete a folder with all that is in it."""
@@ -276,7 +316,7 @@ class LocalStorage:
                 self.delete(status.path)
 
     @contextlib.contextmanager
-    def guard(self) -> Iterator[None]:
+    def guard(self) -> Iterator[bool]:
         """Hold an flock on the `.hoodie` folder: it ends with the process."""
         folder = self._path(HOODIE)
         try:
@@ -290,7 +330,7 @@ class LocalStorage:
                 if time.monotonic() > until:
                     raise LockHeldError(f"another process keeps {self.root} locked")
                 time.sleep(_POLL_SECONDS)
-            yield
+            yield True
         finally:
             os.close(fd)
 

@@ -33,6 +33,7 @@ from table.facts import (
     table_options,
 )
 from table.format.hfile.cache import BlockCache
+from table.ids import RANDOM, Ids
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import RECORD_INDEX
 from table.model import CommitResult
@@ -48,7 +49,8 @@ from table.services.maintain import TableServices
 from table.services.purge import Purger, PurgeReport
 from table.services.rewrite import Rewriter, RewriteReport
 from table.services.switch import IndexSwitch, Switcher
-from table.storage import LocalStorage, Storage
+from table.storage import Storage
+from table.stores import storage_at
 from table.write import bulk, client
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
 from table.write.key_facts import completed, settle_keys
@@ -70,6 +72,7 @@ class Table:
         options: options of this handle, checked; facts of the table win or must agree.
         spark: a Spark session; None uses the active one where Spark is needed.
         clock: the time.
+        ids: names new files.
     """
 
     def __init__(
@@ -79,11 +82,13 @@ class Table:
         *,
         spark: Any = None,
         clock: Clock | None = None,
+        ids: Ids = RANDOM,
     ) -> None:
         self.storage = storage
         self._given = check_options(options or {})
         self._spark = spark
         self._clock = clock or SystemClock()
+        self._ids = ids
         config = load_config(storage)
         check_agreement(config, self._given)
         self.warned: set[str] = set()
@@ -105,6 +110,7 @@ class Table:
         spark: Any = None,
         storage: Storage | None = None,
         clock: Clock | None = None,
+        ids: Ids = RANDOM,
     ) -> Table:
         """Make an empty table; the path must not hold one yet.
 
@@ -112,8 +118,8 @@ class Table:
         """
         if record_key is not None and not names(record_key):
             raise InvalidOptionError("record_key names no record key column: leave it out for none")
-        storage = storage or LocalStorage.at(path, create=True)
         given = check_options(options or {})
+        storage = storage or storage_at(path, given, create=True)
         load_index(index)
         identity = Identity(
             name=name or storage.root.rstrip("/").rpartition("/")[2],
@@ -121,8 +127,8 @@ class Table:
             partition_fields=names(partition_path),
             ordering=ordering,
         )
-        create_table(storage, identity, index, given)
-        return cls(storage, given, spark=spark, clock=clock)
+        create_table(storage, identity, index, given, clock=clock or SystemClock())
+        return cls(storage, given, spark=spark, clock=clock, ids=ids)
 
     @classmethod
     def open(
@@ -131,9 +137,11 @@ class Table:
         *,
         options: Mapping[str, str] | None = None,
         spark: Any = None,
+        ids: Ids = RANDOM,
     ) -> Table:
         """Open a table of Keymark's or of Hudi's."""
-        return cls(LocalStorage.at(path), options, spark=spark)
+        storage = storage_at(path, check_options(options or {}))
+        return cls(storage, options, spark=spark, ids=ids)
 
     @property
     def config(self) -> TableConfig:
@@ -253,7 +261,8 @@ class Table:
 
     def info(self) -> TableInfo:
         """Rows, index, shards and bytes per key."""
-        return describe(TableState.load(self.storage), self.choice.name, self.choice.reason)
+        state, choice = TableState.load(self.storage), self.choice
+        return describe(state, choice.name, choice.reason, self._runner())
 
     def compact(self) -> str | None:
         """Compact the metadata table; the compaction's instant, None if there is nothing to do."""
@@ -400,17 +409,15 @@ class Table:
         return SparkRunner(self._spark, local_bytes=self.options().integer(LOCAL_BYTES))
 
     def _context(self, state: TableState, stats: LookupStats | None) -> IndexContext:
-        return IndexContext(
-            storage=self.storage,
-            config=state.config,
-            options=self.options(),
-            snapshot=state.snapshot,
-            metadata=state.metadata,
-            runner=self._runner(),
-            spark=self.session,
-            stats=stats or LookupStats(),
-            cache=self._cache,
+        context = IndexContext.of(
+            state, options=self.options(), runner=self._runner(), spark=self.session
         )
+        return replace(context, stats=stats or LookupStats(), cache=self._cache)
+
+    @property
+    def has_session(self) -> bool:
+        """Whether this handle has a Spark session already."""
+        return self._spark is not None
 
     def session(self) -> Any:
         """The Spark session: the one given, the active one, or a new local one."""
@@ -436,6 +443,7 @@ class Table:
             services=services,
             spark=self.session,
             on_phase=self._describe_phase(),
+            ids=self._ids.of_write(),
         )
 
     def _services(self, runner: TaskRunner, progress: Progress = no_progress) -> TableServices:

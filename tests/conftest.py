@@ -11,6 +11,15 @@ settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--cluster",
+        choices=("share", "full"),
+        default="share",
+        help="the tests on a cluster of two workers: a share, or all",
+    )
+
+
 @pytest.fixture(scope="session")
 def spark():
     """One local session for all tests that are marked `spark`."""
@@ -28,3 +37,23 @@ def spark():
     )
     yield opened
     opened.stop()
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """A real S3 server on the loopback interface, in a process of its own."""
+    from s3_server import s3_server
+
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory):
+    """A real HDFS on the loopback interface, in a JVM of its own; skipped without its jars."""
+    from hdfs_server import hdfs_server, missing_jars
+
+    if missing := missing_jars():
+        pytest.skip(f"{missing[0]} is not in the cache; get it once by: run_bench.py hbase start")
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server

@@ -62,7 +62,7 @@ class FaultStorage:
         self._count("sweep", "", stores=False)
         self.inner.sweep()
 
-    def guard(self) -> AbstractContextManager[None]:
+    def guard(self) -> AbstractContextManager[bool]:
         return self.inner.guard()
 
     def hold(self, path: str) -> AbstractContextManager[None]:
@@ -79,9 +79,9 @@ class FaultStorage:
         self._count("replace", path, stores=True)
         self.inner.replace(path, data)
 
-    def delete(self, path: str) -> bool:
+    def delete(self, path: str) -> None:
         self._count("delete", path, stores=False)
-        return self.inner.delete(path)
+        self.inner.delete(path)
 
     def delete_tree(self, path: str) -> None:
         self._count("delete_tree", path, stores=False)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.log_cost import StepCost
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -67,6 +69,26 @@ class IndexCheck(Protocol):
         """Keys in more than one place of the data."""
 
 
+class Purged(Protocol):
+    """What a purge reports; `table.services.purge.PurgeReport` is one."""
+
+    @property
+    def keys(self) -> int:
+        """Distinct keys asked for."""
+
+    @property
+    def files_rewritten(self) -> int:
+        """Base files written without them."""
+
+    @property
+    def files_left(self) -> int:
+        """Files that still hold a key."""
+
+    @property
+    def proven(self) -> bool:
+        """None does."""
+
+
 class MeasuredTable(Protocol):
     """A table under test; `table.Table` is one.
 
@@ -100,6 +122,15 @@ class MeasuredTable(Protocol):
     def compact(self) -> str | None:
         """Merge the log blocks of the index into base files; None if there is nothing to merge."""
 
+    def drop_index(self) -> None:
+        """Take the record index away."""
+
+    def build_index(self) -> object:
+        """Build the record index of the rows that are there."""
+
+    def purge(self, df: Any, /) -> Purged:
+        """Erase keys, as `delete` takes them, from all that the table keeps."""
+
 
 class Engine(Protocol):
     """Makes tables with a given index, and speaks their language."""
@@ -115,8 +146,8 @@ class Engine(Protocol):
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of somebody's table, to be used with this index from now on."""
 
-    def step(self, label: str) -> AbstractContextManager[None]:
-        """Attribute what the engine's Spark does in the block to a step."""
+    def step(self, label: str) -> AbstractContextManager[StepCost | None]:
+        """Attribute what the engine's Spark does in the block to a step; what that costs."""
 
     def hold_rows(self, df: Any, /) -> Any:
         """A data frame of the run's session, as the writes of this engine take it."""

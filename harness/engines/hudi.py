@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness import independent, jars
-from harness.engines.base import IndexCheck, Layout, MeasuredTable
+from harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
 from harness.engines.hudi_options import HBASE_CONF, LOCAL_INDEXES, kept_options, table_options
 from harness.engines.pipe import Asked, Child
 from harness.errors import CellError
@@ -153,6 +153,18 @@ class HudiTable:
     def compact(self) -> str | None:
         """Hudi merges the log blocks of its metadata table when it writes, not on demand."""
         raise CellError("Hudi's metadata table is compacted by its own writes only")
+
+    def drop_index(self) -> None:
+        """Take the record index away, by Keymark: Hudi does so only when it writes."""
+        Table.open(str(self.path), options={INDEX_TYPE: HUDI_TYPES[self.index]}).drop_index()
+
+    def build_index(self) -> None:
+        """Let Hudi's metadata writer initialise what the options ask for, without a write."""
+        self._child.call("build_index", path=str(self.path), options=self._options)
+
+    def purge(self, _df: Any, /) -> Purged:
+        """Hudi erases old slices by cleaning only."""
+        raise CellError("Hudi has no purge")
 
 
 class HudiEngine:

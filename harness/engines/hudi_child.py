@@ -91,6 +91,10 @@ class HudiSession:
         files = (file for part in parts for file in part.files())
         return sorted({str(file.filePath().toString()) for file in files})
 
+    def build_index(self, *, path: str, options: Mapping[str, str]) -> None:
+        """Build the metadata partitions that the options ask for and the table lacks."""
+        self._jvm.initialise(path, options)
+
     def hold_keys(
         self, *, path: str, keys: list[str], partitions: list[str] | None, slices: int
     ) -> None:

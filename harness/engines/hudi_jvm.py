@@ -90,27 +90,26 @@ class HudiJvm:
         table.close()
         return found
 
+    def initialise(self, path: str, options: Mapping[str, str]) -> None:
+        """Open the metadata table for writing: what is missing in it is built from the data."""
+        config = self._write_config(path, options, self.schema(path))
+        none = self._hudi.common.util.Option.empty()
+        asked = [self._storage_conf(), config, self._engine, none]
+        if self._version < (1,):
+            create = self._hudi.metadata.SparkHoodieBackedTableMetadataWriter.create
+        else:
+            create = self._hudi.metadata.SparkMetadataWriterFactory.create
+            asked.append(self._meta_client(path).getTableConfig())
+        create(*asked).close()
+
     def schema(self, path: str) -> str:
         """The Avro schema of a table's rows, which a writer's configuration carries."""
-        table = self._hudi.common.table
-        client = (
-            table.HoodieTableMetaClient.builder()
-            .setConf(self._storage_conf())
-            .setBasePath(path)
-            .build()
-        )
-        resolver = table.TableSchemaResolver(client)
+        resolver = self._hudi.common.table.TableSchemaResolver(self._meta_client(path))
         return str(resolver.getTableAvroSchema(False).toString())  # noqa: FBT003 - Java
 
     def tagged(self, path: str, records: Any, options: Mapping[str, str], *, schema: str) -> Any:
         """Let the index of a table tag records (`HoodieReadClient.tagLocation`)."""
-        config = (
-            self._hudi.config.HoodieWriteConfig.newBuilder()
-            .withPath(path)
-            .withSchema(schema)
-            .withProps(self._properties({**options, **_STAY}))
-            .build()
-        )
+        config = self._write_config(path, {**options, **_STAY}, schema)
         client = self._hudi.client.HoodieReadClient(self._engine, config)
         return client.tagLocation(records).collect()
 
@@ -129,6 +128,19 @@ class HudiJvm:
             if at is not None:
                 places[key] = (at["partitionPath"], at["fileId"])
         return places
+
+    def _write_config(self, path: str, options: Mapping[str, str], schema: str) -> Any:
+        return (
+            self._hudi.config.HoodieWriteConfig.newBuilder()
+            .withPath(path)
+            .withSchema(schema)
+            .withProps(self._properties(options))
+            .build()
+        )
+
+    def _meta_client(self, path: str) -> Any:
+        builder = self._hudi.common.table.HoodieTableMetaClient.builder()
+        return builder.setConf(self._storage_conf()).setBasePath(path).build()
 
     def _storage_conf(self) -> Any:
         configuration = self._java_context.hadoopConfiguration()

@@ -8,12 +8,22 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness import hbase_cells, jars
-from harness.engines import REVISION, hudi, hudi_version, revision
+from harness.engines import (
+    BARE,
+    REVISION,
+    hudi,
+    hudi_version,
+    is_native,
+    own_master,
+    revision,
+)
+from harness.engines.bare import BareEngine
 from harness.engines.base import Engine
 from harness.engines.native import NativeEngine
 from harness.errors import CellError, HarnessError
 from harness.scenario import SparkSection
 from harness.session import SparkRuntime
+from harness.table_places import Places
 from table.errors import TableError
 from table.write.index import load_index
 
@@ -66,12 +76,21 @@ class Lineup:
         told: Spark options and versions of each process other than the run's own.
     """
 
-    def __init__(self, runtime: SparkRuntime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: SparkRuntime, places: Places) -> None:
+        self._runtime, self._places = runtime, places
         self._open = ExitStack()
         self.engines: dict[str, Engine] = {}
         self.broken: dict[str, str] = {}
         self.told: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def seeded(self) -> list[str]:
+        """The engines that name files from a seed, so that sizes of indexes repeat."""
+        return [
+            name
+            for name in self.engines
+            if is_native(name) and self.told.get(name, {}).get("seeded_ids", True)
+        ]
 
     def __enter__(self) -> Self:
         return self
@@ -81,12 +100,15 @@ class Lineup:
 
     def start(self, name: str, section: SparkSection, *, events: Path, work: Path) -> None:
         """Start one engine; one that does not come up is noted as broken."""
+        if name == BARE:
+            self.engines[name] = BareEngine(self._runtime, self._places)
+            return
         if name.startswith(REVISION):
             self._start_revision(name, section, events=events, work=work)
             return
         version = hudi_version(name)
         if version is None:
-            self.engines[name] = NativeEngine(self._runtime)
+            self.engines[name] = NativeEngine(self._runtime, self._places)
             return
         child = hudi.process(version, work)
         self._open.callback(child.close)
@@ -100,6 +122,9 @@ class Lineup:
     def _start_revision(
         self, name: str, section: SparkSection, *, events: Path, work: Path
     ) -> None:
+        master = own_master(name)
+        if master is not None:
+            section = section.model_copy(update={"master": master})
         child = revision.process(name, work)
         self._open.callback(child.close)
         try:
@@ -107,4 +132,4 @@ class Lineup:
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return
-        self.engines[name] = revision.RevisionEngine(child)
+        self.engines[name] = revision.RevisionEngine(child, self._places)

@@ -9,28 +9,38 @@ from typing import Any
 
 from datasets.spark import digest_dataframe
 from harness.engines.base import Layout, MeasuredTable
+from harness.log_cost import StepCost
 from harness.session import SparkRuntime
+from harness.table_places import Places
 from table import Table
 from table.config import load_config
 from table.facts import FACTS, declare_index
+from table.ids import SeededIds
 from table.options import INDEX_TYPE
-from table.storage import LocalStorage
+from table.stores import storage_at
 from table.write.index import HUDI_TYPES
+
+LOADED, REPEATED = "loaded", "repeated"
+"""Seeds of file ids: of a table that is made, and of each copy of it that a repetition opens.
+
+The same in every repetition, so that bytes repeat. Of the handles of a copy one writes.
+"""
 
 
 class NativeEngine:
     """Makes and opens `table.Table`s in one Spark session."""
 
-    def __init__(self, runtime: SparkRuntime) -> None:
+    def __init__(self, runtime: SparkRuntime, places: Places) -> None:
         self._runtime = runtime
         self._spark = runtime.spark
+        self._places = places
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
     ) -> MeasuredTable:
         """A new, empty table."""
         return Table.create(
-            str(path),
+            self._places.of(path),
             name=layout.name,
             record_key=layout.record_key,
             partition_path=layout.partition_path,
@@ -38,12 +48,15 @@ class NativeEngine:
             index=index,
             options=options,
             spark=self._spark,
+            ids=SeededIds(LOADED),
         )
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made or adopted with this index."""
         given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
-        return Table.open(str(path), options=given, spark=self._spark)
+        ids = SeededIds(REPEATED)
+        place = self._places.of(path)
+        return Table.open(place, options=given, spark=self._spark, ids=ids)
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of a table without facts of its own, as Hudi writes them, given an index.
@@ -52,12 +65,12 @@ class NativeEngine:
         fact of the copy makes it use another.
         """
         given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
-        storage = LocalStorage.at(str(path))
+        storage = storage_at(self._places.of(path), given)
         facts = {name: value for name, value in given.items() if name in FACTS}
         declare_index(storage, load_config(storage), facts)
         return self.open(path, index=index, options=options)
 
-    def step(self, label: str) -> AbstractContextManager[None]:
+    def step(self, label: str) -> AbstractContextManager[StepCost | None]:
         """Attribute the jobs of the session to a step."""
         return self._runtime.step(label)
 

@@ -15,11 +15,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness import revisions
-from harness.engines.base import IndexCheck, Layout, MeasuredTable
+from harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
 from harness.engines.pipe import Asked, Child
 from harness.event_log import STEP_PROPERTY
 from harness.scenario import SparkSection
 from harness.session import measuring_conf, redact
+from harness.table_places import Places
 from table.options import INDEX_TYPE
 from table.write.index import HUDI_TYPES
 
@@ -105,6 +106,19 @@ class RevisionTable:
         instant = self._child.call("compact", table=self._number)
         return None if instant is None else str(instant)
 
+    def drop_index(self) -> None:
+        """Take the record index away."""
+        self._child.call("drop_index", table=self._number)
+
+    def build_index(self) -> None:
+        """Build the record index of the rows that are there."""
+        self._child.call("build_index", table=self._number)
+
+    def purge(self, df: Any, /) -> Purged:
+        """Erase held keys from all that the table keeps."""
+        found: Purged = SimpleNamespace(**self._child.call("purge", table=self._number, files=df))
+        return found
+
     def _write(self, operation: str, files: tuple[str, ...]) -> RevisionWrite:
         said = self._child.call("write", table=self._number, operation=operation, files=files)
         return RevisionWrite(**said)
@@ -113,8 +127,8 @@ class RevisionTable:
 class RevisionEngine:
     """Makes and opens tables through one revision; its process is `child`."""
 
-    def __init__(self, child: Asked) -> None:
-        self._child = child
+    def __init__(self, child: Asked, places: Places) -> None:
+        self._child, self._places = child, places
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
@@ -122,7 +136,7 @@ class RevisionEngine:
         """A new, empty table."""
         number = self._child.call(
             "create",
-            path=str(path),
+            path=self._places.of(path),
             name=layout.name,
             record_key=layout.record_key,
             partition_path=layout.partition_path,
@@ -135,7 +149,8 @@ class RevisionEngine:
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made with this index."""
         given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
-        return RevisionTable(self._child, self._child.call("open", path=str(path), options=given))
+        number = self._child.call("open", path=self._places.of(path), options=given)
+        return RevisionTable(self._child, number)
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of a table that names its index."""
@@ -188,4 +203,4 @@ def start(child: Asked, *, section: SparkSection, events: Path) -> dict[str, Any
         CellError: it did not come up.
     """
     said = child.call("start", master=section.master, conf=measuring_conf(section, events))
-    return {"conf": redact(said)}
+    return {"conf": redact(said), "seeded_ids": child.call("seeded")}

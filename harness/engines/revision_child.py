@@ -21,11 +21,18 @@ from typing import Any
 KEPT = 16
 """Tables that stay open: one is measured, and after each step another is opened to verify it."""
 
+_WORKERS_PATH = "spark.executorEnv.PYTHONPATH"
+
 
 class Session:
-    """Spark, and the tables of a revision by number."""
+    """Spark, and the tables of a revision by number.
 
-    def __init__(self) -> None:
+    Args:
+        root: of the revision.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
         self._tables: OrderedDict[int, Any] = OrderedDict()
         self._frames: dict[tuple[str, ...], Any] = {}
         self._count = 0
@@ -36,8 +43,12 @@ class Session:
         """Start Spark; the options that it runs with."""
         from table import spark  # noqa: PLC0415 - of the revision
 
-        self._spark = spark.session(master, dict(conf))
+        self._spark = spark.session(master, {**conf, **_workers(self._root, conf)})
         return dict(self._spark.sparkContext.getConf().getAll())
+
+    def seeded(self) -> bool:
+        """Whether the revision makes file ids from a seed."""
+        return bool(_ids("loaded"))
 
     def begin(self, *, properties: Mapping[str, str]) -> None:
         """What runs from now on carries these local properties."""
@@ -53,13 +64,15 @@ class Session:
         """Make a table; its number."""
         from table import Table  # noqa: PLC0415 - of the revision
 
-        return self._keep(Table.create(path, spark=self._spark, **arguments))
+        made = Table.create(path, spark=self._spark, **arguments, **_ids("loaded"))
+        return self._keep(made)
 
     def open(self, *, path: str, options: Mapping[str, str]) -> int:
         """Open a table; its number."""
         from table import Table  # noqa: PLC0415 - of the revision
 
-        return self._keep(Table.open(path, options=options, spark=self._spark))
+        opened = Table.open(path, options=options, spark=self._spark, **_ids("repeated"))
+        return self._keep(opened)
 
     def hold_rows(self, *, files: tuple[str, ...]) -> None:
         """Know the rows of Parquet files, by the files' names."""
@@ -119,6 +132,20 @@ class Session:
         instant = self._tables[table].compact()
         return None if instant is None else str(instant)
 
+    def drop_index(self, *, table: int) -> None:
+        """Take the record index away."""
+        self._tables[table].drop_index()
+
+    def build_index(self, *, table: int) -> None:
+        """Build the record index of the rows that are there."""
+        self._tables[table].build_index()
+
+    def purge(self, *, table: int, files: tuple[str, ...]) -> dict[str, Any]:
+        """Erase held keys from all that a table keeps."""
+        found = self._tables[table].purge(self._frames[files])
+        names = ("keys", "files_rewritten", "files_left", "proven")
+        return {name: getattr(found, name) for name in names}
+
     def close(self) -> None:
         """Stop Spark; its event log is complete after that."""
         self._spark.stop()
@@ -129,6 +156,28 @@ class Session:
         if len(self._tables) > KEPT:
             self._tables.popitem(last=False)
         return self._count
+
+
+def _workers(root: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark options by which Python workers import the revision's packages, as this process does.
+
+    Without them a worker takes those of the folder that the run was started in, or of the
+    environment: those of the work tree.
+    """
+    before = conf.get(_WORKERS_PATH)
+    return {
+        _WORKERS_PATH: os.pathsep.join([root, *([before] if before else [])]),
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # not the folder that it was started in
+    }
+
+
+def _ids(seed: str) -> dict[str, Any]:
+    """The argument that names files from a seed, of revisions that have it; as in `native`."""
+    try:
+        from table.ids import SeededIds  # noqa: PLC0415 - of the revision
+    except ImportError:
+        return {}
+    return {"ids": SeededIds(seed)}
 
 
 def explain(error: Exception) -> str:
@@ -150,7 +199,7 @@ def main() -> None:
         raise AssertionError("the pipe lies beside this file")
     pipe = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pipe)
-    pipe.serve(Session(), explain=explain)
+    pipe.serve(Session(sys.argv[1]), explain=explain)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
 
+from harness import run_places
 from reports.errors import ReportError
 from reports.text import clean
 
@@ -38,37 +38,85 @@ class Both:
     candidate: str
 
 
-def measure(
-    base: str, candidate: str, *, scenario: str, sets: Sequence[str], out: Path | None
-) -> Both:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is measured.
+
+    Attributes:
+        scenario: built-in name or file; None for the kernels, without tables.
+        sets: `key=value` laid over it.
+        resume: go on with the run that was cut off.
+    """
+
+    scenario: str | None
+    sets: tuple[str, ...] = ()
+    resume: bool = False
+
+    def words(self, base: str, candidate: str) -> list[str]:
+        """The command that measures two revisions."""
+        engines = [f"native@{name}" for name in (base, candidate)]
+        rest = [word for text in self.sets for word in ("--set", text)]
+        rest += ["--resume"] * self.resume
+        if self.scenario is None:
+            return ["kernels", *engines, "--json", *rest]
+        named = [word for engine in engines for word in ("--engine", engine)]
+        return ["run", self.scenario, "--json", *named, *rest]
+
+
+def measure(base: str, candidate: str, asked: Asked, out: str | None) -> Both:
     """Measure two revisions.
 
     Args:
         base: a revision as git knows it, or `WORKTREE`.
         candidate: the same.
-        scenario: built-in name or file.
-        sets: `key=value` laid over it.
-        out: the run folder; None for `runs/<run_id>`.
+        asked: what is measured.
+        out: the run folder, a path or URL; None for `runs/<run_id>`.
 
     Raises:
-        ReportError: the two are one commit, or the run left nothing to judge.
+        ReportError: the two are one commit, or the run was killed or left nothing to judge.
         typer.Exit: the run could not be made; it has said why.
     """
-    words = ["run", scenario, "--json"]
-    words += [word for name in (base, candidate) for word in ("--engine", f"native@{name}")]
-    words += [word for text in sets for word in ("--set", text)]
-    words += ["--out", str(out)] if out else []
+    words = asked.words(base, candidate)
+    words += ["--out", out] if out else []
     made = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, str(RUN_BENCH), *words], stdout=subprocess.PIPE, check=False
     )
+    if made.returncode < 0:
+        raise ReportError(f"the run of both revisions was killed by signal {-made.returncode}")
     if made.returncode not in (0, 1):
         raise typer.Exit(made.returncode)
     try:
-        folder = out or Path("runs") / str(json.loads(made.stdout)["run_id"])
-        engines = json.loads((folder / "run.json").read_text("utf-8"))["scenario"]["engines"]
-        ours, theirs = engines
+        return kept(run_places.local(out or f"runs/{json.loads(made.stdout)['run_id']}"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReportError(
             f"the run of both revisions left nothing to judge: {clean(error)}"
         ) from error
+
+
+def measured_once(base: str, candidate: str, asked: Asked, folder: Path) -> Both:
+    """Measure two revisions into a folder, go on with what is there, or take it as it is.
+
+    Raises:
+        ReportError: as `measure`.
+        typer.Exit: as `measure`.
+    """
+    try:
+        status = json.loads((folder / "run.json").read_text("utf-8"))["status"]
+    except FileNotFoundError:
+        return measure(base, candidate, asked, str(folder))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ReportError(f"{clean(folder)} is no run folder: {clean(error)}") from error
+    if status != "complete":
+        return measure(base, candidate, replace(asked, resume=True), str(folder))
+    return kept(folder)
+
+
+def kept(folder: Path) -> Both:
+    """A run of two revisions that was measured before.
+
+    Raises:
+        OSError: it is not there.
+        ValueError: its `run.json` is damaged; KeyError, TypeError: or says something else.
+    """
+    ours, theirs = json.loads((folder / "run.json").read_text("utf-8"))["scenario"]["engines"]
     return Both(folder=folder, base=ours, candidate=theirs)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +14,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from harness import run_places
 from reports.errors import ReportError
+from reports.gate import bisect as bisect_
 from reports.gate import both, forms, sides
 from reports.gate import policy as policies
 from reports.gate.compare import Gate, compare
-from reports.gate.policy import Policy
+from reports.gate.policy import Kind, Policy
 from reports.gate.sides import Side
 from reports.gate.verdicts import Verdict
 from reports.text import clean
@@ -23,11 +28,15 @@ from reports.text import clean
 EXIT_CODES = {Verdict.PASS: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 
 _LONGEST_LIST = 40
+_INTERRUPTED = 130
 
 
 def gate(
     base: Annotated[
-        str, typer.Argument(metavar="BASE", help="run folder, summary.json, or git revision")
+        str,
+        typer.Argument(
+            metavar="BASE", help="run folder or summary.json, a path or URL; or git revision"
+        ),
     ],
     candidate: Annotated[
         str | None,
@@ -42,11 +51,20 @@ def gate(
         str | None, typer.Option(help="... with the candidate's cells of this one")
     ] = None,
     scenario: Annotated[str, typer.Option(help="what is measured of revisions")] = "gate",
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="measure the kernels of revisions, without tables")
+    ] = False,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="find the first revision that made it worse")
+    ] = False,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="override a key of that scenario"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="run folder of revisions")] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark master, of both revisions")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="run folder of revisions, a path or URL")] = None,
     junit: Annotated[Path | None, typer.Option(help="write JUnit XML to this file")] = None,
     markdown: Annotated[
         Path | None, typer.Option(help="write a comment for a pull request to this file")
@@ -57,21 +75,99 @@ def gate(
     if (base_engine is None) != (candidate_engine is None):
         raise ReportError("--base-engine and --candidate-engine go together")
     demanded = Policy() if policy is None else policies.load(policy)
+    if out is not None and run_places.is_url(out) and (bisect or kernels):
+        raise ReportError("--out of --bisect and --kernels is a folder of this machine")
     given = Given(base=base, candidate=candidate, engines=(base_engine, candidate_engine))
-    if given.revisions:
-        measured = both.measure(
-            base, candidate or both.WORKTREE, scenario=scenario, sets=set_ or (), out=out
+    sets = [*(set_ or ()), *([f"spark.master={master}"] if master else [])]
+    asked = both.Asked(scenario=None if kernels else scenario, sets=tuple(sets))
+    if master and (kernels or not given.revisions):
+        raise ReportError("--master is for revisions whose tables are measured now")
+    if bisect:
+        if not given.revisions:
+            raise ReportError("--bisect needs two revisions")
+        found = _search(
+            base, candidate or "HEAD", Asking(asked, demanded, Path(out) if out else None)
         )
-        folder = str(measured.folder)
-        given = Given(base=folder, candidate=folder, engines=(measured.base, measured.candidate))
-    ours, theirs = given.sides()
-    policies.check_used(demanded, list(ours.numbers), str(policy))
-    answer = compare(ours, theirs, demanded)
+        answer = found.gate
+        show_search(found, as_json=as_json)
+    else:
+        if given.revisions:
+            given = Given.of(both.measure(base, candidate or both.WORKTREE, asked, out))
+        ours, theirs = given.sides()
+        policies.check_used(demanded, list(ours.numbers), str(policy))
+        answer = compare(ours, theirs, demanded)
+        show(answer, as_json=as_json, whole=kernels)
     for path, text in ((junit, forms.junit), (markdown, forms.comment)):
         if path is not None:
             _write(path, text(answer))
-    show(answer, as_json=as_json)
     return EXIT_CODES[answer.verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How a search judges: what it measures, what it demands, where it keeps its runs."""
+
+    asked: both.Asked
+    demanded: Policy
+    out: Path | None
+
+
+def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
+    """Search the revisions between two, and keep every run."""
+    line = bisect_.between(base, candidate)
+    start = bisect_.commit(base)
+    kept = asking.out or Path("runs") / f"bisect-{start[:12]}-{line[-1][:12]}"
+    told = Steps(line)
+
+    def judge(revision: str, kind: Kind) -> Gate | None:
+        sets, folder = asking.asked.sets, kept / f"{revision[:12]}-{kind.value}"
+        if kind is Kind.COUNTER:
+            sets += ("schedule.repetitions=1", "schedule.warmups=0")
+        print(told.next(revision, kind), file=sys.stderr)
+        asked = replace(asking.asked, sets=sets)
+        try:
+            measured = both.measured_once(start, revision, asked, folder)
+        except typer.Exit as stop:
+            if stop.exit_code == _INTERRUPTED:
+                raise
+            # It has said why.
+            print(f"{revision[:12]} cannot be measured and is passed over", file=sys.stderr)
+            return None
+        return compare(*Given.of(measured).sides(), asking.demanded)
+
+    return bisect_.search(line, judge)
+
+
+class Steps:
+    """Tells of each step of a search, and how long those that are left may take.
+
+    Args:
+        line: the revisions.
+    """
+
+    def __init__(self, line: Sequence[str]) -> None:
+        self._line, self._done, self._begin = line, 0, time.monotonic()
+
+    def next(self, revision: str, kind: Kind) -> str:
+        """One line about the step that begins."""
+        most = max(bisect_.steps_at_most(self._line, kind), self._done + 1)
+        taken = time.monotonic() - self._begin
+        left = ""
+        if self._done:
+            left = f" ({taken / self._done * (most - self._done):.0f} s left at most)"
+        self._done += 1
+        what = f"{kind.value}s of {bisect_.subject(revision)}"
+        return f"step {self._done} of at most {most}: {what}{left}"
+
+
+def show_search(found: bisect_.Found, *, as_json: bool) -> None:
+    """Print what a search found."""
+    if as_json:
+        print(json.dumps(forms.search_document(found), indent=2, allow_nan=False))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for line in forms.search_lines(found, bisect_.subject):
+        console.print(Text(line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +184,12 @@ class Given:
     candidate: str | None
     engines: tuple[str | None, str | None]
 
+    @classmethod
+    def of(cls, measured: both.Both) -> Given:
+        """The two engines of a run."""
+        folder = str(measured.folder)
+        return cls(base=folder, candidate=folder, engines=(measured.base, measured.candidate))
+
     @property
     def revisions(self) -> bool:
         """Whether these are revisions, which are still to be measured.
@@ -95,7 +197,8 @@ class Given:
         Raises:
             ReportError: a path beside something that is none.
         """
-        there = [Path(name).exists() for name in (self.base, self.candidate) if name]
+        names = [name for name in (self.base, self.candidate) if name]
+        there = [run_places.is_url(name) or Path(name).exists() for name in names]
         if any(there) and not all(there):
             missing = self.candidate if there[0] else self.base
             raise ReportError(
@@ -107,22 +210,35 @@ class Given:
         """Read both paths; an engine of the same run may stand for the candidate."""
         if self.candidate is None and self.engines[0] is None:
             raise ReportError(f"{clean(self.base)} is to be compared with what? name a CANDIDATE")
-        paths = Path(self.base), Path(self.candidate or self.base)
+        names = self.base, self.candidate or self.base
         ours, theirs = (
-            sides.load(path, engine) for path, engine in zip(paths, self.engines, strict=True)
+            _side(name, engine) for name, engine in zip(names, self.engines, strict=True)
         )
         return ours, theirs
 
 
-def show(answer: Gate, *, as_json: bool) -> None:
-    """Print the answer for people, or as one JSON document."""
+def _side(name: str, engine: str | None) -> Side:
+    """Read a side; one that was fetched is called by its URL."""
+    path = run_places.local(name)
+    side = sides.load(path, engine)
+    return replace(side, name=side.name.replace(clean(path), clean(name)))
+
+
+def show(answer: Gate, *, as_json: bool, whole: bool = False) -> None:
+    """Print the answer for people, or as one JSON document.
+
+    Args:
+        answer: of a gate.
+        as_json: as a document.
+        whole: every comparison in a table, not only what is notable.
+    """
     if as_json:
         print(json.dumps(forms.document(answer), indent=2, allow_nan=False))
         return
     console = Console(highlight=False, soft_wrap=True)
     for warning in answer.warnings:
         console.print(Text(f"warning: {warning}"))
-    found = forms.shown(answer)
+    found = list(answer.findings) if whole else forms.shown(answer)
     for each in found[:_LONGEST_LIST]:
         mark = "" if each.decides else "advisory: "
         console.print(Text(f"{mark}{forms.place(each)}: {forms.sentence(each)}"))

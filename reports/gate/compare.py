@@ -9,11 +9,12 @@ change in tagging strikes every step that tags, and shows there with fewer pairs
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from harness.units import METRICS
 from reports.errors import ReportError
+from reports.gate.causes import Cause, causes
 from reports.gate.policy import Demand, Kind, Level, Policy
 from reports.gate.sides import Key, Measured, Side
 from reports.gate.verdicts import (
@@ -49,6 +50,7 @@ class Finding:
         candidate: the candidate's; None where it is missing.
         unit: base unit of both.
         judged: the verdict.
+        causes: of a regression, the parts of the step that gained.
     """
 
     key: Key
@@ -57,6 +59,7 @@ class Finding:
     candidate: float | None
     unit: str
     judged: Judged
+    causes: tuple[Cause, ...] = ()
 
     @property
     def decides(self) -> bool:
@@ -120,7 +123,7 @@ def compare(base: Side, candidate: Side, policy: Policy) -> Gate:
         if key.metric not in METRICS:
             unknown.add(key.metric)
             continue
-        demand = policy.demand(key, native=key.cell not in base.foreign)
+        demand = _demand(base, candidate, policy, key)
         if demand.level is Level.IGNORED or key.cell not in candidate.cells:
             continue
         if demand.kind is Kind.TIME and _pairable(base, candidate, key, interleaved=interleaved):
@@ -131,10 +134,29 @@ def compare(base: Side, candidate: Side, policy: Policy) -> Gate:
     return Gate(
         base=base,
         candidate=candidate,
-        findings=tuple(found),
+        findings=tuple(_explained(each, base, candidate) for each in found),
         interleaved=interleaved,
         warnings=tuple(_warnings(base, candidate, unknown)),
     )
+
+
+def _demand(base: Side, candidate: Side, policy: Policy, key: Key) -> Demand:
+    return policy.demand(
+        key,
+        native=key.cell not in base.foreign,
+        seeded=key.cell not in base.unseeded | candidate.unseeded,
+    )
+
+
+def _explained(finding: Finding, base: Side, candidate: Side) -> Finding:
+    """A regression with its causes; any other finding as it is."""
+    key = finding.key
+    if finding.judged.verdict is not Verdict.REGRESSION or not key.metric:
+        return finding
+    steps = [key.step]
+    if key.step == ALL_STEPS:
+        steps = [other.step for other in base.numbers if other._replace(step=ALL_STEPS) == key]
+    return replace(finding, causes=causes(base, candidate, key, steps))
 
 
 def _check(base: Side, candidate: Side) -> None:
@@ -175,7 +197,7 @@ def _absent_cells(base: Side, candidate: Side, policy: Policy) -> Iterable[Findi
     """Cells that the candidate has no right answers of; they weigh as their heaviest number."""
     for cell in sorted(base.cells - candidate.cells):
         demands = [
-            policy.demand(key, native=cell not in base.foreign)
+            _demand(base, candidate, policy, key)
             for key in base.numbers
             if key.cell == cell and key.metric in METRICS
         ]

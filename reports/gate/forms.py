@@ -5,11 +5,13 @@ Names come from files that others wrote: each form escapes them in its own way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from reports.amounts import amount
+from reports.gate.bisect import Found
+from reports.gate.causes import Cause
 from reports.gate.compare import Finding, Gate
 from reports.gate.policy import Kind, Level
 from reports.gate.verdicts import ALARM, Judged, Verdict
@@ -38,6 +40,34 @@ def document(gate: Gate) -> dict[str, Any]:
         "counts": counts(gate),
         "warnings": list(gate.warnings),
         "findings": [_finding(each) for each in gate.findings],
+    }
+
+
+def search_lines(found: Found, subject: Callable[[str], str]) -> list[str]:
+    """What a search for the first bad revision found, for people; `subject` tells of revisions."""
+    many = f"{found.steps} revision{'s' * (found.steps > 1)} judged"
+    if found.first_bad is None:
+        return [f"{found.gate.verdict.value}: nothing became worse, {many}"]
+    what = "counters" if found.kind is Kind.COUNTER else "times"
+    lines = [f"first bad revision: {subject(found.first_bad)}"]
+    if len(found.suspects) > 1:
+        many_left = f"one of {len(found.suspects)}, the others of which cannot be judged"
+        lines = [f"the first bad revision is {many_left}:"]
+        lines += [f"  {subject(each)}" for each in found.suspects]
+    lines.append(f"found by {what}, {many}")
+    return lines + [f"{place(each)}: {sentence(each)}" for each in found.findings]
+
+
+def search_document(found: Found) -> dict[str, Any]:
+    """The same as one JSON document."""
+    return {
+        "verdict": found.gate.verdict.value,
+        "first_bad": found.first_bad,
+        "suspects": list(found.suspects),
+        "found_by": None if found.first_bad is None else found.kind.value,
+        "steps": found.steps,
+        "findings": [_finding(each) for each in found.findings],
+        "gate": document(found.gate),
     }
 
 
@@ -77,7 +107,21 @@ def sentence(finding: Finding) -> str:
     if judged.needed is not None:
         parts.append(f"needs about {judged.needed} pairs")
     parts += [clean(caveat.detail) for caveat in judged.caveats]
-    return ", ".join(parts)
+    return "; ".join([", ".join(parts), *map(cause, finding.causes)])
+
+
+def cause(found: Cause) -> str:
+    """What gained, in one line: ``stage `collect at table/rows.py` of write: tasks 2 to 3``."""
+    if found.kind == "phase":
+        what = f"phase {found.phase}"
+    else:
+        of = "" if found.phase == "total" else f" of {clean(found.phase, 60)}"
+        what = f"stage `{clean(found.name, 120).replace('`', chr(39))}`{of}"
+    before, after = amount(found.before, found.unit), amount(found.after, found.unit)
+    if before == after:
+        before, after = f"{found.before:,.10g}", f"{found.after:,.10g}"
+    word = "" if found.metric == "wall_s" else f" {found.metric}"
+    return f"{what}:{word} {before} to {after}"
 
 
 def change(judged: Judged) -> str:
@@ -166,6 +210,17 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "p": judged.p,
         "caveats": [
             {"kind": caveat.kind.value, "detail": caveat.detail} for caveat in judged.caveats
+        ],
+        "causes": [
+            {
+                "kind": each.kind,
+                "phase": clean(each.phase),
+                "name": clean(each.name),
+                "metric": each.metric,
+                "baseline": each.before,
+                "candidate": each.after,
+            }
+            for each in finding.causes
         ],
     }
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from harness.results import SCHEMA_VERSION
+from harness.errors import RunFolderError
+from harness.results import SCHEMA_VERSION, Stage
+from harness.store import RunFolder
 from reports import facts, projection
 from reports.errors import ReportError
 from reports.projection import CellView, Series, Trial
@@ -69,6 +71,8 @@ class Side:
         wrong: cells that are not verified or were never measured, with the reason.
         foreign: cells of other engines than `native`, whose counters repeat less exactly.
         work: what was done, as (dotted key of the scenario -> text); empty where unknown.
+        stages: Spark's stages by cell and step; empty where unknown.
+        unseeded: cells whose files are named at random, so that sizes of indexes are chance.
     """
 
     name: str
@@ -78,6 +82,8 @@ class Side:
     wrong: Mapping[str, str]
     foreign: frozenset[str]
     work: Mapping[str, str]
+    stages: Mapping[tuple[str, str], Sequence[Stage]] = field(default_factory=dict)
+    unseeded: frozenset[str] = frozenset()
 
     @property
     def cells(self) -> frozenset[str]:
@@ -144,7 +150,23 @@ def _from_run(path: Path, engine: str | None) -> Side:
         wrong=wrong,
         foreign=frozenset(_name(c.cell, engine) for c in cells if not _native(c.engine)),
         work=facts.work(run),
+        stages=_stages(path, engine),
+        unseeded=frozenset(
+            _name(c.cell, engine) for c in cells if c.engine not in facts.seeded(run.info)
+        ),
     )
+
+
+def _stages(path: Path, engine: str | None) -> dict[tuple[str, str], list[Stage]]:
+    """What Spark's stages did, by cell and step."""
+    found: dict[tuple[str, str], list[Stage]] = {}
+    try:
+        for stage in RunFolder.open(path).stages():
+            if engine is None or stage.cell.startswith(f"{engine}/"):
+                found.setdefault((_name(stage.cell, engine), stage.step), []).append(stage)
+    except RunFolderError as error:
+        raise ReportError(clean(error)) from error
+    return found
 
 
 def _numbers(cells: Iterable[CellView], engine: str | None) -> Iterable[tuple[Key, Measured]]:
@@ -187,7 +209,7 @@ def _name(cell: str, engine: str | None) -> str:
 def _from_summary(path: Path, engine: str | None) -> Side:
     document = summary_of(path)
     numbers: dict[Key, Measured] = {}
-    foreign = set()
+    foreign, unseeded = set(), set()
     missing = document.get("missing")
     planned = [str(name) for name in missing] if isinstance(missing, list) else []
     wrong = {
@@ -205,6 +227,8 @@ def _from_summary(path: Path, engine: str | None) -> Side:
             raise ReportError(f"{where}: {clean(name)} is there twice")
         if not _native(fields["engine"]):
             foreign.add(name)
+        if fields["engine"] not in facts.seeded(document):
+            unseeded.add(name)
         found = dict(_summary_numbers(where, name, cell))
         if fields["verified"] and found:
             numbers |= found
@@ -220,6 +244,7 @@ def _from_summary(path: Path, engine: str | None) -> Side:
         wrong=wrong,
         foreign=frozenset(foreign),
         work={clean(key, 120): clean(value) for key, value in texts},
+        unseeded=frozenset(unseeded),
     )
 
 

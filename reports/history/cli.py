@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import run_places
 from reports.amounts import amount
 from reports.errors import ReportError
 from reports.history.chart import history_chart, said
@@ -25,31 +26,37 @@ _FILE_WIDTH = 200
 
 def history(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN RUN...", help="run folders or summaries, in order")
+        list[str],
+        typer.Argument(metavar="RUN RUN...", help="run folders or summaries, in order; or URLs"),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="folder to write to; default history beside the last run")
+        str | None, typer.Option(help="folder to write to; default history beside the last run")
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Find where numbers changed over many runs, and draw them."""
-    found = read(runs)
-    target = out or runs[-1].resolve().parent / "history"
+    found = read([run_places.local(run) for run in runs])
+    target = out or run_places.beside(runs[-1], "history")
     document = answer(found)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        drawing = history_chart(found)
-        (target / "history.svg").write_text(drawing.svg, encoding="utf-8", newline="\n")
-        (target / "history.png").write_bytes(drawing.png)
-        _text(target / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
-        _text(target / "history.md", page(found))
-    except OSError as error:
-        raise ReportError(f"{clean(target)} cannot be written: {error.strerror}") from error
+    with run_places.writing(target) as folder:
+        _write(folder, found, document)
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
         show(found, target)
+
+
+def _write(folder: Path, found: History, document: Mapping[str, Any]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        drawing = history_chart(found)
+        (folder / "history.svg").write_text(drawing.svg, encoding="utf-8", newline="\n")
+        (folder / "history.png").write_bytes(drawing.png)
+        _text(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+        _text(folder / "history.md", page(found))
+    except OSError as error:
+        raise ReportError(f"{clean(folder)} cannot be written: {error.strerror}") from error
 
 
 def answer(found: History) -> dict[str, Any]:
@@ -87,7 +94,7 @@ def page(found: History) -> str:
     return "\n".join(lines + [f"- {markdown(warning)}" for warning in found.warnings])
 
 
-def show(found: History, target: Path) -> None:
+def show(found: History, target: str) -> None:
     """Print the changes for people."""
     shown = Console().is_terminal
     console = Console(highlight=False, soft_wrap=not shown, width=None if shown else _FILE_WIDTH)
@@ -102,7 +109,7 @@ def show(found: History, target: Path) -> None:
             table.add_row(*map(Text, row))
         console.print(table)
     console.print(Text(_sentence(found)))
-    console.print(Text(f"chart: {clean(target / 'history.svg')}"))
+    console.print(Text(f"chart: {clean(target.rstrip('/'))}/history.svg"))
 
 
 def _sentence(found: History) -> str:

@@ -7,7 +7,6 @@ time in which Arrow makes objects of it. What looks strange here is left to Arro
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from table.errors import CorruptFileError
 from table.format.bloom import SIMPLE
 from table.format.compiled import kernel
+from table.format.footer_place import find_footer
 from table.format.parquet import (
     BLOOM_ENTRY,
     BLOOM_TYPE_ENTRY,
@@ -27,8 +27,6 @@ from table.format.parquet import (
 )
 from table.storage import RangeReader
 
-_MAGIC = b"PAR1"
-_TAIL_BYTES = 8
 _ENTRIES_MAX = 64
 _DEPTH_MAX = 16
 
@@ -65,7 +63,7 @@ def read_footer_keys(source: RangeReader, *, bloom: bool = True) -> FooterKeys:
     Raises:
         CorruptFileError: no Parquet file, or a damaged footer.
     """
-    footer = _footer(source)
+    footer = source.read(*find_footer(source))
     places = np.empty((_ENTRIES_MAX, 4), np.int64)
     stack = np.empty((_DEPTH_MAX, 2), np.int64)
     count = _entries(np.frombuffer(footer, np.uint8), places, stack)
@@ -92,17 +90,6 @@ def read_footer_keys(source: RangeReader, *, bloom: bool = True) -> FooterKeys:
         )
     except UnicodeDecodeError as error:
         raise CorruptFileError(source.name, source.size, f"damaged footer: {error}") from error
-
-
-def _footer(source: RangeReader) -> bytes:
-    end = source.size - _TAIL_BYTES
-    tail = source.read(max(0, end), _TAIL_BYTES)
-    if end < len(_MAGIC) or len(tail) != _TAIL_BYTES or tail[4:] != _MAGIC:
-        raise CorruptFileError(source.name, max(0, end), "no Parquet magic at the end")
-    (length,) = struct.unpack_from("<I", tail)
-    if length > end - len(_MAGIC):
-        raise CorruptFileError(source.name, end, f"footer of {length} bytes in a smaller file")
-    return source.read(end - length, length)
 
 
 @kernel

@@ -7,15 +7,12 @@ hundred kilobytes, is neither read nor parsed.
 
 from __future__ import annotations
 
-import struct
-
 from table.errors import CorruptFileError
 from table.format.coding import ByteCursor
+from table.format.footer_place import find_footer
 from table.format.parquet import read_footer
 from table.storage import RangeReader
 
-_MAGIC = b"PAR1"
-_TAIL_BYTES = 8
 # Holds version, schema and row count of a file with a few hundred columns.
 _HEAD_BYTES = 1 << 14
 
@@ -38,14 +35,8 @@ def row_count(source: RangeReader) -> int:
     Raises:
         CorruptFileError: no Parquet file, or a damaged footer.
     """
-    end = source.size - _TAIL_BYTES
-    tail = source.read(max(0, end), _TAIL_BYTES)
-    if end < len(_MAGIC) or len(tail) != _TAIL_BYTES or tail[4:] != _MAGIC:
-        raise CorruptFileError(source.name, max(0, end), "no Parquet magic at the end")
-    (length,) = struct.unpack_from("<I", tail)
-    if length > end - len(_MAGIC):
-        raise CorruptFileError(source.name, end, f"footer of {length} bytes in a smaller file")
-    head = source.read(end - length, min(length, _HEAD_BYTES))
+    offset, length = find_footer(source)
+    head = source.read(offset, min(length, _HEAD_BYTES))
     try:
         rows = _rows(ByteCursor(head, source.name))
     except CorruptFileError:
@@ -54,7 +45,7 @@ def row_count(source: RangeReader) -> int:
         # A schema longer than what was read: Arrow reads the whole footer.
         return read_footer(source).num_rows
     if rows < 0:
-        raise CorruptFileError(source.name, end - length, f"a file of {rows} rows")
+        raise CorruptFileError(source.name, offset, f"a file of {rows} rows")
     return rows
 
 

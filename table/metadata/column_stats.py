@@ -177,11 +177,15 @@ def _branch(column: Any) -> int:
 
 
 def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
-    """The column's range and counts over all row groups."""
+    """The column's range and counts over all row groups.
+
+    Nulls that no statistics count, as beside NaN, are told as one of two values at least: readers
+    then leave the file out for neither IS NULL nor IS NOT NULL.
+    """
     chunks = [metadata.row_group(g).column(index) for g in range(metadata.num_row_groups)]
     ends: list[Any] = []
-    nulls = 0
-    complete = True
+    nulls, values = 0, sum(chunk.num_values for chunk in chunks)
+    complete = counted = True
     for chunk in chunks:
         stats = chunk.statistics
         if stats is not None and stats.has_min_max:
@@ -192,6 +196,10 @@ def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
             complete = False
         if stats is not None and stats.has_null_count:
             nulls += stats.null_count
+        else:
+            counted = False
+    if not counted and column.max_definition_level:
+        nulls, values = max(nulls, 1), max(values, nulls + 1, 2)
     low, high = (min(ends), max(ends)) if ends else (None, None)
     if not complete:
         low, high = _WIDEST.get(branch, (None, None))
@@ -202,7 +210,7 @@ def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
         low=low,
         high=high,
         nulls=nulls,
-        values=sum(chunk.num_values for chunk in chunks),
+        values=values,
         compressed=sum(chunk.total_compressed_size for chunk in chunks),
         uncompressed=sum(chunk.total_uncompressed_size for chunk in chunks),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -106,6 +106,10 @@ class Shard:
     recorded: Mapping[str, Recorded]
     cache: BlockCache | None = None
     readers: list[HFileReader] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to a task: what was read of files stays here, where they are open."""
+        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "readers": []}
 
     @cached_property
     def blocks(self) -> tuple[LogBlock, ...]:

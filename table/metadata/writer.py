@@ -70,7 +70,7 @@ class GroupUpdate:
             content = encode_deletes(self.deletes, self.partition)
             data += encode_block(BlockType.DELETE, headers, content)
         log = self._next_log(len(data))
-        self.storage.put(f"{METADATA}/{log.path}", data)
+        put_again(self.storage, f"{METADATA}/{log.path}", data)
         base = self.slice.base_file
         return DeltaStat(
             file_id=self.slice.file_id,
@@ -95,6 +95,18 @@ class GroupUpdate:
             write_token=f"{number}-0-0",
             size=size,
         )
+
+
+def put_again(storage: Storage, path: str, data: bytes) -> None:
+    """Put what a task makes that may run twice: Spark runs one again whose worker is lost.
+
+    What the first run put counts, if it is the same byte by byte; FileExistsError if it is not.
+    """
+    try:
+        storage.put(path, data)
+    except FileExistsError:
+        if storage.read(path) != data:
+            raise
 
 
 def write_group(update: GroupUpdate) -> DeltaStat:
@@ -196,9 +208,17 @@ class DeltaCommit:
             update = self.group(partition, number, group_keys.take(order), group_values.take(order))
             self.stats.append(update.write())
 
-    def complete(self) -> None:
-        """Complete the delta commit: its blocks count once the data commit is completed, too."""
+    def completion(self) -> tuple[str, bytes]:
+        """The file that completes the delta commit, path and content.
+
+        Its blocks count once the data commit is completed, too.
+        """
         content = encode_commit(self.stats, schema=SCHEMA, operation="UPSERT_PREPPED")
+        return self.metadata.timeline.path(self.instant, "deltacommit", COMPLETED), content
+
+    def complete(self) -> None:
+        """Complete the delta commit of an instant that needs no other."""
+        _, content = self.completion()
         self.metadata.timeline.complete(self.instant, "deltacommit", content)
 
 

@@ -41,17 +41,43 @@ class ReadPlan:
         """Base files of the snapshot."""
         return len(self.state.snapshot.files)
 
+    @property
+    def rows(self) -> FileRows:
+        """How the rows of each file are read."""
+        return FileRows(
+            storage=self.state.storage,
+            config=self.state.config,
+            keys=self.keys,
+            columns=self.columns,
+            full=self.full,
+        )
+
     def tables(self) -> Iterator[Any]:
         """The rows of each file (pa.Table), filtered by the keys, with the columns asked for."""
-        keys, hidden = StoredKeys.of(self.state.config), hidden_columns(self.state.config)
+        rows = self.rows
         for file in self.files:
-            source = open_base(self.state.storage, file)
-            table = stored_rows(source, read_footer(source), without_meta(self.full))
-            if self.keys is not None:
-                stored = keys.of_rows(table, file.path)
-                table = table.filter(pc.is_in(stored, value_set=self.keys))
-            table = without_values(table, hidden)
-            yield table if self.columns is None else table.select(self.columns)
+            yield rows.read(file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRows:
+    """How the rows of a file are read, wherever that is: filtered by the keys, columns chosen."""
+
+    storage: Storage
+    config: TableConfig
+    keys: Any
+    columns: tuple[str, ...] | None
+    full: Any
+
+    def read(self, file: BaseFile) -> Any:
+        """The rows of a file (pa.Table)."""
+        source = open_base(self.storage, file)
+        table = stored_rows(source, read_footer(source), without_meta(self.full))
+        if self.keys is not None:
+            stored = StoredKeys.of(self.config).of_rows(table, file.path)
+            table = table.filter(pc.is_in(stored, value_set=self.keys))
+        table = without_values(table, hidden_columns(self.config))
+        return table if self.columns is None else table.select(self.columns)
 
 
 def hidden_columns(config: TableConfig) -> tuple[str, ...]:

@@ -151,7 +151,22 @@ def _condition(node: Any, schema: Any) -> Condition:
         if kind == "And":
             return AllOf(tuple(part for part in parts if part != ANYTHING))
         return ANYTHING if ANYTHING in parts else AnyOf(parts)
+    if kind == "UnresolvedFunction":
+        return _between(node, schema)
     return _test(node, kind, schema) or ANYTHING
+
+
+def _between(node: Any, schema: Any) -> Condition:
+    """`column BETWEEN low AND high`, which Spark 4 keeps as a function until it resolves names."""
+    names, given = node.nameParts(), node.arguments()
+    if names.size() > 1 or str(names.apply(0)).lower() != "between" or given.size() != 3:
+        return ANYTHING
+    column = _column(given.apply(0), schema)
+    if column is None:
+        return ANYTHING
+    low = _typed(column, Op.AT_LEAST, [given.apply(1)], schema)
+    high = _typed(column, Op.AT_MOST, [given.apply(2)], schema)
+    return AllOf(tuple(test for test in (low, high) if test is not None))
 
 
 def _test(node: Any, kind: str, schema: Any) -> Comparison | None:

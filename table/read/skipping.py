@@ -230,13 +230,17 @@ def _known(ranges: ColumnRanges, kind: Any) -> _Known:
     rows, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
     all_null = (ranges.nulls == ranges.values) & counted
     empty = ranges.found & ((ranges.values == 0) | (all_null & (ranges.values > 0)))
+    floating = pa.types.is_floating(kind)
+    # A column that holds NaN is written without statistics: its nulls were not counted.
+    counts = np.full(len(ranges.found), not floating)
+    counts[rows] = True
     return _Known(
         rows=rows,
         low=low,
         high=high,
-        has_null=~ranges.found | (ranges.nulls != 0) | (not wrappers),
+        has_null=~ranges.found | (ranges.nulls != 0) | (not wrappers) | ~counts,
         has_value=~empty,
-        ordered=not pa.types.is_floating(kind),
+        ordered=not floating,
     )
 
 

@@ -12,12 +12,17 @@ import pyarrow.compute as pc
 
 from table.config import KEY_COLUMN
 from table.errors import InputError
+from table.format.parquet import read_footer
+from table.format.schema import META_COLUMNS, without_meta
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
+from table.object_storage import ObjectStorage
 from table.read.arrow import hidden_columns, open_base, plan_read
 from table.read.predicate import fixed_keys, parse_condition
 from table.read.skipping import ReadStats, skip_files
 from table.storage import Storage
+from table.write.file_group import stored_rows
+from table.write.runner import pack
 from table.write.transaction import TableState
 
 if TYPE_CHECKING:
@@ -66,28 +71,80 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     return frame if columns is None else frame.select(*(f"`{name}`" for name in columns))
 
 
-def scan_files(spark: Any, storage: Storage, files: Sequence[BaseFile], schema: Any) -> Any:
+def scan_files(
+    spark: Any,
+    storage: Storage,
+    files: Sequence[BaseFile],
+    schema: Any,
+    *,
+    name: str | None = None,
+) -> Any:
     """A DataFrame over exactly these base files, with these columns (pa.Schema).
 
     A file that is gone or cut short is told here: where paths are taken literally, Spark leaves
     some missing files out without a word.
+
+    Args:
+        spark: the session.
+        storage: of the table.
+        files: the base files.
+        schema: the columns.
+        name: of one more column, the name of the file that each row is in.
     """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  needs pandas
 
-    columns = from_arrow_schema(pa.schema(schema))
+    given = pa.schema(schema)
+    asked = given if name is None else given.append(pa.field(name, pa.string()))
     if not files:
-        return spark.createDataFrame([], columns)
+        return spark.createDataFrame([], from_arrow_schema(asked))
     for file in files:
         open_base(storage, file)
+    if isinstance(storage, ObjectStorage):
+        work = _ReadFiles(storage, given, name)
+        return _scan_by_tasks(spark, files, work, from_arrow_schema(asked))
     # The files are known by name: Spark need not start a job to look at them.
     with with_conf(spark, _LISTING_THRESHOLD, "1000000"):
-        return (
-            spark.read.schema(columns)
+        frame = (
+            spark.read.schema(from_arrow_schema(given))
             # No partition columns from folder names, no glob characters in them.
             .option("recursiveFileLookup", "true")
             .option("__globPaths__", "false")
             .parquet(*(f"{storage.root}/{file.path}" for file in files))
         )
+    return frame if name is None else frame.select("*", F.col("_metadata.file_name").alias(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFiles:
+    """Reads base files by our own connection: Spark needs none, and no jars for one."""
+
+    storage: Storage
+    schema: Any
+    name: str | None
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        # Of a file whose columns are all wanted, all bytes are: they come at once.
+        whole = set(META_COLUMNS) <= set(self.schema.names)
+        wanted = without_meta(self.schema) if whole else self.schema
+        for batch in batches:
+            for path in batch["path"].to_pylist():
+                source = self.storage.open(path)
+                rows = stored_rows(source, read_footer(source), wanted, meta=whole)
+                if self.name is not None:
+                    names = pa.repeat(path.rpartition("/")[2], rows.num_rows)
+                    rows = rows.append_column(self.name, names)
+                yield from rows.to_batches()
+
+
+def _scan_by_tasks(spark: Any, files: Sequence[BaseFile], work: _ReadFiles, columns: Any) -> Any:
+    """The rows of base files, a task for some of about as many bytes (columns: a StructType)."""
+    weights = [file.size for file in files]
+    packs = pack(weights, 2 * spark.sparkContext.defaultParallelism)
+    rows = [[(files[i].path,) for i in members] for members in packs]
+    paths = spark.sparkContext.parallelize(rows, len(rows)).flatMap(lambda members: members)
+    frame = spark.createDataFrame(paths, "path string")
+    return frame.mapInArrow(work, columns)
 
 
 @contextmanager

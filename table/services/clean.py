@@ -34,7 +34,7 @@ from table.timeline.clean_metadata import (
     encode_clean,
     encode_clean_plan,
 )
-from table.timeline.instant_name import REQUESTED
+from table.timeline.instant_name import COMPLETED, REQUESTED
 from table.timeline.savepoint_metadata import decode_savepoint
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline, next_instant
 from table.view import snapshot
@@ -150,10 +150,9 @@ class Cleaner:
             files=names,
             policy=plan.policy,
         )
-        with self.lease.fenced():
-            if delta is not None:
-                delta.complete()
-            state.timeline.complete(instant, "clean", encode_clean(done))
+        completions = [delta.completion()] if delta is not None else []
+        path = state.timeline.path(instant, "clean", COMPLETED)
+        self.lease.publish([*completions, (path, encode_clean(done))])
 
 
 def _plan(timeline: Timeline, files: Files, retention: Retention | None) -> CleanPlan:

@@ -14,7 +14,6 @@ Hudi do not ask for it. Source: HoodieBackedTableMetadataWriter.compactIfNecessa
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +36,9 @@ from table.metadata.records import (
     partition_identifier,
 )
 from table.metadata.records import FILES as FILE_LIST
-from table.model import BaseFile, FileSlice, LogFile, WriteStat
-from table.naming import METADATA, parse_base_file, parse_log_file
+from table.metadata.writer import put_again
+from table.model import BaseFile, LogFile, WriteStat
+from table.naming import METADATA, content_token, parse_base_file, parse_log_file
 from table.storage import Storage
 from table.timeline.commit_metadata import DeltaStat, encode_commit
 from table.timeline.compaction_plan import (
@@ -74,7 +74,11 @@ class GroupCompaction:
     erased: Any = None
 
     def write(self) -> WriteStat | DeltaStat:
-        """Put the base file: live cells in key order, a block at a time."""
+        """Put the base file: live cells in key order, a block at a time.
+
+        Every attempt makes the same bytes under the same name, so that a task which Spark runs
+        again leaves no second base file of the slice.
+        """
         writer = HFileWriter(SCHEMA, self.block_size)
         first, last, count = b"", b"", 0
         for keys, values in self._cells():
@@ -87,8 +91,8 @@ class GroupCompaction:
         if not count:
             return self._open_empty()
         data = writer.finish(file_info={"minRecordKey": first, "maxRecordKey": last})
-        base = self._base_file(len(data))
-        self.shard.storage.put(f"{METADATA}/{base.path}", data)
+        base = self._base_file(data)
+        put_again(self.shard.storage, f"{METADATA}/{base.path}", data)
         return WriteStat(
             file_id=base.file_id,
             path=base.path,
@@ -112,7 +116,7 @@ class GroupCompaction:
             write_token=_INIT_TOKEN,
             size=len(block),
         )
-        self.shard.storage.put(f"{METADATA}/{log.path}", block)
+        put_again(self.shard.storage, f"{METADATA}/{log.path}", block)
         return DeltaStat(
             file_id=log.file_id,
             path=log.path,
@@ -125,13 +129,13 @@ class GroupCompaction:
             size=log.size,
         )
 
-    def _base_file(self, size: int) -> BaseFile:
+    def _base_file(self, data: bytes) -> BaseFile:
         return BaseFile(
             partition_path=self.partition,
             file_id=self.shard.slice.file_id,
-            write_token=f"0-0-{secrets.randbelow(1 << 31)}",
+            write_token=content_token(data),
             instant_time=self.instant,
-            size=size,
+            size=len(data),
             extension="hfile",
         )
 
@@ -224,7 +228,7 @@ class Compactor:
         plan = encode_compaction_plan([_operation(work) for work in works])
         timeline.plan(instant, "compaction", plan)
         timeline.start(instant, "compaction")
-        weights = [_bytes(work.shard.slice) for work in works]
+        weights = [work.shard.slice.size for work in works]
         stats = self.runner.run(compact_group, works, weights=weights)
         content = encode_commit(stats, schema=SCHEMA, operation="COMPACT", compacted=True)
         timeline.complete(instant, "commit", content)
@@ -262,11 +266,6 @@ def _has_blocks(shard: Shard) -> bool:
         block.type is not BlockType.DELETE or block.instant_time != shard.slice.base_instant_time
         for block in shard.blocks
     )
-
-
-def _bytes(item: FileSlice) -> int:
-    base = item.base_file.size if item.base_file else 0
-    return base + sum(log.size for log in item.log_files)
 
 
 def _operation(work: GroupCompaction) -> CompactionOperation:

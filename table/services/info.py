@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from table.config import load_config
 from table.format.parquet import read_footer
 from table.metadata.partitions import PARTITIONS, RECORD_INDEX
-from table.metadata.reader import slice_of
+from table.metadata.reader import Shard, slice_of
+from table.model import BaseFile
 from table.naming import METADATA
 from table.read.arrow import open_base
 from table.storage import Storage
+from table.write.runner import TaskRunner
 from table.write.transaction import TableState
+
+# About what reading a footer costs, beside bytes of other work.
+_FOOTER_BYTES = 128 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +77,17 @@ def describe_partitions(storage: Storage) -> list[PartitionInfo]:
     return found
 
 
-def describe(state: TableState, index: str, reason: str) -> TableInfo:
+def describe(state: TableState, index: str, reason: str, runner: TaskRunner) -> TableInfo:
     """Count rows by the footers and entries by reading every shard."""
     files = state.snapshot.files
-    shards = _shards(state)
+    shards = _shards(state, runner)
+    weights = [min(file.size, _FOOTER_BYTES) for file in files]
+    counts = runner.run(_CountRows(state.storage), files, weights=weights)
     entries = sum(shard.entries for shard in shards)
     size = sum(shard.bytes for shard in shards)
     commits = state.timeline.commit_times()
     return TableInfo(
-        rows=sum(read_footer(open_base(state.storage, file)).num_rows for file in files),
+        rows=sum(counts),
         index=index,
         index_reason=reason,
         table_version=int(state.config.properties["hoodie.table.version"]),
@@ -94,20 +101,29 @@ def describe(state: TableState, index: str, reason: str) -> TableInfo:
     )
 
 
-def _shards(state: TableState) -> tuple[ShardInfo, ...]:
+@dataclass(frozen=True, slots=True)
+class _CountRows:
+    """Counts the rows of a base file by its footer; the task that a runner distributes."""
+
+    storage: Storage
+
+    def __call__(self, file: BaseFile) -> int:
+        return read_footer(open_base(self.storage, file)).num_rows
+
+
+def _shards(state: TableState, runner: TaskRunner) -> tuple[ShardInfo, ...]:
     if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
         return ()
-    found = []
-    for shard in state.metadata.shards(RECORD_INDEX):
-        keys, _ = shard.scan()
-        base = shard.slice.base_file
-        logs = shard.slice.log_files
-        found.append(
-            ShardInfo(
-                file_group=shard.slice.file_id,
-                entries=len(keys),
-                bytes=(base.size if base else 0) + sum(log.size for log in logs),
-                log_files=len(logs),
-            )
-        )
-    return tuple(found)
+    shards = state.metadata.shards(RECORD_INDEX)
+    return tuple(runner.run(_describe_shard, shards, weights=[s.slice.size for s in shards]))
+
+
+def _describe_shard(shard: Shard) -> ShardInfo:
+    """Count the entries of a shard; the task that a runner distributes."""
+    keys, _ = shard.scan()
+    return ShardInfo(
+        file_group=shard.slice.file_id,
+        entries=len(keys),
+        bytes=shard.slice.size,
+        log_files=len(shard.slice.log_files),
+    )

@@ -136,10 +136,9 @@ class Restorer:
                 update_record_index(delta, state, update, self.runner, of=before)
         if update is not None and self.entries is not None:
             store_changes(self.storage, instant, placed_changes(update, before))
-        with self.lease.fenced():
-            if delta is not None:
-                delta.complete()
-            timeline.complete(instant, action, content)
+        completions = [delta.completion()] if delta is not None else []
+        path = timeline.path(instant, action, COMPLETED)
+        self.lease.publish([*completions, (path, content)])
         if self.entries is not None:
             self.entries.settle(instant, self.storage)
         sweep_taken_back(self.storage)

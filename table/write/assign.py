@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from table.ids import Ids
 from table.model import BaseFile
-from table.naming import bucket_file_id, new_file_id
+from table.naming import bucket_file_id, numbered_file_id
 from table.options import Options
 
 
@@ -44,7 +45,7 @@ class FileSizing:
         return max(1, self.room(0))
 
 
-def assign(partitions: Any, small: Sequence[BaseFile], sizing: FileSizing) -> list[str]:
+def assign(partitions: Any, small: Sequence[BaseFile], sizing: FileSizing, ids: Ids) -> list[str]:
     """A file id for each new row, given the partition path of each (pa.Array of string)."""
     encoded = partitions.dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -61,7 +62,8 @@ def assign(partitions: Any, small: Sequence[BaseFile], sizing: FileSizing) -> li
             chosen[rows[start : start + room]] = file_id
             start += room
         while start < len(rows):
-            chosen[rows[start : start + sizing.rows_per_file]] = new_file_id()
+            name = ids.uuid(partition, start)
+            chosen[rows[start : start + sizing.rows_per_file]] = numbered_file_id(name)
             start += sizing.rows_per_file
     return list(chosen)
 
@@ -73,13 +75,13 @@ def _targets(files: Sequence[BaseFile], sizing: FileSizing) -> list[tuple[str, i
 
 
 def assign_buckets(
-    partitions: Any, buckets: Any, known: Mapping[tuple[str, int], str]
+    partitions: Any, buckets: Any, known: Mapping[tuple[str, int], str], ids: Ids
 ) -> list[str]:
     """A file id for each row of a bucket table: its bucket's group, opened where there is none."""
     opened = dict(known)
     chosen = []
     for location in zip(partitions.to_pylist(), buckets.tolist(), strict=True):
         if location not in opened:
-            opened[location] = bucket_file_id(location[1])
+            opened[location] = bucket_file_id(location[1], ids.uuid(*location))
         chosen.append(opened[location])
     return chosen

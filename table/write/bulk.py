@@ -13,7 +13,6 @@ Source: HoodieRowCreateHandle, BulkInsertDataInternalWriterHelper of Hudi 0.15.
 from __future__ import annotations
 
 import pickle
-import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,7 +30,7 @@ from table.keygen.auto import auto_keys
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.writer import DeltaCommit
 from table.model import BaseFile, CommitResult, WriteStat
-from table.naming import bucket_file_id, fresh_uuid, new_file_id
+from table.naming import bucket_file_id, numbered_file_id, write_token
 from table.options import DUP_POLICY, Options
 from table.rows import arrow_schema, is_frame
 from table.write.assign import FileSizing
@@ -206,8 +205,7 @@ class _WritePartition:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         quiet_worker()
         try:
-            number = _partition_number()
-            answer: BulkDone | TableError = write_stream(self._rows(batches), self.task, number)
+            answer: BulkDone | TableError = write_stream(self._rows(batches), self.task, *_turn())
         except TableError as error:
             answer = error
         yield pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
@@ -220,11 +218,12 @@ class _WritePartition:
             yield from _puts(rows, self.task).to_batches()
 
 
-def _partition_number() -> int:
+def _turn() -> tuple[int, int]:
+    """Numbers of the Spark partition and of the attempt at it."""
     from pyspark import TaskContext  # noqa: PLC0415  only where Spark runs a task
 
     context = TaskContext.get()
-    return 0 if context is None else int(context.partitionId())
+    return (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
 
 
 def _puts(rows: Any, task: BulkTask) -> Any:
@@ -236,12 +235,15 @@ def _puts(rows: Any, task: BulkTask) -> Any:
     return in_table_schema(rows, task.target.schema)
 
 
-def write_stream(batches: Iterable[Any], task: BulkTask, partition: int = 0) -> BulkDone:
+def write_stream(
+    batches: Iterable[Any], task: BulkTask, partition: int = 0, attempt: int = 0
+) -> BulkDone:
     """Write grouped rows (record batches in table schema) into files, keys into a key file.
 
-    `partition` is the number of the Spark partition, which generated keys name.
+    `partition` is the number of the Spark partition, which generated keys name, and `attempt` that
+    of the attempt at it: two attempts leave files of different names.
     """
-    stream = _Stream(task, partition)
+    stream = _Stream(task, partition, task.target.ids.uuid(partition, attempt))
     for batch in batches:
         stream.take(pa.Table.from_batches([batch]))
     return stream.close()
@@ -253,7 +255,7 @@ class _Stream:
 
     task: BulkTask
     partition: int = 0
-    name: str = field(default_factory=fresh_uuid)
+    name: str = ""
     group: tuple[str, int] | None = None
     pending: list[tuple[Any, Any]] = field(default_factory=list)
     pending_rows: int = 0
@@ -357,10 +359,10 @@ class _Stream:
         number = len(self.results)
         file = BaseFile(
             partition_path=path,
-            file_id=bucket_file_id(bucket)
+            file_id=bucket_file_id(bucket, target.ids.uuid(self.name, path))
             if self.task.bucket_index is not None
-            else new_file_id(number, self.name),
-            write_token=f"{number}-0-{secrets.randbelow(1 << 31)}",
+            else numbered_file_id(self.name, number),
+            write_token=write_token(number),
             instant_time=target.instant,
             size=0,
         )

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from table.errors import DuplicateKeyError
 from table.metadata.partitions import RECORD_INDEX
@@ -19,6 +17,7 @@ from table.options import DUP_POLICY
 from table.timeline.commit_metadata import DeltaStat
 from table.timeline.instant_name import instant_millis
 from table.write.key_file import KeyFile
+from table.write.repeats import sorted_last
 from table.write.writer import Attempt
 
 
@@ -83,20 +82,11 @@ def build_shard(build: ShardBuild) -> DeltaStat | None:
     all_keys, all_values = pa.concat_arrays(keys), _flat(values)
     if not len(all_keys):
         return None
-    order = pc.sort_indices(
-        pa.table({"k": all_keys, "n": np.arange(len(all_keys))}),
-        sort_keys=[("k", "ascending"), ("n", "ascending")],
-    )
-    all_keys, all_values = all_keys.take(order), all_values.take(order)
-    last = np.ones(len(all_keys), bool)
-    last[:-1] = pc.not_equal(all_keys[1:], all_keys[:-1]).to_numpy(zero_copy_only=False)
+    # Where uniqueness was given up by name the index keeps the later row's place.
+    distinct, positions = sorted_last(all_keys)
     if build.refuse_known:
-        _refuse(build, all_keys, int((~last).sum()))
-    if not last.all():
-        # Uniqueness was given up by name; the index keeps the later row's place.
-        chosen = pa.array(last)
-        all_keys, all_values = all_keys.filter(chosen), all_values.filter(chosen)
-    return replace(build.update, keys=all_keys, values=all_values).write()
+        _refuse(build, distinct, len(all_keys) - len(distinct))
+    return replace(build.update, keys=distinct, values=all_values.take(positions)).write()
 
 
 def _refuse(build: ShardBuild, keys: Any, repeated: int) -> None:

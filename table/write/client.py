@@ -35,6 +35,7 @@ from table.write.file_group import (
 )
 from table.write.index import load_index
 from table.write.placement import Entries, Placement, append, moving_rows, place
+from table.write.repeats import last_of_each
 from table.write.writer import Attempt, Writer
 
 _NOTHING = pa.array([], pa.string())
@@ -143,12 +144,12 @@ def _write(attempt: Attempt, batch: Batch, tags: Any) -> CommitResult:
 def _new_groups(attempt: Attempt) -> Callable[[Any, Any], list[str]]:
     def choose(partitions: Any, keys: Any) -> list[str]:
         buckets = attempt.index.buckets(keys, attempt.config, attempt.options)
-        files = attempt.state.snapshot.files
+        ids, files = attempt.target.ids, attempt.state.snapshot.files
         if buckets is not None:
             known = {(f.partition_path, bucket_of(f.file_id)): f.file_id for f in files}
-            return assign_buckets(partitions, buckets, known)
+            return assign_buckets(partitions, buckets, known, ids)
         record = attempt.average_record_bytes()
-        return assign(partitions, files, FileSizing.of(attempt.options, record=record))
+        return assign(partitions, files, FileSizing.of(attempt.options, record=record), ids)
 
     return choose
 
@@ -235,7 +236,7 @@ def _index_update(
         codes[members] = number
     put = np.flatnonzero(outcomes == Outcome.INSERTED)
     if (entries.ops == Op.APPEND).any():
-        put = _last_of_each(batch.keys, entries.rows, put)
+        put = put[last_of_each(batch.keys.take(pa.array(entries.rows[put])))]
     gone = np.flatnonzero((outcomes == Outcome.DELETED) & (entries.ops == Op.DELETE))
     return IndexUpdate(
         keys=batch.keys.take(pa.array(entries.rows[put])),
@@ -243,14 +244,6 @@ def _index_update(
         locations=[(partition, file_id) for partition, file_id, _ in groups],
         deletes=batch.keys.take(pa.array(entries.rows[gone])) if len(gone) else _NOTHING,
     )
-
-
-def _last_of_each(keys: Any, rows: Any, put: Any) -> Any:
-    """Of the entries that put a key more than once the last: where the index will find it."""
-    codes = keys.take(pa.array(rows[put])).dictionary_encode().indices.to_numpy()
-    last = np.zeros(len(put), np.int64)
-    last[codes] = np.arange(len(put))
-    return put[np.unique(last[codes])]
 
 
 def _count(

@@ -25,7 +25,7 @@ from table.metadata.records import encode_locations
 from table.metadata.writer import DeltaCommit, write_group
 from table.model import BaseFile, WriteStat
 from table.timeline.commit_metadata import encode_commit
-from table.timeline.instant_name import instant_millis
+from table.timeline.instant_name import COMPLETED, instant_millis
 from table.view import Snapshot
 from table.write.file_group import FileGroupResult
 from table.write.key_file import stretches, write_key_file
@@ -197,8 +197,7 @@ def _finish(
         for partition, records in sorted(merged.items()):
             delta.put_records(partition, records)
     content = encode_commit(stats, schema=attempt.avro_schema, operation=attempt.operation)
-    with attempt.lease.fenced():
-        if delta is not None:
-            delta.complete()
-        attempt.state.timeline.complete(attempt.instant, "commit", content)
+    completions = [delta.completion()] if delta is not None else []
+    path = attempt.state.timeline.path(attempt.instant, "commit", COMPLETED)
+    attempt.lease.publish([*completions, (path, content)])
     attempt.written.extend(files)

@@ -10,7 +10,6 @@ Source: HoodieMergeHandle, HoodieCreateHandle of Hudi 0.15.
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -30,13 +29,14 @@ from table.format.parquet import (
     write_base_file,
 )
 from table.format.schema import META_COLUMNS, conform, with_meta
+from table.ids import RANDOM, Ids
 from table.keygen.stored import StoredKeys
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records, stat_schema
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from table.metadata.writer import partition_metadata
 from table.model import BaseFile, WriteStat
-from table.naming import PARTITION_METADATA, marker_path
+from table.naming import PARTITION_METADATA, marker_path, write_token
 from table.storage import BytesReader, RangeReader, Storage
 
 FILE_NAME_COLUMN, PARTITION_COLUMN = "_hoodie_file_name", "_hoodie_partition_path"
@@ -81,6 +81,8 @@ class WriteTarget:
     """The columns that column_stats describes; empty for all."""
     ordering: str | None = None
     """The ordering column, where the stored row wins by event time; None: the incoming row wins."""
+    ids: Ids = RANDOM
+    """Names new file groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,12 +270,11 @@ def _stale(work: FileGroupWrite, stored: Any, matched: Any, rows: Any) -> Any:
 
 
 def new_file(work: FileGroupWrite) -> BaseFile:
-    """The name of the next slice; the attempt number is random, so no two attempts meet."""
-    attempt = secrets.randbelow(1 << 31)
+    """The name of the next slice."""
     return BaseFile(
         partition_path=work.partition_path,
         file_id=work.file_id,
-        write_token=f"{work.number}-0-{attempt}",
+        write_token=write_token(work.number),
         instant_time=work.target.instant,
         size=0,
     )

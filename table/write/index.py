@@ -22,6 +22,7 @@ from table.options import INDEX_FALLBACK, Options
 from table.storage import Storage
 from table.view import Snapshot
 from table.write.runner import TaskRunner
+from table.write.transaction import TableState
 
 GROUP = "keymark.indexes"
 HUDI_TYPES = {
@@ -76,6 +77,26 @@ class IndexContext:
     spark: Callable[[], Any]
     stats: LookupStats = field(default_factory=LookupStats)
     cache: BlockCache | None = None
+
+    @classmethod
+    def of(
+        cls,
+        state: TableState,
+        *,
+        options: Options,
+        runner: TaskRunner,
+        spark: Callable[[], Any],
+    ) -> IndexContext:
+        """The table as one reading of it has it."""
+        return cls(
+            storage=state.storage,
+            config=state.config,
+            options=options,
+            snapshot=state.snapshot,
+            metadata=state.metadata,
+            runner=runner,
+            spark=spark,
+        )
 
 
 class Index(Protocol):

@@ -37,6 +37,7 @@ from table.storage import BytesReader, Storage
 from table.timeline.timeline import Timeline
 from table.write.index import LOCATION_SCHEMA, Index, IndexContext, load_index
 from table.write.key_file import KeyFile, keys_of_instant
+from table.write.repeats import last_of_each
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState
 
@@ -93,9 +94,6 @@ class OutsideIndex(Index, Protocol):
         `progress` is a table.bootstrap.target.Progress.
         """
 
-    def drop(self, context: IndexContext) -> None:
-        """Delete all entries."""
-
     def erase(self, keys: Any, context: IndexContext) -> str:
         """Delete the entries of keys (pa.Array of string); one line on what may be left of them."""
 
@@ -110,15 +108,7 @@ class Entries:
 
     def context(self, state: TableState) -> IndexContext:
         """The table as the index sees it."""
-        return IndexContext(
-            storage=state.storage,
-            config=state.config,
-            options=self.options,
-            snapshot=state.snapshot,
-            metadata=state.metadata,
-            runner=self.runner,
-            spark=_no_session,
-        )
+        return IndexContext.of(state, options=self.options, runner=self.runner, spark=_no_session)
 
     def settle(self, instant: str, storage: Storage) -> None:
         """Make the changes of an instant; if that fails, the next write does."""
@@ -153,7 +143,8 @@ def announce(
     path = f"{ENTRIES}/{instant}"
     context.storage.put(path, b"")
     known = index.enter(changes.parts, instant, context) if changes.parts else CHANGES.empty_table()
-    later = pa.concat_tables([_last_of_each(known), gone(changes.deletes)])
+    last = last_of_each(known["key"].combine_chunks())
+    later = pa.concat_tables([known.take(pa.array(last)), gone(changes.deletes)])
     store_changes(context.storage, instant, later)
 
 
@@ -258,13 +249,6 @@ def _is_completed(timeline: Timeline, instant: str) -> bool:
     """Completed, or archived: nobody archives while entries of a dead instant are left."""
     start = min((i.time for i in timeline.instants), default="")
     return instant < start or any(i.time == instant for i in timeline.completed())
-
-
-def _last_of_each(changes: Any) -> Any:
-    codes = changes["key"].combine_chunks().dictionary_encode().indices.to_numpy()
-    last = np.zeros(len(codes), np.int64)
-    last[codes] = np.arange(len(codes))
-    return changes.take(pa.array(np.unique(last[codes])))
 
 
 def _still_true(index: OutsideIndex, changes: Any, context: IndexContext) -> Any:

@@ -161,13 +161,17 @@ def clear_failed(storage: Storage) -> None:
 def _sweep_markers(storage: Storage, timeline: Timeline) -> None:
     """Delete the markers of completed instants, and what tasks wrote that outlived their writer.
 
-    Such a task makes markers and files of an instant that was taken back already. An instant from
-    before the active timeline may be archived: its files stay.
+    Such a task makes markers and files of an instant that was taken back already, or completed
+    without them. An instant from before the active timeline may be archived: its files stay.
     """
-    done = {instant.time for instant in timeline.completed()}
+    done = {instant.time: instant for instant in timeline.completed()}
     start = min((instant.time for instant in timeline.instants), default="")
     for time in {s.path.split("/")[2] for s in storage.walk(TEMP) if s.path.count("/") > 2}:
-        if time not in done:
+        instant = done.get(time)
+        if instant is not None and instant.action in ("commit", "replacecommit"):
+            named = {path for _, path, _ in timeline.commit(instant).files}
+            sweep_losers(storage, time, named)
+        elif instant is None:
             if not time.isdigit() or time < start:
                 continue
             for path in list(data_files(storage, time)):

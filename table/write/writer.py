@@ -29,6 +29,7 @@ from table.format.schema import (
     with_meta,
     without_meta,
 )
+from table.ids import RANDOM, Ids
 from table.keygen import check_key_generator, record_keys
 from table.keygen.auto import auto_keys
 from table.keygen.stored import StoredKeys
@@ -80,7 +81,7 @@ class Writer:
     """A table to write to. `options` are the table's facts and what was given for this write.
 
     `index` is the name of the table's index; `services` runs before and after the write; `spark`
-    opens or returns a Spark session; `on_phase` is told when a phase begins.
+    opens or returns a Spark session; `on_phase` is told when a phase begins; `ids` names new files.
     """
 
     storage: Storage
@@ -91,6 +92,7 @@ class Writer:
     services: Services
     spark: Callable[[], Any]
     on_phase: Callable[[str], None]
+    ids: Ids = RANDOM
 
     @property
     def moves(self) -> bool:
@@ -100,15 +102,7 @@ class Writer:
 
     def context(self, state: TableState) -> IndexContext:
         """The table as the index sees it."""
-        return IndexContext(
-            storage=self.storage,
-            config=state.config,
-            options=self.options,
-            snapshot=state.snapshot,
-            metadata=state.metadata,
-            runner=self.runner,
-            spark=self.spark,
-        )
+        return IndexContext.of(state, options=self.options, runner=self.runner, spark=self.spark)
 
     def attempt(
         self, operation: str, schema: Any, work: Callable[[Attempt], CommitResult]
@@ -144,6 +138,9 @@ class Writer:
             # The table is another writer's now, and so is what this one left.
             raise
         except BaseException:
+            if not attempt.lease.settled:
+                # The next writer may complete it.
+                raise
             # What cannot be taken back now, the next write takes back.
             with contextlib.suppress(TableError, OSError):
                 if isinstance(attempt.index, OutsideIndex):
@@ -198,6 +195,7 @@ class Attempt:
             stores_meta=config.stores_meta,
             stat_columns=config.stat_columns,
             ordering=config.ordering if _by_event_time(writer.options) else None,
+            ids=writer.ids,
         )
         return cls(
             writer=writer,

@@ -56,6 +56,32 @@ def test_what_is_written_has_the_digest_that_is_printed(tmp_path):
         assert (digest["table_rows"], digest["table_digest"]) == truth
 
 
+@pytest.mark.spark
+def test_tasks_write_what_threads_write(tmp_path, spark):
+    settings = sets(rows=1001, round=2, partitions=3)
+    master = ("--master", spark.sparkContext.master)
+    here = answer("write", "trips", *settings, "--out", tmp_path / "here")
+    there = answer("write", "trips", *settings, "--out", tmp_path / "there", *master)
+    assert there == here | {"out": str(tmp_path / "there")}
+    for file in (tmp_path / "here").iterdir():
+        assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
+    assert len(list((tmp_path / "there").iterdir())) == 3
+    found = answer("digest", "trips", *sets(rows=1001, round=2), *master)
+    assert found == answer("digest", "trips", *settings)
+    with pytest.raises(DatasetError, match="is not empty"):
+        answer("write", "trips", *settings, "--out", tmp_path / "there", *master)
+
+
+@pytest.mark.spark
+def test_what_a_task_cannot_write_is_one_error(tmp_path, spark, monkeypatch):
+    from datasets import in_tasks
+
+    gone = in_tasks.make_folder
+    monkeypatch.setattr(in_tasks, "make_folder", lambda out: (gone(out), out.rmdir()))
+    with pytest.raises(DatasetError, match=r"part-00000\.parquet cannot be written"):
+        answer("write", "trips", "--out", tmp_path / "x", "--master", spark.sparkContext.master)
+
+
 @pytest.mark.parametrize("partitions", [1, 7, 200])
 def test_partitions_never_change_the_rows(partitions):
     digest = answer("digest", "iot", *sets(rows=150, partitions=partitions))

@@ -13,8 +13,19 @@ import pyarrow.parquet as pq
 
 from harness.engines.base import Layout
 from harness.kit import Kit
+from harness.runner import Runner
 
 FILE_ID = "11111111-0"
+# A scenario so small that real engines take seconds for it.
+SMALL = (
+    "dataset.rows=2000",
+    "dataset.partitions=3",
+    "dataset.batch_rows=200",
+    "workload.lookup_present=60",
+    "workload.lookup_absent=20",
+    "schedule.warmups=0",
+    "spark.conf.spark.driver.memory=1g",
+)
 INSTANTS = [f"202601010000000{n:02d}" for n in range(99)]
 
 
@@ -106,6 +117,21 @@ class HonestTable:
     def compact(self):
         return INSTANTS[98]
 
+    def drop_index(self):
+        (self.path / ".hoodie" / "dropped").touch()
+
+    def build_index(self):
+        (self.path / ".hoodie" / "dropped").unlink()
+
+    def purge(self, df, /):
+        """Delete the slices that hold a key; the latest does not."""
+        held = [
+            file for file in self._files() if set(df) & set(pq.read_table(file)["k"].to_pylist())
+        ]
+        for file in held:
+            file.unlink()
+        return SimpleNamespace(keys=len(df), files_rewritten=0, files_left=0, proven=True)
+
     def info(self):
         return SimpleNamespace(index=self.index)
 
@@ -168,6 +194,18 @@ class FakeInputs:
     def deletes(self):
         return Frame(a=0)
 
+    def deleted_keys(self):
+        return pa.array(["a"])
+
+    def nulled(self):
+        return Frame(a=None)
+
+    def nulled_truth(self, round_, /):
+        rows = self.load()
+        for n in range(1, round_ + 1):
+            rows |= self.batch(n)
+        return digest(rows | self.nulled())
+
     def size(self, step, /):
         return {"bulk_insert": 10, "delete": 1}.get(step, 2)
 
@@ -188,6 +226,31 @@ class FakeInputs:
 
     def point_key(self, repetition, /):
         return "cdefghij"[repetition]
+
+
+class RecordedChild:
+    """A process of an engine: notes messages and gives the answers that a test put there."""
+
+    def __init__(self, **answers) -> None:
+        self.answers = answers
+        self.calls: list[tuple[str, dict]] = []
+
+    def call(self, name, /, **arguments):
+        self.calls.append((name, arguments))
+        answer = self.answers.get(name)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self):
+        pass
+
+
+class HeldFrame:
+    """A data frame that was read from two files."""
+
+    def inputFiles(self):  # noqa: N802 - PySpark's name
+        return ["file:/b.parquet", "file:/a.parquet"]
 
 
 class Ticks:
@@ -215,6 +278,12 @@ class Quiet:
 
     def end(self):
         self.ended += 1
+
+
+def taker(resolved, tools, folder, progress=None) -> Runner:
+    """Takes the slots of a scenario whose data are all those of one kit."""
+    kits = dict.fromkeys(resolved.dataset.points, tools)
+    return Runner(resolved, kits, folder, run_id="r1", progress=progress or Quiet())
 
 
 def kit(work: Path, *, table=HonestTable, source=None) -> Kit:

@@ -10,8 +10,21 @@ from typer.testing import CliRunner
 
 from harness import cli, jars
 from harness.errors import HarnessError, ScenarioError
+from harness.schema import scenario_schema
 
 runner = CliRunner()
+
+
+def test_the_time_left_is_told_of_slots_that_take_minutes(capsys):
+    now = [0.0]
+    with cli.Shown(lambda: now[0]) as shown:
+        shown.plan(5)
+        for name in ("a", "b", "c"):
+            shown.begin(name)
+            now[0] += 90
+            shown.end()
+        shown.begin("d")
+    assert capsys.readouterr().err.splitlines()[-1] == "[3/5] d (180 s left)"
 
 
 @pytest.fixture
@@ -25,18 +38,35 @@ def app():
 def test_scenarios_lists_the_built_in_ones(app):
     answer = runner.invoke(app, ["scenarios", "--json"])
     assert [each["name"] for each in json.loads(answer.stdout)["scenarios"]] == [
+        "block_size",
+        "bootstrap",
+        "calibrate",
+        "canary",
         "ci",
         "gate",
+        "gdpr_delete",
         "growth",
+        "holdout",
         "hudi_vs_native",
         "index_matrix",
+        "lookup",
         "lookup_model",
         "mappings",
+        "point_query",
         "quickstart",
+        "scaling",
+        "shuffle",
+        "skew",
         "tagging",
         "virtual_keys",
+        "write_latency",
     ]
     assert "quickstart" in runner.invoke(app, ["scenarios"]).stdout
+
+
+def test_the_schema_of_scenario_files_is_printed(app):
+    answer = runner.invoke(app, ["scenarios", "--schema"])
+    assert json.loads(answer.stdout) == scenario_schema()
 
 
 @pytest.mark.parametrize(

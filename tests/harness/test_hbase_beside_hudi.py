@@ -8,20 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness_fakes import SMALL
 
 from harness import hbase_cells, jars
 
 ROOT = Path(__file__).parents[2]
-SETS = [
-    "dataset.rows=2000",
-    "dataset.partitions=3",
-    "dataset.batch_rows=200",
-    "workload.lookup_present=60",
-    "workload.lookup_absent=20",
-    "schedule.warmups=0",
-    "schedule.repetitions=2",
-    "spark.conf.spark.driver.memory=1g",
-]
+SETS = [*SMALL, "schedule.repetitions=2"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("hudi")]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from harness_fakes import kit, taker
 from hbase_fake import FakeHBase
 
 from harness import hbase_cells, hbase_server
@@ -15,6 +16,7 @@ from harness.engines.lineup import missing
 from harness.errors import HarnessError
 from harness.matrix import expand
 from harness.scenario import WorkloadSection, load
+from harness.store import RunFolder
 from harness.workload import steps
 from table import Table
 
@@ -130,6 +132,14 @@ def test_without_an_hbase_its_cells_are_left_out_with_a_line(monkeypatch):
     assert "make hbase" in found["native/hbase"]
     with pytest.raises(HarnessError, match="make hbase"):
         missing(["native"], ["hbase"])
+
+
+def test_an_hbase_that_stopped_before_its_tables_were_named_fails_its_cells_alone(tmp_path):
+    resolved = load("quickstart", overrides={"indexes": ["record", "hbase"]})
+    folder = RunFolder.create(tmp_path / "run")
+    outcome = taker(resolved, kit(tmp_path / "work"), folder).run(expand(resolved))
+    assert list(outcome.failed) == ["native/hbase"]
+    assert "make hbase" in outcome.failed["native/hbase"]
 
 
 def test_hudi_has_the_index_before_1_1():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from harness_fakes import HeldFrame, RecordedChild
 
 from harness.engines.base import Layout
 from harness.engines.hudi import HudiEngine, session_conf
@@ -18,31 +19,8 @@ LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="t
 FIRST, SECOND = "20260101000000001", "20260101000000002"
 
 
-class Recorded:
-    """Notes messages and gives the answers that a test put there."""
-
-    def __init__(self, **answers) -> None:
-        self.answers = answers
-        self.calls: list[tuple[str, dict]] = []
-
-    def call(self, name, /, **arguments):
-        self.calls.append((name, arguments))
-        answer = self.answers.get(name)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def close(self):
-        pass
-
-
-class Frame:
-    def inputFiles(self):  # noqa: N802 - PySpark's name
-        return ["file:/b.parquet", "file:/a.parquet"]
-
-
 def engine(version="0.15.0", **answers):
-    child = Recorded(**answers)
+    child = RecordedChild(**answers)
     return HudiEngine(version, child, parallelism=3), child
 
 
@@ -68,7 +46,7 @@ def make_table(path, *, partitions="files", keys=None):
 def test_every_call_gets_the_same_options():
     made, child = engine(digest=(1, "d"))
     table = made.create(Path("t"), LAYOUT, index="record", options={"hoodie.x": "1"})
-    files = made.hold_rows(Frame())
+    files = made.hold_rows(HeldFrame())
     for call in (table.bulk_insert, table.upsert, table.delete):
         call(files)
     made.digest(table.read(), ["k"])

@@ -35,6 +35,11 @@ def ignore(_come, _total):
     pass
 
 
+@pytest.fixture(autouse=True)
+def _spark_of_the_bundles(monkeypatch):
+    monkeypatch.setattr(jars.metadata, "version", lambda _: "3.5.9")
+
+
 def test_a_jar_is_downloaded_once_and_found_from_then_on(repository):
     content = bytes(range(256)) * 9000
     publish(repository, "0.15.0", content, hashlib.sha1(content).hexdigest() + "  a.jar\n")
@@ -135,3 +140,12 @@ def test_other_jars_are_fetched_into_a_folder_of_theirs(repository):
     assert jars.fetch(jar, "place", shown) == path
     assert names == ["thing-1.2.jar"] * 2
     assert jars.installed() == ()
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_bundle_is_not_for_another_spark(monkeypatch):
+    monkeypatch.setattr(jars.metadata, "version", lambda _: "4.3.0")
+    path = jars.bundle("0.15.0")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+    assert "its bundle for Spark 3.5; this is 4.3.0" in jars.missing_bundle("0.15.0")

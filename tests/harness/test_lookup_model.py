@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from harness_fakes import HonestTable, Quiet, kit
+from harness_fakes import HonestTable, kit, taker
 
 from harness import matrix, scenario, workload
 from harness.lookup_model import ABSENT, COLD, LOGS, PRESENT, Point, asked, points
-from harness.runner import Runner, complete_slots
+from harness.runner import complete_slots
 from harness.store import RunFolder
 
 SETS = [
@@ -22,14 +22,7 @@ def run(tmp_path, table=HonestTable):
     resolved = scenario.load("lookup_model", sets=SETS)
     folder = RunFolder.create(tmp_path / "run")
     tools = kit(tmp_path / "work", table=table)
-    taker = Runner(
-        resolved,
-        dict.fromkeys(resolved.dataset.points, tools),
-        folder,
-        run_id="r1",
-        progress=Quiet(),
-    )
-    return folder, taker.run(matrix.expand(resolved)), tools
+    return folder, taker(resolved, tools, folder).run(matrix.expand(resolved)), tools
 
 
 def test_each_point_is_measured_cold_and_warm_before_and_after_the_compaction(tmp_path):

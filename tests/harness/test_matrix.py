@@ -27,6 +27,16 @@ def test_cells_have_stable_ids_and_their_own_options_over_the_common_ones():
     assert "hoodie.bucket.index.num.buckets" not in cells[0].options
 
 
+def test_a_variant_can_be_of_some_indexes_only():
+    loaded = scenario.load(
+        "ci",
+        sets=["table.variants={a = {}, b = {}}", 'table.variant_indexes={b = ["record"]}'],
+        overrides={"indexes": ["record", "bucket"]},
+    )
+    cells = [cell.cell_id for cell in matrix.expand(loaded)]
+    assert cells == ["native/record/a", "native/record/b", "native/bucket/a"]
+
+
 def test_variants_multiply_the_cells_and_their_options_win():
     fpp = "hoodie.index.bloom.fpp"
     loaded = scenario.load(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from harness_fakes import HeldFrame, RecordedChild
 
 from harness import revisions
 from harness.engines import engine_indexes, engine_mistake, is_native
@@ -14,6 +16,7 @@ from harness.engines.base import Layout
 from harness.engines.pipe import Child
 from harness.engines.revision import RevisionEngine
 from harness.errors import HarnessError
+from harness.table_places import Here
 from table.write.index import LookupStats
 
 CHILD = Path(__file__).parents[2] / "harness" / "engines" / "revision_child.py"
@@ -59,6 +62,43 @@ def test_the_work_tree_is_where_it_is(project):
     assert revisions.checkout("native@worktree", project).root == project
 
 
+COUNTS = """
+from pathlib import Path
+turns = Path("turns")
+turns.write_text(turns.read_text() + "+" if turns.exists() else "+")
+"""
+
+
+@pytest.fixture
+def compiling(project):
+    """The project; its last revision has kernels, and notes each time that they are compiled."""
+    (project / "table").mkdir()
+    (project / "table" / "precompile.py").write_text(COUNTS)
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "-m", "kernels")
+    return project
+
+
+def test_kernels_are_compiled_where_a_revision_is_set_up(compiling):
+    for _ in range(2):
+        made = revisions.checkout("native@HEAD", compiling)
+        assert (made.root / "turns").read_text() == "+"
+    for turns in ("+", "++"):
+        revisions.checkout("native@worktree", compiling)
+        assert (compiling / "turns").read_text() == turns
+
+
+def test_kernels_that_cannot_be_compiled_are_one_line(compiling):
+    (compiling / "table" / "precompile.py").write_text(f"{COUNTS}\nraise OSError('no room')")
+    git(compiling, "commit", "--quiet", "--all", "-m", "broken")
+    for _ in range(2):
+        with pytest.raises(HarnessError, match=r"^table\.precompile of \w{12}: OSError: no room$"):
+            revisions.checkout("native@HEAD", compiling)
+    commit = git(compiling, "rev-parse", "HEAD")
+    cached = Path(revisions.jars.folder()).with_name("revisions") / commit
+    assert (cached / "turns").read_text() == "++"
+
+
 def test_other_packages_take_a_set_up_of_their_own(project):
     (project / "requirements.lock").write_text("a==2")
     makefile = "install:\n\tmkdir -p .venv/bin && touch .venv/bin/python\n"
@@ -95,35 +135,18 @@ def test_names_of_engines_are_commits(monkeypatch):
     ]
 
 
-class Recorded:
-    """Notes messages and gives the answers that a test put there."""
-
-    def __init__(self, **answers) -> None:
-        self.answers = answers
-        self.calls: list[tuple[str, dict]] = []
-
-    def call(self, name, /, **arguments):
-        self.calls.append((name, arguments))
-        return self.answers.get(name)
-
-
-class Frame:
-    def inputFiles(self):  # noqa: N802 - PySpark's name
-        return ["file:/b.parquet", "file:/a.parquet"]
-
-
 def test_a_table_is_measured_through_messages(tmp_path):
-    child = Recorded(
+    child = RecordedChild(
         create=7,
         write={"files_written": 3, "phases": {"tag": 0.1}},
         lookup={"shards_read": 2, "of_a_later_revision": 1},
         check={"ok": True, "missing": 0, "extra": 0, "wrong": 0, "duplicate": 0},
         digest=(5, "d"),
     )
-    engine = RevisionEngine(child)
+    engine = RevisionEngine(child, Here())
     table = engine.create(tmp_path, LAYOUT, index="record", options={"o": "1"})
     assert child.calls[0][1]["record_key"] == ("k",)
-    held = engine.hold_rows(Frame())
+    held = engine.hold_rows(HeldFrame())
     assert held == ("file:/a.parquet", "file:/b.parquet")
     with engine.step("label"):
         done = table.upsert(held)
@@ -139,13 +162,19 @@ def test_a_table_is_measured_through_messages(tmp_path):
     assert engine.digest(table.read(), ["a"]) == (5, "d")
 
 
-def test_the_process_has_the_packages_of_its_revision(tmp_path):
+@pytest.fixture
+def root(tmp_path):
+    """A revision with packages of its own."""
+    made = tmp_path / "revision"
+    for package in ("table", "harness", "datasets"):
+        (made / package).mkdir(parents=True)
+        (made / package / "__init__.py").write_text("")
+    (made / "harness" / "errors.py").write_text("class CellError(Exception): pass\n")
+    return made
+
+
+def test_the_process_has_the_packages_of_its_revision(tmp_path, root):
     """Only the pipe is the run's; no Spark, no Java."""
-    root = tmp_path / "revision"
-    for package in ("table", "harness"):
-        (root / package).mkdir(parents=True)
-        (root / package / "__init__.py").write_text("")
-    (root / "harness" / "errors.py").write_text("class CellError(Exception): pass\n")
     (root / "table" / "spark.py").write_text(
         "class Conf:\n"
         "    def getAll(self): return [('from', 'the revision')]\n"
@@ -159,5 +188,53 @@ def test_the_process_has_the_packages_of_its_revision(tmp_path):
     child = Child([sys.executable, str(CHILD), str(root)], log=tmp_path / "log", name="old")
     try:
         assert child.call("start", master="local[1]", conf={}) == {"from": "the revision"}
+    finally:
+        child.close()
+
+
+TELLS = """
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+def told(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"where": [__file__] * batch.num_rows})
+
+def digest_dataframe(df, columns):
+    (place,) = df.mapInArrow(told, "where string").distinct().collect()
+    return SimpleNamespace(rows=df.count(), digest=place[0])
+"""
+
+READS = """
+from pyspark.sql import SparkSession
+
+class Table:
+    open = classmethod(lambda cls, *_, **given: cls())
+
+    def read(self):
+        return SparkSession.active().range(3)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_workers_of_spark_have_the_packages_of_the_revision(tmp_path, root, monkeypatch):
+    """Neither those of the folder that the run is started in, nor those of the environment."""
+    project = Path(__file__).parents[2]
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    (root / "table" / "__init__.py").write_text(READS)
+    for name in ("spark.py", "errors.py"):
+        shutil.copy(project / "table" / name, root / "table")
+    (root / "datasets" / "spark.py").write_text(TELLS)
+    child = Child([sys.executable, str(CHILD), str(root)], log=tmp_path / "log", name="old")
+    try:
+        child.call("start", master="local[2]", conf={"spark.driver.memory": "1g"})
+        number = child.call("open", path="t", options={})
+        assert child.call("digest", table=number, columns=[]) == (
+            3,
+            str(root / "datasets" / "spark.py"),
+        )
     finally:
         child.close()

@@ -160,3 +160,42 @@ def test_a_run_along_all_axes_loads_each_table_once(tmp_path):
     assert keys["shape-grown/batch-80", "upsert_1"] == 80
     told = [json.loads(line)["metric"] for line in lines]
     assert told.count("candidates") == told.count("false_positives") == 4 + 1
+
+
+FEW = {
+    "dataset.batch_rows": "60",
+    "workload.lookup_present": "50",
+    "workload.lookup_absent": "20",
+    "schedule.repetitions": "1",
+    "schedule.warmups": "0",
+}
+SMALL = {
+    "block_size": {"dataset.rows": "4000", "table.file_rows": "400"},
+    "bootstrap": {"dataset.sizes": "[300, 600]", "table.variants": "{}"},
+    "gdpr_delete": {"dataset.rows": "600", "dataset.delete_rows": "20", "indexes": "['record']"},
+    "lookup": {"dataset.sizes": "[300, 600]", "indexes": "['global_bloom']"},
+    "scaling": {"dataset.rows": "600", "table.variants": "{}"},
+}
+STEPS = {
+    "block_size": ["build", "lookup"],
+    "bootstrap": ["bulk_insert", "build_index", "lookup"],
+    "gdpr_delete": [
+        *("bulk_insert", "upsert_1", "null_columns", "delete", "purge"),
+        *("lookup", "point_query"),
+    ],
+    "lookup": ["bulk_insert", "lookup", "lookup_again"],
+    "scaling": ["bulk_insert", "upsert_1", "lookup"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_an_experiment_in_small(tmp_path, name):
+    """Those that take steps, masters or options which no other test of a whole run does."""
+    sets = {**FEW, **SMALL[name]}
+    given = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+    code, summary, said = bench(tmp_path / "run", *given, scenario=name)
+    assert code == 0, said
+    assert summary["verified"] is True
+    for cell in summary["cells"]:
+        found = dict.fromkeys(each["step"] for each in cell["metrics"])
+        assert [step for step in found if step in STEPS[name]] == STEPS[name]

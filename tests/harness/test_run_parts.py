@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from harness_fakes import HonestTable, Quiet, kit
+from harness_fakes import HonestTable, kit, taker
 from test_run_store import SAMPLE
 
-from harness import matrix, probes, scenario, snapshot
+from harness import bench, matrix, probes, scenario, snapshot
 from harness.counters import counter_samples, label_of
 from harness.event_log import Counters, StepCounters
 from harness.key_text import encode_keys
 from harness.probes import Listing
-from harness.runner import Runner
 from harness.scenario import SparkSection
 from harness.session import REDACTED, measuring_conf, redact, redact_arguments
 from harness.store import RunFolder
@@ -66,13 +66,7 @@ def test_samples_and_event_log_agree_on_labels(tmp_path):
     resolved = scenario.load("ci")
     tools = kit(tmp_path / "work")
     folder = RunFolder.create(tmp_path / "run")
-    Runner(
-        resolved,
-        dict.fromkeys(resolved.dataset.points, tools),
-        folder,
-        run_id="r",
-        progress=Quiet(),
-    ).run(matrix.expand(resolved))
+    taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert {label_of(s) for s in folder.samples()} == set(tools.engines["native"].labels)
     assert label is not None
 
@@ -100,6 +94,18 @@ def test_written_bytes_belong_to_their_phase(tmp_path):
     assert found.commit_bytes == 10
     assert found.total_bytes == 85
     assert after.index_bytes == 35
+
+
+def test_rows_written_are_those_of_the_commits_of_a_step(tmp_path):
+    put(tmp_path, ".hoodie/20260101000000001.commit", 0)
+    before = Listing.of(tmp_path)
+    stats = {"p=1": [{"numWrites": 3}, {"numWrites": 4}], "p=2": [{"numWrites": 5}, {}]}
+    text = json.dumps({"partitionToWriteStats": stats})
+    (tmp_path / ".hoodie/20260101000000002.commit").write_text(text)
+    (tmp_path / ".hoodie/20260101000000003.commit").write_text("{}")
+    put(tmp_path, ".hoodie/20260101000000004.commit.requested", 3)
+    put(tmp_path, ".hoodie/metadata/.hoodie/20260101000000002.deltacommit", 3)
+    assert probes.rows_written(tmp_path, before, Listing.of(tmp_path)) == 12
 
 
 def test_a_restored_table_shares_only_what_never_changes(tmp_path):
@@ -148,14 +154,7 @@ def test_a_run_from_a_source_copies_it_or_rewrites_its_rows_and_says_so(
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
     tools = kit(tmp_path / "work", source=source)
     folder = RunFolder.create(tmp_path / "run")
-    taker = Runner(
-        resolved,
-        dict.fromkeys(resolved.dataset.points, tools),
-        folder,
-        run_id="r",
-        progress=Quiet(),
-    )
-    outcome = taker.run(matrix.expand(resolved))
+    outcome = taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert outcome.failed == {}
     assert {note.partition(":")[0] for note in outcome.notes} == rewritten
     assert "bulk_insert" not in {s.step for s in folder.samples()}
@@ -174,14 +173,7 @@ def test_a_source_that_reads_differently_fails_the_cell(tmp_path):
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
     folder = RunFolder.create(tmp_path / "run")
     tools = kit(tmp_path / "work", table=LosesARow, source=source)
-    taker = Runner(
-        resolved,
-        dict.fromkeys(resolved.dataset.points, tools),
-        folder,
-        run_id="r",
-        progress=Quiet(),
-    )
-    outcome = taker.run(matrix.expand(resolved))
+    outcome = taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert len(outcome.failed) == 4
     assert "9 rows instead of 10" in outcome.failed["native/global_bloom"]
     shutil.rmtree(source)
@@ -193,6 +185,7 @@ def test_secrets_never_reach_a_file():
         "spark.hadoop.fs.s3a.access.key": "abc",
         "my.PassWord": "abc",
         "fs.azure.account.key.x": "abc",
+        "keymark.storage.sas_key": "abc",
         "spark.jars.repositories": "https://me:abc@host/path",
         "spark.sql.shuffle.partitions": "2",
     }
@@ -203,11 +196,30 @@ def test_secrets_never_reach_a_file():
     assert shown["spark.sql.shuffle.partitions"] == "2"
 
 
+def test_secrets_of_a_scenario_never_reach_run_json():
+    option, secret = "keymark.storage.sas_key", "canary-of-a-secret"
+    sets = [
+        *(f"{place}.{option}={secret}" for place in ("table.options", "spark.conf")),
+        f"table.index_options.record={{'{option}'='{secret}'}}",
+        f"table.engine_options.native={{'{option}'='{secret}'}}",
+        f"spark.conf.spark.my.password={secret}",
+        f"table.variants.one={{'{option}'='{secret}'}}",
+    ]
+    resolved = scenario.load("quickstart", sets=sets)
+    described = bench.describe(resolved)
+    assert secret in str(resolved)
+    assert secret not in json.dumps(described)
+    assert described["table"]["variants"] == {"one": {option: REDACTED}}
+    assert described["dataset"] == resolved.model_dump(mode="json")["dataset"]
+
+
 def test_secrets_of_the_command_line_are_left_out():
     shown = redact_arguments(
         ["run", "--set", "spark.conf.spark.hadoop.fs.s3a.secret.key=a=b", "--set", "dataset.rows=3"]
     )
     assert shown[2] == f"spark.conf.spark.hadoop.fs.s3a.secret.key={REDACTED}"
+    (shown_option,) = redact_arguments(["table.options.keymark.storage.sas_key=a=b"])
+    assert shown_option == f"table.options.keymark.storage.sas_key={REDACTED}"
     assert shown[-1] == "dataset.rows=3"
 
 

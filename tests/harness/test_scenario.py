@@ -7,23 +7,44 @@ from harness.engines import engine_indexes
 from harness.errors import ScenarioError
 from table.options import MOVE_OPTIONS
 
-SECTIONS = "dataset, description, engines, indexes, name, schedule, spark, table, workload"
+SECTIONS = "dataset, description, engines, include, indexes, name, schedule, spark, table, workload"
 
 
 QUICKSTART = ("record", "global_simple", "global_bloom", "bucket")
 EVERY = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
 BUILT_IN = {
+    "block_size": QUICKSTART[:1],
+    "bootstrap": QUICKSTART[:1],
+    "calibrate": EVERY[:6],
+    "canary": QUICKSTART[:1],
     "ci": QUICKSTART,
     "gate": QUICKSTART[:2],
+    "gdpr_delete": QUICKSTART,
     "growth": QUICKSTART[:2],
+    "holdout": EVERY[:6],
     "hudi_vs_native": QUICKSTART[:2],
     "index_matrix": EVERY,
+    "lookup": QUICKSTART,
     "lookup_model": QUICKSTART[:1],
     "mappings": QUICKSTART[:1],
+    "point_query": QUICKSTART[:2],
     "quickstart": QUICKSTART,
+    "scaling": QUICKSTART[:1],
+    "shuffle": QUICKSTART,
+    "skew": QUICKSTART,
     "tagging": tuple(name for name in EVERY if name in engine_indexes("hudi@0.15.0")),
     "virtual_keys": QUICKSTART,
+    "write_latency": QUICKSTART,
 }
+VARIED = (
+    "block_size",
+    "bootstrap",
+    "calibrate",
+    "holdout",
+    "lookup_model",
+    "scaling",
+    "virtual_keys",
+)
 
 
 def test_built_in_scenarios_resolve():
@@ -31,9 +52,9 @@ def test_built_in_scenarios_resolve():
     for name, indexes in BUILT_IN.items():
         loaded = scenario.load(name)
         assert (loaded.name, loaded.indexes) == (name, indexes)
-        assert loaded.table.mappings == (name == "mappings")
+        assert loaded.table.mappings == (name in ("mappings", "block_size"))
         assert bool(loaded.workload.model_keys) == (name == "lookup_model")
-        assert bool(loaded.table.variants) == (name in ("lookup_model", "virtual_keys"))
+        assert bool(loaded.table.variants) == (name in VARIED)
 
 
 def test_the_matrix_of_indexes_compares_shapes_sizes_and_batches_on_equal_terms():
@@ -87,6 +108,21 @@ def test_virtual_keys_differ_from_stored_ones_in_nothing_else():
     }
     steps = [step.name for step in workload.steps(loaded.workload)]
     assert steps == ["upsert_1", "lookup", "point_query"]
+
+
+def test_indexes_of_variants_are_checked():
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load(
+            "ci",
+            sets=[
+                "table.variants={shards = {}}",
+                'table.variant_indexes={shard = ["record"], shards = ["recrod"]}',
+            ],
+        )
+    told = " ".join(caught.value.mistakes)
+    assert "unknown variant 'shard' (did you mean 'shards'?)" in told
+    assert "unknown index 'recrod' (did you mean 'record'?)" in told
+    assert "index 'bucket' has no variant left" in told
 
 
 def test_variants_and_model_keys_are_checked():
@@ -351,6 +387,47 @@ def test_streams_whose_rows_an_option_would_keep_where_they_are():
     with pytest.raises(ScenarioError, match=f"late: needs {payload} = {hudis}"):
         scenario.load("ci", sets=[late, f"table.options.{payload}={latest}"])
     scenario.load("ci", sets=[late, "dataset.settings.insert_shares=[0.5, 0.5]"])
+
+
+@pytest.mark.parametrize(
+    ("location", "rest", "told"),
+    [
+        ("runs", {}, "runs is no URL of a store"),
+        ("file:///tmp/x", {}, "is no URL of a store"),
+        ("memory://x/y", {}, "is no URL of a store"),
+        ("s3://", {}, "is no URL of a store"),
+        ("s3://b/x", {"engines": ["native", "hudi@0.15.0"]}, "hudi@0.15.0 has no connection"),
+        ("s3://b/x", {"table.mappings": True}, "table.location: none, with table.mappings"),
+    ],
+)
+def test_a_location_is_one_that_all_engines_reach(location, rest, told):
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load("ci", overrides={"table.location": location, **rest})
+    assert any(told in mistake for mistake in caught.value.mistakes)
+    assert scenario.load("ci", sets=["table.location=s3://b/x"]).table.location == "s3://b/x"
+
+
+@pytest.mark.parametrize(
+    ("engines", "conf", "fine"),
+    [
+        (["native"], {}, True),
+        (["native", "native@bare", "native@local[1]"], {}, True),
+        (["native", "native@worktree"], {}, False),
+        (["hudi@0.15.0"], {}, False),
+        (["native", "native@worktree"], {"spark.cores.max": "2"}, True),
+        (["native", "native@worktree"], {"spark.dynamicAllocation.enabled": "true"}, True),
+    ],
+)
+def test_sessions_share_a_standalone_cluster_as_they_are_told(engines, conf, fine):
+    given = {"engines": engines, "indexes": ["record"], "spark.master": "spark://h:7077"}
+    given |= {f"spark.conf.{name}": value for name, value in conf.items()}
+    given["workload.lookup_absent"] = 0
+    if fine:
+        assert scenario.load("ci", overrides=given).spark.conf == conf
+    else:
+        with pytest.raises(ScenarioError, match=r"set spark\.cores\.max"):
+            scenario.load("ci", overrides=given)
+    assert scenario.load("ci", overrides={**given, "spark.master": "yarn"})
 
 
 def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):

@@ -132,10 +132,11 @@ class History:
     rng: random.Random
 
     @classmethod
-    def start(cls, path, index, shape, *, seed, spark=None, frozen_partitions=False):
+    def start(cls, path, index, shape, *, seed, spark=None, frozen_partitions=False, store=None):
+        """Begin on a path or URL; `store` holds the settings of its object store."""
         rng = random.Random(f"{shape.name} {seed}")
         moves, event_time = seed % 2 == 0, seed % 4 < 2
-        options = {**SMALL_FILTERS, **shape.options}
+        options = {**SMALL_FILTERS, **shape.options, **(store or {})}
         if index in BY_METADATA:
             options |= METADATA
             index = BY_METADATA[index]

@@ -49,6 +49,19 @@ def files(table):
     return TableState.load(table.storage).snapshot.files
 
 
+DAMAGES = ("gone", "short", "garbage")
+
+
+def damaged(table, file, damage):
+    """Damage a base file as one of `DAMAGES` says."""
+    data = table.storage.read(file.path)
+    table.storage.delete(file.path)
+    if damage == "short":
+        table.storage.put(file.path, data[:-20])
+    elif damage == "garbage":
+        table.storage.put(file.path, b"PAR1" + b"\0" * (len(data) - 8) + b"PAR1")
+
+
 def lookup(table, keys):
     """(partition path, file id) per key, and what the lookup touched."""
     stats = LookupStats()

@@ -6,7 +6,7 @@ What is small is searched by threads; here everything is large.
 from __future__ import annotations
 
 import pytest
-from index_cases import batch, create, files, lookup, with_policy
+from index_cases import DAMAGES, batch, create, damaged, files, lookup, with_policy
 
 from indexes import simple
 from table.errors import CorruptFileError
@@ -52,14 +52,9 @@ def test_files_are_not_listed_in_a_job(table, spark):
     assert len(tracker.getJobIdsForGroup("lookup")) <= 3
 
 
-@pytest.mark.parametrize("damage", ["gone", "short", "garbage"])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_named(table, damage):
     file = files(table)[2]
-    data = table.storage.read(file.path)
-    table.storage.delete(file.path)
-    if damage == "short":
-        table.storage.put(file.path, data[:-20])
-    elif damage == "garbage":
-        table.storage.put(file.path, b"PAR1" + b"\0" * (len(data) - 8) + b"PAR1")
+    damaged(table, file, damage)
     with pytest.raises(CorruptFileError, match=file.file_id):
         lookup(table, ["k1"])

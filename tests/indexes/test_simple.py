@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 import pytest
-from index_cases import batch, create, files, lookup, stored
+from index_cases import DAMAGES, batch, create, damaged, files, lookup, stored
 
 from indexes.key_scan import key_probes
 from indexes.scope import scopes
@@ -114,15 +114,10 @@ def test_keys_with_a_dictionary_are_read_too(tmp_path):
     assert asked(table, ["a1", "a10"], ["a", "a"])[0] == ["a", None]
 
 
-@pytest.mark.parametrize("damage", ["gone", "short", "garbage"])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_named(table, damage):
     file = files(table)[1]
-    data = table.storage.read(file.path)
-    table.storage.delete(file.path)
-    if damage == "short":
-        table.storage.put(file.path, data[:-20])
-    elif damage == "garbage":
-        table.storage.put(file.path, b"PAR1" + b"\0" * (len(data) - 8) + b"PAR1")
+    damaged(table, file, damage)
     with pytest.raises(CorruptFileError, match=file.file_id):
         asked(table, ["b1"])
 

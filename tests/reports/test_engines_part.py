@@ -13,14 +13,15 @@ HUDI = "hudi@0.15.0"
 TAG = BY_KEY["tag"]
 
 
-def run_of(tmp_path, tags, **info):
+def run_of(tmp_path, tags, *, step="upsert_1", phase="tag", **info):
     """A run whose cells take `tags[(engine, rest of the id)]` seconds to tag, per repetition."""
     samples = [
         sample(
             cell=f"{engine}/{rest}",
             engine=engine,
             index=rest.split("/")[0],
-            phase="tag",
+            step=step,
+            phase=phase,
             repetition=at,
             value=value,
         )
@@ -51,6 +52,12 @@ def test_each_index_of_both_is_paired_within_a_repetition(tmp_path):
     assert (record.ratio.median, record.ratio.low) == (0.25, 0.25)
     assert record.ratio.high == pytest.approx(0.3)
     assert record.label == "record"
+
+
+def test_building_the_index_is_compared_too(tmp_path):
+    (run,) = load([run_of(tmp_path, BOTH, step="build_index", phase="total")])
+    (chart,) = engines_part(run).charts
+    assert chart[0].title == f"Index built: Keymark beside {HUDI}"
 
 
 def test_only_the_same_data_is_compared(tmp_path):

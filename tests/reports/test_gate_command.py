@@ -264,9 +264,18 @@ def test_revisions_are_measured_in_turns_and_judged(capsys, tmp_path, monkeypatc
     assert words[3:7] == ["--engine", "native@HEAD~3", "--engine", "native@worktree"]
     assert words[7:9] == ["--set", "dataset.rows=9"]
     words.clear()
-    gate(capsys, "v1", "v2", "--scenario", "ci", "--out", run)
+    gate(capsys, "v1", "v2", "--scenario", "ci", "--out", run, "--master", "yarn")
     assert words[:2] == ["run", "ci"]
     assert "native@v2" in words
+    assert words[words.index("--set") + 1] == "spark.master=yarn"
+
+
+def test_a_master_is_for_tables_that_are_measured_now(capsys, runs):
+    for words in (runs, ("v1", "v2", "--kernels")):
+        code, said = gate(capsys, *words, "--master", "yarn")
+        assert code == 2
+        assert said.count("error: ") == 1
+        assert "--master is for revisions" in said
 
 
 def test_a_run_that_was_not_made_says_so_itself(capsys, tmp_path, monkeypatch):
@@ -274,3 +283,6 @@ def test_a_run_that_was_not_made_says_so_itself(capsys, tmp_path, monkeypatch):
     assert gate(capsys, "no-such-revision") == (2, "")
     measured_by(monkeypatch, tmp_path / "none", code=1)
     assert "left nothing to judge" in gate(capsys, "no-such-revision")[1]
+    measured_by(monkeypatch, tmp_path / "none", code=-9)
+    code, said = gate(capsys, "no-such-revision")
+    assert (code, said) == (2, "error: the run of both revisions was killed by signal 9\n")

@@ -26,11 +26,7 @@ def mistakes(path, text):
 def test_by_default_counters_are_required_and_times_advisory():
     for name, metric in METRICS.items():
         found = Policy().demand(Key("c", "s", "total", name))
-        if name in ("index_bytes", "bytes_per_key"):
-            expected = Level.REQUIRED, Kind.COUNTER, 0.06
-        elif name == "bytes_written":
-            expected = Level.REQUIRED, Kind.COUNTER, 0.009
-        elif metric.counter:
+        if metric.counter:
             expected = Level.REQUIRED, Kind.COUNTER, metric.tolerance
         else:
             expected = Level.ADVISORY, Kind.TIME, 0.05
@@ -38,10 +34,13 @@ def test_by_default_counters_are_required_and_times_advisory():
         assert found.better is metric.better
 
 
-def test_bytes_of_a_record_index_make_room_for_the_chance_in_them():
+def test_bytes_of_a_record_index_make_room_for_the_chance_in_random_names():
     written = TAG._replace(metric="bytes_written")
-    found = [Policy().demand(written._replace(phase=p)).tolerance for p in ("index", "write")]
-    assert found == [0.06, 0.001]
+    asked = [written._replace(phase=phase) for phase in ("index", "write", "total")]
+    asked += [written._replace(metric=name, phase="total") for name in ("index_bytes", "tasks")]
+    for seeded, expected in ((False, [0.06, 0.001, 0.009, 0.06, 0]), (True, [0.001] * 4 + [0])):
+        found = [Policy().demand(key, seeded=seeded).tolerance for key in asked]
+        assert found == expected
 
 
 def test_what_varies_in_hudi_is_advisory_there():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise, product
 
 import pytest
@@ -69,6 +70,26 @@ def test_lines_meet_within_the_sizes(tmp_path):
     assert verdict(found) == (
         "record is not lower at every size; the lines meet at about 5,000 rows"
     )
+
+
+def test_variants_of_an_index_have_lines_of_their_own(tmp_path):
+    made = [
+        replace(each, cell=each.cell.replace("record/", f"record/shards-{shards}/"), value=value)
+        for shards in (16, 4)
+        for each in samples({"record": lambda rows: rows})
+        for value in [each.value * shards]
+    ]
+    (run,) = projection.load([run_of(tmp_path, made, indexes=())])
+    found = lines(run.cells, UPSERT)
+    assert [line.name for line in found] == ["record · shards-4", "record · shards-16"]
+    (contest,) = contests(found)
+    assert {ratio.median for ratio in contest.ratios.values()} == {0.25}
+    part = growth_part(run)
+    assert part.findings[0].words.startswith("record · shards-4 against record · shards-16: 0.25")
+    assert [row.label for row in part.charts[0].grid.rows] == [
+        "record · shards-4 · native",
+        "record · shards-16 · native",
+    ]
 
 
 def test_a_point_beyond_the_sizes_is_called_extrapolated(tmp_path):

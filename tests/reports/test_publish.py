@@ -101,6 +101,17 @@ def test_failed_and_missing_cells_are_named_and_on_no_chart(tmp_path):
         assert [row.index for row in chart.grid.rows] == ["record", "global_simple"]
 
 
+def test_nothing_but_zeros_is_in_the_table_and_on_no_chart(tmp_path):
+    made = [
+        sample(cell=f"native/{index}", index=index, metric=metric, value=value)
+        for index in ("record", "global_simple")
+        for metric, value in (("wall_s", 1.0), ("shuffle_write_bytes", 0.0))
+    ]
+    published = publish([write_run(tmp_path / "run", made)])
+    assert [chart.key for chart in published.report.charts] == ["write_latency"]
+    assert "Shuffle per upsert" in (tmp_path / "run" / "summary.md").read_text()
+
+
 def test_a_run_in_which_everything_failed_still_has_a_page(tmp_path):
     path = write_run(tmp_path / "run", [sample(verified=False, reason="wrong")])
     published = publish([path])
@@ -138,7 +149,7 @@ def test_the_page_can_be_read_without_eyes(published):
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     pictures = page.of("svg")
-    assert len(pictures) == 6
+    assert len(pictures) == 7
     assert all(p["role"] == "img" and "record" in p["aria-label"] for p in pictures)
     assert len(page.of("figure")) == len(pictures)
     assert len(page.of("caption")) == len(page.of("table")) >= len(pictures)
@@ -151,7 +162,10 @@ def test_charts_are_files_of_their_own(published):
     charts = published.index.parent / "charts"
     assert sorted(p.name for p in charts.iterdir()) == sorted(
         f"{key}.{ending}"
-        for key in ("write_latency", "lookup", "shuffle", "point_query", "storage", "phases")
+        for key in (
+            *("write_latency", "delete", "lookup", "shuffle", "point_query", "storage"),
+            "phases",
+        )
         for ending in ("svg", "png")
     )
     texts = [e.text for e in ET.parse(charts / "lookup.svg").iter() if e.tag.endswith("}text")]

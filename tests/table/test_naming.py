@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from table import naming
 from table.errors import CorruptFileError
+from table.ids import RANDOM
 from table.model import BaseFile, LogFile
 
 digits = st.text("0123456789", min_size=14, max_size=23)
@@ -102,15 +101,14 @@ def test_markers(kind, partition, file_id, instant):
 
 @given(st.integers(0, 99999999))
 def test_bucket_ids(bucket):
-    file_id = naming.bucket_file_id(bucket)
+    file_id = naming.bucket_file_id(bucket, RANDOM.uuid())
     assert naming.is_bucket_file_id(file_id)
     assert naming.bucket_of(file_id) == bucket
     assert len(file_id) == 38
-    assert naming.bucket_file_id(bucket) != file_id
 
 
 def test_ids_of_no_bucket():
-    assert not naming.is_bucket_file_id(naming.new_file_id(task="f2c9f2eb-0000"))
+    assert not naming.is_bucket_file_id(naming.numbered_file_id("f2c9f2eb-0000"))
     with pytest.raises(CorruptFileError, match="bucket number"):
         naming.bucket_of("f2c9f2eb-1f3a-4d4e-a2ad-d51ce23ce4fb-0")
 
@@ -126,11 +124,16 @@ def test_paths_that_leave(path):
         naming.check_relative(path, "x")
 
 
-def test_fresh_ids_take_equally_many_bytes_in_the_record_index():
-    from table.metadata.records import encode_locations
+def test_tokens_have_one_length():
+    tokens = {naming.write_token(7) for _ in range(500)}
+    assert len(tokens) > 490
+    assert {len(token) for token in tokens} == {len("7-0-") + 10}
 
-    ids = [naming.new_file_id() for _ in range(2000)]
-    assert len(set(ids)) == 2000
-    assert {uuid.UUID(each[:36]).version for each in ids} == {4}
-    entries = encode_locations([""] * 2000, ids, [1_700_000_000_000] * 2000)
-    assert len({len(entry.as_py()) for entry in entries}) == 1
+
+def test_tokens_have_one_length_and_those_of_contents_repeat():
+    found = [naming.content_token(data) for data in (b"", b"a", b"ab" * 999)]
+    assert found == [naming.content_token(data) for data in (b"", b"a", b"ab" * 999)]
+    assert len(set(found)) == 3
+    assert {len(token) for token in (*found, naming.write_token(0))} == {14}
+    assert all(naming.parse_base_file("", f"f-0_{token}_1.hfile", 1) for token in found)
+    assert all(int(token.split("-")[2]) < 1 << 31 for token in found)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from table.errors import TableError
+from table.ids import RANDOM
 from table.model import BaseFile
 from table.naming import bucket_of
 from table.write.assign import FileSizing, assign, assign_buckets
@@ -40,7 +41,7 @@ def test_small_files_are_filled_first_and_never_above_the_limit(
 ):
     known = [_file("a", number, size) for number, size in enumerate(sizes)]
     sizing = FileSizing(max_file=max_file, small_limit=limit, record=record)
-    chosen = assign(pa.array(paths, pa.string()), known, sizing)
+    chosen = assign(pa.array(paths, pa.string()), known, sizing, RANDOM)
     assert len(chosen) == len(paths)
     by_id: dict[str, list[str]] = {}
     for path, file_id in zip(paths, chosen, strict=True):
@@ -65,7 +66,7 @@ def test_small_files_are_filled_first_and_never_above_the_limit(
 def test_the_smallest_file_comes_first():
     known = [_file("a", 0, 60), _file("a", 1, 20), _file("b", 0, 1)]
     sizing = FileSizing(max_file=100, small_limit=70, record=10)
-    chosen = assign(pa.array(["a"] * 14), known, sizing)
+    chosen = assign(pa.array(["a"] * 14), known, sizing, RANDOM)
     assert chosen[:12] == ["a-1"] * 8 + ["a-0"] * 4
     assert len(set(chosen[12:])) == 1
 
@@ -74,7 +75,7 @@ def test_buckets_open_once():
     known = {("a", 1): "00000001-x"}
     paths = pa.array(["a", "a", "b", "a", "b"])
     buckets = np.array([1, 2, 1, 2, 1], np.int32)
-    chosen = assign_buckets(paths, buckets, known)
+    chosen = assign_buckets(paths, buckets, known, RANDOM)
     assert chosen[0] == "00000001-x"
     assert chosen[1] == chosen[3] != chosen[2] == chosen[4]
     assert [bucket_of(file_id) for file_id in chosen] == buckets.tolist()

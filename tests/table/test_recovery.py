@@ -203,3 +203,19 @@ def test_a_task_that_outlived_its_writer(root, time, stays):
     Table.open(str(root)).delete(["absent"])
     assert (root / path).exists() == stays
     assert marker.exists() == stays
+
+
+def test_a_task_that_outlived_a_completed_write(root):
+    """What it wrote, no commit names: a reader that lists storage might take it for the slice."""
+    done = max((root / ".hoodie").glob("*.commit")).stem
+    named = max((root / "p0").glob(f"*_{done}.parquet"))
+    file_id, _, _ = named.stem.split("_")
+    path = f"p0/{file_id}_9-0-9_{done}.parquet"
+    (root / path).write_bytes(b"PAR1 half")
+    for name in (path, f"p0/{named.name}"):
+        marker = root / TEMP / done / f"{name}.marker.MERGE"
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_bytes(b"")
+    Table.open(str(root)).delete(["absent"])
+    assert not (root / path).exists()
+    assert named.exists()

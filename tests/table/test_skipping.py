@@ -89,6 +89,15 @@ def test_files_left_out_hold_no_row_that_passes(spark, tmp_path_factory, files, 
             assert keys_of(frame) == sorted(row[0] for row in passing), where
 
 
+def test_nulls_beside_nan_are_found(spark, tmp_path):
+    """A column that holds NaN has no statistics in the footer, and so no count of its nulls."""
+    table = create_with_statistics(tmp_path / "t")
+    columns = {"k": ["a", "b"], "p": ["x", "x"], "o": [1, 1], "d": [math.nan, None]}
+    table.insert(pa.table(columns))
+    found = Table.open(str(tmp_path / "t"), spark=spark).read(where="d IS NULL")
+    assert keys_of(found) == ["b"]
+
+
 @pytest.mark.parametrize("where", ["d > 5", "d >= double('nan')", "d = double('nan')", "d != 1"])
 def test_nan_is_found_by_its_rank(spark, tmp_path, where):
     """To Spark NaN is above all numbers; no range in a footer may hide it."""

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import math
 import random
 
 import pyarrow as pa
@@ -139,14 +138,12 @@ def test_spark_reads_the_same(spark, tmp_path, vectorized):
     (tmp_path / "f.parquet").write_bytes(rezip.gzip_pages(written(table, row_group_size=1999)))
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     try:
-        found = spark.read.parquet(str(tmp_path / "f.parquet")).orderBy("key").toPandas()
+        rows = spark.read.parquet(str(tmp_path / "f.parquet")).orderBy("key").collect()
     finally:
         spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
-    expected = table.sort_by("key").to_pylist()
-    assert found["key"].tolist() == [row["key"] for row in expected]
-    assert found["x"].tolist() == [row["x"] for row in expected]
-    assert [None if math.isnan(n) else n for n in found["n"]] == [row["n"] for row in expected]
-    tags = [None if row is None else list(row) for row in found["tags"]]
-    assert tags == [row["tags"] for row in expected]
-    deep = [{k: v.asDict() for k, v in row["m"].items()} for row in found["deep"]]
-    assert deep == [dict(row["deep"]["m"]) for row in expected]
+    found = [row.asDict(recursive=True) for row in rows]
+    for row, expected in zip(found, table.sort_by("key").to_pylist(), strict=True):
+        assert {name: row[name] for name in ("key", "x", "n", "tags")} == {
+            name: expected[name] for name in ("key", "x", "n", "tags")
+        }
+        assert row["deep"]["m"] == dict(expected["deep"]["m"])

@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import TypeVar
 from unittest import mock
 
 from table.storage import FileStatus, LocalStorage, RangeReader, Storage
 from table.write.runner import LocalRunner
 
+T = TypeVar("T")
 _START = 1_700_000_000_000
 # What is there to be changed: properties are replaced, leases renewed.
 _REPLACED = (".hoodie/hoodie.properties", ".hoodie/hoodie.properties.backup")
@@ -64,7 +66,7 @@ class PassingStorage:
     def sweep(self) -> None:
         self.inner.sweep()
 
-    def guard(self) -> AbstractContextManager[None]:
+    def guard(self) -> AbstractContextManager[bool]:
         return self.inner.guard()
 
     def hold(self, path: str) -> AbstractContextManager[None]:
@@ -79,8 +81,8 @@ class PassingStorage:
     def replace(self, path: str, data: bytes) -> None:
         self.inner.replace(path, data)
 
-    def delete(self, path: str) -> bool:
-        return self.inner.delete(path)
+    def delete(self, path: str) -> None:
+        self.inner.delete(path)
 
     def delete_tree(self, path: str) -> None:
         self.inner.delete_tree(path)
@@ -132,15 +134,15 @@ class HookStorage(PassingStorage):
                 self._depth -= 1
 
     @contextlib.contextmanager
-    def _inside(self, section: AbstractContextManager[None]) -> Iterator[None]:
-        with section:
+    def _inside(self, section: AbstractContextManager[T]) -> Iterator[T]:
+        with section as entered:
             self._depth += 1
             try:
-                yield
+                yield entered
             finally:
                 self._depth -= 1
 
-    def guard(self) -> AbstractContextManager[None]:
+    def guard(self) -> AbstractContextManager[bool]:
         return self._inside(self.inner.guard())
 
     def hold(self, path: str) -> AbstractContextManager[None]:
@@ -162,9 +164,9 @@ class HookStorage(PassingStorage):
         self._count()
         self.inner.put(path, data)
 
-    def delete(self, path: str) -> bool:
+    def delete(self, path: str) -> None:
         self._count()
-        return self.inner.delete(path)
+        self.inner.delete(path)
 
 
 @contextlib.contextmanager

@@ -156,6 +156,16 @@ def test_missing_ranges_are_wide():
     assert math.isnan(high)
 
 
+@pytest.mark.parametrize("values", [[math.nan, None, 1.0], [math.nan], [None, math.nan]])
+def test_nulls_that_nothing_counts_may_be_there_or_not(values):
+    """Arrow's files have no statistics of a column with NaN, and so no count of its nulls."""
+    table = pa.table({"x": pa.array(values, pa.float64())})
+    (one,) = stats_of(table, write_statistics=False).values()
+    assert 0 < one["nullCount"] < one["valueCount"]
+    exact = stats_of(pa.table({"x": [1.0, None, 2.0]}))["x"]
+    assert (exact["nullCount"], exact["valueCount"]) == (1, 3)
+
+
 def test_zeros_of_both_signs():
     (_, low), (_, high) = ends(stats_of(pa.table({"x": [0.0, -0.0]}))["x"])
     assert (math.copysign(1, low), math.copysign(1, high)) == (-1, 1)

@@ -1,0 +1,48 @@
+"""Steps that are no writing and no asking: building a table's record index, and purging keys.
+
+What a build starts from is made off the clock: the index that the table was loaded with is
+dropped. A purge is believed when the table has proven it and no base file on storage holds a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import independent
+from harness.engines.base import MeasuredTable
+from harness.kit import Kit
+from harness.probes import Listing
+
+if TYPE_CHECKING:
+    from harness.workload import Values
+
+    Timed = Callable[[Callable[[], Any]], tuple[Any, Values]]
+
+
+def build_index(kit: Kit, *, path: Path, table: MeasuredTable, timed: Timed) -> Values:
+    """Build the record index of the loaded rows on the clock; what that took."""
+    table.drop_index()
+    _, values = timed(table.build_index)
+    rows, _ = kit.inputs.truth(0, deleted=False)
+    size = Listing.of(kit.places.seen(path)).index_bytes
+    values["total", "keys"] = rows
+    values["total", "keys_per_s"] = rows / values["total", "wall_s"]
+    values["total", "index_bytes"] = size
+    values["total", "bytes_per_key"] = size / rows
+    return values
+
+
+def purge(
+    kit: Kit, engine: str, *, path: Path, table: MeasuredTable, timed: Timed
+) -> tuple[Values, str | None]:
+    """Erase the keys of the delete step from all that the table keeps; is one left?"""
+    rows = kit.engines[engine].hold_rows(kit.inputs.deletes())
+    report, values = timed(lambda: table.purge(rows))
+    values["total", "keys"] = report.keys
+    values["total", "files_written"] = report.files_rewritten
+    if not report.proven:
+        return values, f"{report.files_left} files still hold a purged key"
+    held = independent.holding(kit.places.seen(path), kit.inputs.deleted_keys())
+    return values, f"{len(held)} base files hold a purged key, first {held[0]}" if held else None

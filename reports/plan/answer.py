@@ -1,0 +1,177 @@
+"""Everything that `plan` answers, before it is text, JSON or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reports.errors import ReportError
+from reports.plan.calibration import Calibration
+from reports.plan.decide import (
+    GLOBAL,
+    Choice,
+    Crossover,
+    best_shards,
+    choose,
+    crossovers,
+)
+from reports.plan.predict import Prediction, beyond, predictions
+from reports.plan.price import Prices
+from reports.plan.situation import Situation
+from reports.projection import INDEX_ORDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is asked for.
+
+    Attributes:
+        at: the situation; shards 0: to be chosen.
+        executors: that the cores belong to.
+        keys_stay: a key never changes its partition, so that partition-local indexes will do.
+        indexes: to choose from instead of all that suit.
+        prices: what a month is reckoned with.
+    """
+
+    at: Situation
+    executors: int = 1
+    keys_stay: bool = False
+    indexes: tuple[str, ...] = ()
+    prices: Prices | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The answer.
+
+    Attributes:
+        wish: what was asked, its situation complete.
+        calibration: the constants.
+        choice: what is recommended.
+        candidates: the indexes that were compared.
+        predictions: of all calibrated indexes.
+        crossovers: along rows and batch.
+        outside: how many times the situation is beyond what was calibrated, by what.
+    """
+
+    wish: Wish
+    calibration: Calibration
+    choice: Choice
+    candidates: tuple[str, ...]
+    predictions: tuple[Prediction, ...]
+    crossovers: tuple[Crossover, ...]
+    outside: dict[str, float]
+
+    def of(self, metric: str) -> dict[str, Prediction]:
+        """The predictions of a metric, by index."""
+        return {each.index: each for each in self.predictions if each.metric == metric}
+
+
+def plan(calibration: Calibration, wish: Wish) -> Plan:
+    """Predict, compare, recommend.
+
+    Raises:
+        ReportError: an index is asked for that the calibration does not know.
+    """
+    candidates = _candidates(calibration, wish)
+    at = wish.at
+    if not at.shards:
+        first = replace(at, shards=1)
+        known = "record" in calibration.indexes
+        at = replace(at, shards=best_shards(calibration, first) if known else 1)
+    found = predictions(calibration, at)
+    if wish.prices is not None:
+        found += _money(found, wish.prices, wish.executors)
+    return Plan(
+        wish=replace(wish, at=at),
+        calibration=calibration,
+        choice=choose(calibration, at, candidates),
+        candidates=candidates,
+        predictions=tuple(found),
+        crossovers=tuple(crossovers(calibration, at, candidates)),
+        outside=beyond(calibration.ranges, at),
+    )
+
+
+def _candidates(calibration: Calibration, wish: Wish) -> tuple[str, ...]:
+    known = [index for index in INDEX_ORDER if index in calibration.indexes]
+    for index in wish.indexes:
+        if index not in known:
+            raise ReportError(
+                f"the calibration {calibration.name} knows no index {index!r} "
+                f"(it knows {', '.join(known)})"
+            )
+    if wish.indexes:
+        return tuple(dict.fromkeys(wish.indexes))
+    chosen = tuple(index for index in known if wish.keys_stay or index in GLOBAL)
+    if not chosen:
+        raise ReportError(f"the calibration {calibration.name} knows no global index: --keys-stay")
+    return chosen
+
+
+def _money(found: Sequence[Prediction], prices: Prices, executors: int) -> list[Prediction]:
+    latency = {each.index: each for each in found if each.metric == "write_s"}
+    kept = {each.index: each.estimate.value for each in found if each.metric == "index_bytes"}
+    return [
+        replace(
+            each,
+            metric="cost_month",
+            unit="",
+            estimate=prices.month(index, each.estimate, kept[index], executors),
+        )
+        for index, each in latency.items()
+    ]
+
+
+def document(made: Plan) -> dict[str, Any]:
+    """The answer as `plan --json` prints it."""
+    at = made.wish.at
+    return {
+        "recommended": made.choice.recommended,
+        "options": made.choice.options,
+        "why": made.choice.why,
+        "ties": list(made.choice.ties),
+        "candidates": list(made.candidates),
+        "predictions": [
+            {
+                "index": each.index,
+                "metric": each.metric,
+                "unit": each.unit,
+                "value": each.estimate.value,
+                "low": each.estimate.low,
+                "high": each.estimate.high,
+                "extrapolated": each.extrapolated,
+            }
+            for each in made.predictions
+        ],
+        "crossovers": [
+            {
+                "along": each.along,
+                "at": each.at,
+                "below": each.below,
+                "above": each.above,
+                "extrapolated": each.extrapolated,
+            }
+            for each in made.crossovers
+        ],
+        "situation": {
+            "rows": at.rows,
+            "batch": at.batch,
+            "executors": made.wish.executors,
+            "cores": at.cores,
+            "partitions": at.partitions,
+            "files": at.files,
+            "shards": at.shards,
+            "new_share": at.new_share,
+            "key_bytes": at.key_bytes,
+            "row_bytes": at.row_bytes,
+            "ordered": at.ordered,
+        },
+        "calibration": {
+            "name": made.calibration.name,
+            "machine": made.calibration.where,
+            "runs": list(made.calibration.runs),
+            "extrapolated": made.outside,
+        },
+    }

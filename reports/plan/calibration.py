@@ -1,0 +1,168 @@
+"""The constants of the cost model and how sure they are: a JSON document, read and written.
+
+`harness/calibration/default.json` is the one that the package brings. It holds, for each equation,
+the fitted constants and those of bootstrap draws over the calibration's cells: a prediction is
+made with each of them, so that its range takes into account which constants go together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reports.errors import ReportError
+from reports.plan.formulas import EQUATIONS, indexes_of, other
+from reports.text import clean
+
+SCHEMA_VERSION = 2
+DEFAULT = Path(__file__).parents[2] / "harness" / "calibration" / "default.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equation:
+    """Fitted constants of one formula.
+
+    Attributes:
+        amounts: names of its amounts, in the order of the constants.
+        values: constants, base units of the quantity by amount.
+        draws: the same, fitted to each bootstrap draw of the cells.
+        spread: how far a measured cell is off its fit: a typical |log(measured / fitted)|.
+        cells: how many cells it was fitted to.
+    """
+
+    amounts: tuple[str, ...]
+    values: tuple[float, ...]
+    draws: tuple[tuple[float, ...], ...]
+    spread: float
+    cells: int
+
+    def knows(self, mode: str) -> bool:
+        """Whether cells of a mode were calibrated; an equation without modes knows both."""
+        return f"once_{mode}" in self.amounts or f"once_{other(mode)}" not in self.amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """All that predictions need.
+
+    Attributes:
+        name: what it is called in answers.
+        runs: ids of the runs that it was fitted to.
+        machine: of the first of them, as run.json describes it.
+        cores: that they used.
+        row_bytes: of their rows in base files, filters aside.
+        key_bytes: of their keys.
+        ranges: smallest and largest `rows`, `batch`, `files`, `shards`, `cores` of the cells.
+        equations: by name.
+    """
+
+    name: str
+    runs: tuple[str, ...]
+    machine: Mapping[str, Any]
+    cores: int
+    row_bytes: float
+    key_bytes: float
+    ranges: Mapping[str, tuple[float, float]]
+    equations: Mapping[str, Equation] = field(default_factory=dict)
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Indexes whose tagging it knows, in the order of the equations."""
+        tags = [name for name in self.equations if name.startswith("tag/")]
+        return tuple(index for name in tags for index in indexes_of(name))
+
+    @property
+    def where(self) -> str:
+        """The machine in words."""
+        made = clean(self.machine.get("processor") or "unknown processor", 60)
+        memory = self.machine.get("memory_bytes")
+        held = f", {memory / 2**30:.0f} GiB" if isinstance(memory, int) else ""
+        return f"{self.cores} cores of {made}{held}"
+
+    def to_json(self) -> str:
+        """The document, one line for each equation."""
+        head = {
+            "schema_version": SCHEMA_VERSION,
+            "runs": list(self.runs),
+            "machine": dict(self.machine),
+            "cores": self.cores,
+            "row_bytes": self.row_bytes,
+            "key_bytes": self.key_bytes,
+            "ranges": {name: list(ends) for name, ends in self.ranges.items()},
+        }
+        lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+        made = [
+            f"    {json.dumps(name)}: {json.dumps(_document(each), separators=(',', ':'))}"
+            for name, each in self.equations.items()
+        ]
+        return "\n".join(["{", *lines, '  "equations": {', ",\n".join(made), "  }", "}", ""])
+
+
+def load(path: Path = DEFAULT) -> Calibration:
+    """Read a calibration.
+
+    Raises:
+        ReportError: it cannot be read, is damaged, or of another version.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReportError(f"the calibration {path} cannot be read: {error}") from error
+    try:
+        if document["schema_version"] != SCHEMA_VERSION:
+            raise ReportError(
+                f"{path} has schema version {document['schema_version']}, this release knows "
+                f"{SCHEMA_VERSION}: fit its runs again (plan --calibration RUN --save {path})"
+            )
+        return _parse(document, "default" if path == DEFAULT else path.name)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = clean(error) or type(error).__name__
+        raise ReportError(f"{path} is no calibration: {reason}") from error
+
+
+def _parse(document: Any, name: str) -> Calibration:
+    """A calibration from a JSON document (dict)."""
+    return Calibration(
+        name=name,
+        runs=tuple(str(each) for each in document["runs"]),
+        machine=dict(document["machine"]),
+        cores=int(document["cores"]),
+        row_bytes=float(document["row_bytes"]),
+        key_bytes=float(document["key_bytes"]),
+        ranges={key: (float(low), float(high)) for key, (low, high) in document["ranges"].items()},
+        equations={
+            key: _equation(each) for key, each in document["equations"].items() if key in EQUATIONS
+        },
+    )
+
+
+def _equation(document: Any) -> Equation:
+    """An equation from a JSON document (dict)."""
+    made = Equation(
+        amounts=tuple(document["amounts"]),
+        values=tuple(map(float, document["values"])),
+        draws=tuple(tuple(map(float, draw)) for draw in document["draws"]),
+        spread=float(document["spread"]),
+        cells=int(document["cells"]),
+    )
+    if any(len(draw) != len(made.amounts) for draw in (made.values, *made.draws)):
+        raise ValueError("an equation has another number of constants than amounts")
+    return made
+
+
+def _document(equation: Equation) -> dict[str, Any]:
+    return {
+        "amounts": equation.amounts,
+        "values": [_short(value) for value in equation.values],
+        "draws": [[_short(value) for value in draw] for draw in equation.draws],
+        "spread": _short(equation.spread),
+        "cells": equation.cells,
+    }
+
+
+def _short(value: float) -> float:
+    """Five digits: more say nothing."""
+    return float(f"{value:.5g}")

@@ -1,0 +1,146 @@
+"""The command `plan`; only modules named `cli` print.
+
+What takes long to import is imported where it is needed: `plan --json` answers from the constants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import run_places
+from reports.errors import ReportError
+from reports.plan import answer, calibration, flags, forms, price, situation
+from reports.plan.answer import Wish
+from reports.plan.calibration import Calibration
+from reports.plan.situation import Situation
+
+
+def plan(
+    *,
+    records: flags.Records = None,
+    batch: flags.Batch = None,
+    partitions: flags.Partitions = 10,
+    executors: flags.Executors = 1,
+    cores: flags.Cores = None,
+    files: flags.Files = None,
+    shards: flags.Shards = None,
+    buckets: flags.Buckets = None,
+    row_bytes: flags.RowBytes = None,
+    key_bytes: flags.KeyBytes = None,
+    new_share: flags.NewShare = 0.5,
+    ordered: flags.Ordered = False,
+    keys_stay: flags.KeysStay = False,
+    index: flags.Index = None,
+    local_bytes: flags.LocalBytes = situation.LOCAL_BYTES,
+    broadcast_bytes: flags.BroadcastBytes = 10 << 20,
+    calibration_: flags.Calibration = None,
+    prices: flags.Prices = None,
+    score: flags.Score = None,
+    save: flags.Save = None,
+    html: flags.Html = None,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Predict what each index costs for a table, and recommend one; or score predictions."""
+    known = _calibration(calibration_ or [])
+    if save is not None:
+        save.write_text(known.to_json(), encoding="utf-8")
+    if score:
+        _score(known, score, as_json=as_json)
+        return
+    if records is None or batch is None:
+        if save is not None:
+            return
+        raise ReportError("plan needs --records and --batch, or --score RUN")
+    size = row_bytes or known.row_bytes
+    count = files or situation.files_for(records, size, partitions)
+    at = Situation(
+        rows=records,
+        batch=batch,
+        cores=executors * (cores or known.cores),
+        partitions=partitions,
+        files=max(count, partitions),
+        shards=shards or 0,
+        buckets=partitions * (buckets or -(-count // partitions)),
+        new_share=new_share,
+        key_bytes=key_bytes or known.key_bytes,
+        row_bytes=size,
+        ordered=ordered,
+        local_bytes=local_bytes,
+        broadcast_bytes=broadcast_bytes,
+    )
+    paid = price.load(prices) if prices else None
+    wish = Wish(
+        at=at, executors=executors, keys_stay=keys_stay, indexes=tuple(index or ()), prices=paid
+    )
+    made = answer.plan(known, wish)
+    _tell(made, html, as_json=as_json)
+
+
+def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
+    if html is not None:
+        from reports.plan import page  # noqa: PLC0415  templates, only for a page
+
+        html.write_text(page.render(made), encoding="utf-8")
+    if as_json:
+        print(json.dumps(answer.document(made), indent=2, allow_nan=False))
+        return
+    _print_table(*forms.table(made))
+    _print_lines(forms.lines(made))
+    if html is not None:
+        print(f"page: {html}")
+
+
+def _calibration(names: Sequence[str]) -> Calibration:
+    """The package's own fit, a saved one, or that of calibration runs."""
+    if not names:
+        return calibration.load()
+    paths = [run_places.local(name) for name in names]
+    if len(paths) == 1 and paths[0].is_file():
+        return calibration.load(paths[0])
+    from reports import projection  # noqa: PLC0415
+    from reports.plan import fit  # noqa: PLC0415  numpy and scipy, only for a fit
+
+    return fit.calibrate(projection.load(paths))
+
+
+def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> None:
+    from reports import projection  # noqa: PLC0415
+    from reports.plan import score  # noqa: PLC0415  not for a prediction
+
+    made = score.score(known, projection.load([run_places.local(name) for name in names]))
+    if as_json:
+        print(json.dumps(score.document(made), indent=2, allow_nan=False))
+        return
+    _print_table(*forms.score_table(made))
+    _print_lines(forms.score_lines(made))
+
+
+def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    console, shown = _console(), _grid()
+    for number, head in enumerate(heads):
+        shown.add_column(head, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _console() -> Any:
+    from rich.console import Console  # noqa: PLC0415
+
+    terminal = Console().is_terminal
+    return Console(highlight=False, markup=False, width=None if terminal else 220)
+
+
+def _grid() -> Any:
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False)

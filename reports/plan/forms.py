@@ -1,0 +1,115 @@
+"""Answers as text for a terminal; what is foreign in them was made safe before."""
+
+from __future__ import annotations
+
+from reports.amounts import amount, digits
+from reports.plan.answer import Plan
+from reports.plan.predict import Estimate, Prediction
+from reports.plan.score import Score
+
+COLUMNS = (
+    ("write_s", "write"),
+    ("tag_s", "tagging"),
+    ("lookup_s", "lookup"),
+    ("shuffle_bytes", "shuffle"),
+    ("index_bytes", "storage"),
+    ("memory_bytes", "memory of a task"),
+    ("bootstrap_s", "to build"),
+    ("cost_month", "cost a month"),
+)
+
+
+def shown(each: Prediction) -> str:
+    """A value with its range: `1.2 s (0.9 to 1.5 s)`."""
+    return worded(each.estimate, each.unit)
+
+
+def worded(found: Estimate, unit: str) -> str:
+    """The same of an estimate."""
+    value = amount(found.value, unit) if unit else digits(found.value)
+    if found.low == found.high:
+        return value
+    ends = [amount(end, unit) if unit else digits(end) for end in (found.low, found.high)]
+    return f"{value} ({ends[0]} to {ends[1]})"
+
+
+def table(made: Plan) -> tuple[list[str], list[list[str]]]:
+    """Heads, and a row for each index: those that were compared first."""
+    columns = [(key, head) for key, head in COLUMNS if made.of(key)]
+    heads = ["index", *(head for _, head in columns)]
+    indexes = [*made.candidates, *(i for i in made.of("write_s") if i not in made.candidates)]
+    rows = []
+    for index in indexes:
+        best = index == made.choice.recommended
+        apart = "" if index in made.candidates else " (not compared)"
+        rows.append([
+            f"{index}{' *' if best else ''}{apart}",
+            *(shown(made.of(key)[index]) for key, _ in columns),
+        ])  # fmt: skip
+    return heads, rows
+
+
+def lines(made: Plan) -> list[str]:
+    """The answer in sentences, without the table."""
+    at, choice = made.wish.at, made.choice
+    said = [f"recommended: {choice.recommended or 'nothing'} ({choice.why})"]
+    said += [f"  {name}={value}" for name, value in choice.options.items()]
+    said += [crossing(each.along, each.at, each.below, each.above) for each in made.crossovers]
+    said.append(
+        f"for {at.rows:,.0f} rows of {at.row_bytes:,.0f} bytes in {at.files:,.0f} files of "
+        f"{at.partitions:,} partitions; batches of {at.batch:,.0f} keys, {at.new_share:.0%} new; "
+        f"{made.wish.executors} executors, {at.cores} cores"
+    )
+    said.append(f"fitted on {made.calibration.where} (calibration {made.calibration.name})")
+    if made.outside:
+        far = [f"{name} {factor:,.1f} times" for name, factor in made.outside.items()]
+        said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
+    return said
+
+
+def crossing(along: str, size: float, below: str, above: str) -> str:
+    """One crossover in words."""
+    what = {"rows": "rows", "batch": "keys a batch"}[along]
+    return f"crossover at {size:,.0f} {what}: below {below}, above {above}"
+
+
+def score_table(made: Score) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the errors."""
+    heads = [
+        "quantity",
+        "index",
+        "cells",
+        "median error",
+        "worst",
+        "in range",
+        "noise",
+    ]
+    rows = [
+        [
+            each.quantity,
+            each.index,
+            str(each.cells),
+            f"{each.error:.1%}",
+            f"{each.worst:.0%}",
+            f"{each.within:.0%}",
+            f"{each.noise:.0%}",
+        ]
+        for each in made.off
+    ]
+    return heads, rows
+
+
+def score_lines(made: Score) -> list[str]:
+    """What a score says in sentences."""
+    low, high = made.factors
+    told = f"{made.cells} cells, {made.outside} of them beyond the calibration"
+    said = [f"{told} ({low:.1f} to {high:.1f} times)"]
+    for among in ("global", "all"):
+        right, count, none = made.hits(among)
+        if count + none:
+            share = f" ({right / count:.0%})" if count else ""
+            said.append(
+                f"recommendation among {among} indexes: right in {right} of {count}{share}, "
+                f"none in {none}"
+            )
+    return said

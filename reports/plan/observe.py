@@ -1,0 +1,207 @@
+"""What runs have measured of the cost model's quantities, with the situation of each cell.
+
+A value is the median of its repetitions: what its user will usually see. (The fastest is lower the
+more repetitions there are.) Only first upserts of freshly loaded tables by Keymark's own engine are
+observed: later ones meet log blocks and files that the formulas leave out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from reports.plan.formulas import EQUATIONS, TASKS, Amounts, is_broadcast, mode_of, name_of
+from reports.plan.situation import FILTER_BYTES, LOCAL_BYTES, Situation
+from reports.projection import CellView, Run
+
+STEP = "upsert_1"
+LOAD = "bulk_insert"
+GROWING_KINDS = ("uuid7", "sequence", "ulid")
+"""Kinds of keys that grow with time."""
+
+_MASTER = re.compile(r"local\[(\d+)\]")
+_SIZE = re.compile(r"(-?\d+)\s*([kmg]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_PREFIX = "hoodie.metadata.record.index."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One quantity of one cell.
+
+    Attributes:
+        cell: the cell's id.
+        index: its index.
+        quantity: `tag`, `write`, ...: the first part of an equation's name.
+        equation: that says the quantity; None where it is nothing.
+        at: the cell's situation.
+        amounts: of the equation there.
+        values: measured, in base units, by repetition; at least one.
+    """
+
+    cell: str
+    index: str
+    quantity: str
+    equation: str | None
+    at: Situation
+    amounts: Amounts
+    values: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """The median of the repetitions."""
+        return median(self.values)
+
+    @property
+    def noise(self) -> float:
+        """By how much of the fastest repetition the median one is slower."""
+        return self.value / min(self.values) - 1 if min(self.values) else 0.0
+
+
+def observations(run: Run) -> Iterator[Observation]:
+    """All that the verified cells of a run tell."""
+    known = _listed(run.info)
+    views = {view.cell: view for view in run.cells if view.verified and view.engine == "native"}
+    loads = _loads(views)
+    for cell, view in views.items():
+        load = loads.get(_table(cell))
+        if cell not in known or load is None:
+            continue
+        at = situation(run.info, known[cell], load)
+        if at is not None:
+            yield from _of_cell(view, at, load if cell == load.cell else None)
+
+
+def situation(info: Mapping[str, Any], cell: Mapping[str, Any], load: CellView) -> Situation | None:
+    """The situation of a cell that run.json lists; None where it does not say enough."""
+    scenario = info.get("scenario")
+    data = scenario.get("dataset", {}) if isinstance(scenario, Mapping) else {}
+    files = median(load.values(LOAD, "total", "files_written").values() or [0.0])
+    rows = float(cell.get("rows") or 0)
+    batch = float(cell.get("batch") or data.get("batch_rows") or 0)
+    if not rows or not files or not batch:
+        return None
+    settings = {**data.get("settings", {}), **data.get("shapes", {}).get(cell.get("shape"), {})}
+    options = cell.get("options") or {}
+    stored = median(load.values(LOAD, "write", "bytes_written").values() or [0.0])
+    partitions = int(settings.get("date_partitions", data.get("partitions", 1)))
+    conf = info.get("spark_conf") or {}
+    return Situation(
+        rows=rows,
+        batch=batch,
+        cores=_cores(scenario, conf),
+        partitions=partitions,
+        files=files,
+        shards=int(options.get(f"{_PREFIX}min.filegroup.count", 10)),
+        buckets=partitions * int(options.get("hoodie.bucket.index.num.buckets", 256)),
+        new_share=1.0 - float(data.get("update_share", 0.5)),
+        row_bytes=max((stored - files * FILTER_BYTES) / rows, 1.0),
+        ordered=any(value in GROWING_KINDS for value in settings.values()),
+        local_bytes=float(options.get("keymark.local.bytes", LOCAL_BYTES)),
+        broadcast_bytes=_size(conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")),
+    )
+
+
+def _of_cell(view: CellView, at: Situation, load: CellView | None) -> Iterator[Observation]:
+    phases = {p: dict(view.values(STEP, p, "wall_s")) for p in ("total", "tag", "write", "index")}
+    rest = {
+        trial: whole - sum(phases[part].get(trial, 0.0) for part in ("tag", "write", "index"))
+        for trial, whole in phases["total"].items()
+    }
+    measured = {
+        "tag": list(phases["tag"].values()),
+        "write": list(phases["write"].values()),
+        "index": list(phases["index"].values()),
+        "around": list(rest.values()),
+        "lookup": list(view.values("lookup", "total", "wall_s").values()),
+    }
+    if load is not None:
+        whole = "total" if view.index == "bucket" else "index"
+        measured["bootstrap"] = list(load.values(LOAD, whole, "wall_s").values())
+    for quantity, values in measured.items():
+        if values and min(values) > 0:
+            yield _observed(view, quantity, at, tuple(values))
+    counted = {"shuffle": view.values(STEP, "tag", "shuffle_write_bytes")}
+    if load is not None:
+        counted["index_bytes"] = load.values(LOAD, "index", "bytes_written")
+    for quantity, numbers in counted.items():
+        if numbers:
+            yield _observed(view, quantity, at, tuple(numbers.values()))
+
+
+def pooled(found: Iterable[Observation]) -> list[Observation]:
+    """Cells that are the same work for an index as one, with the repetitions of all.
+
+    A cell that several runs have measured is; so are cells that differ in what does not concern
+    the quantity, as the shards do not concern a bucket's hash.
+    """
+    kept: dict[tuple[object, ...], Observation] = {}
+    for each in found:
+        key = (each.index, each.quantity, each.equation, tuple(each.amounts.items()))
+        first = kept.get(key)
+        kept[key] = replace(each, values=first.values + each.values) if first else each
+    return list(kept.values())
+
+
+def _observed(
+    view: CellView, quantity: str, at: Situation, values: tuple[float, ...]
+) -> Observation:
+    name = equation_of(quantity, view.index, at)
+    return Observation(
+        cell=view.cell,
+        index=view.index,
+        quantity=quantity,
+        equation=name,
+        at=at,
+        amounts=EQUATIONS[name](at, view.index, mode_of(quantity, view.index, at)) if name else {},
+        values=values,
+    )
+
+
+def equation_of(quantity: str, index: str, at: Situation) -> str | None:
+    """The equation of a quantity; a join that Spark broadcasts shuffles nothing."""
+    if quantity == "shuffle" and (is_broadcast(at) or mode_of("tag", index, at) != TASKS):
+        return None
+    return name_of(quantity, index)
+
+
+def _listed(info: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    cells = info.get("cells")
+    return {
+        str(each.get("cell")): each
+        for each in (cells if isinstance(cells, list) else [])
+        if isinstance(each, Mapping)
+    }
+
+
+def _loads(views: Mapping[str, CellView]) -> dict[str, CellView]:
+    """The cell that loaded each table: of those that share one, the one with the load's numbers."""
+    return {
+        _table(cell): view
+        for cell, view in views.items()
+        if view.values(LOAD, "total", "files_written")
+    }
+
+
+def _table(cell: str) -> str:
+    """What cells with the same loaded table share of their ids."""
+    return "/".join(part for part in cell.split("/") if not part.startswith("batch-"))
+
+
+def _cores(scenario: Any, conf: Mapping[str, Any]) -> int:
+    """Cores of all executors, from the resolved scenario (dict) or what Spark says."""
+    master = scenario.get("spark", {}).get("master", "") if isinstance(scenario, Mapping) else ""
+    local = _MASTER.fullmatch(str(master))
+    if local:
+        return int(local[1])
+    said = str(conf.get("spark.default.parallelism", ""))
+    return int(said) if said.isdecimal() and int(said) else 2
+
+
+def _size(text: object) -> float:
+    """Bytes of Spark's `10485760`, `10MB`, `-1`."""
+    match = _SIZE.fullmatch(str(text).strip())
+    return float(match[1]) * _UNITS[match[2].lower()] if match else float(10 << 20)

@@ -1,0 +1,41 @@
+"""An answer as a self-contained page, in the style of the reports."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from reports.page import style, template
+from reports.plan import forms
+from reports.plan.answer import Plan
+from reports.plan.curves import Curve, curves, svg
+
+
+def render(made: Plan) -> str:
+    """Render the page; everything foreign in it is escaped."""
+    heads, rows = forms.table(made)
+    return template("plan.html.j2").render(
+        made=made,
+        css=style(),
+        heads=heads,
+        rows=rows,
+        crossing=forms.crossing,
+        curves=curves(made),
+        picture=_picture,
+        numbers=_numbers,
+    )
+
+
+def _picture(curve: Curve) -> Markup:
+    return Markup(svg(curve))  # noqa: S704 - built by `curves.svg`, names in it are escaped
+
+
+def _numbers(curve: Curve) -> list[tuple[str, list[str]]]:
+    """Every third size of a picture with the estimates there, as rows of a table."""
+    chosen = range(0, len(curve.sizes), 3)
+    return [
+        (
+            f"{curve.sizes[place]:,.0f}",
+            [forms.worded(line[place], "s") for line in curve.lines.values()],
+        )
+        for place in chosen
+    ]

@@ -1,0 +1,182 @@
+"""Constants and a situation into predictions with ranges. No numpy: `plan` answers at once.
+
+A range holds what the bootstrap draws say, widened by how far measured cells are off their fits.
+Outside of what was calibrated the draws part, and that distance counts half as much again for each
+factor e that the situation is beyond the calibrated range; the prediction is marked extrapolated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.units import Unit
+from reports.plan.calibration import Calibration, Equation
+from reports.plan.formulas import EQUATIONS, memory_bytes, mode_of, other
+from reports.plan.observe import equation_of
+from reports.plan.situation import FILTER_BYTES, Situation
+
+_COVERED = 0.95
+_WIDER = 0.5
+_SLACK = 1.01
+
+PARTS = ("tag", "index", "write", "around")
+"""Whose times add up to the latency of a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and the ends of its range."""
+
+    value: float
+    low: float
+    high: float
+
+    def overlaps(self, other: Estimate) -> bool:
+        """Whether the ranges share a value."""
+        return self.low <= other.high and other.low <= self.high
+
+    def plus(self, other: Estimate) -> Estimate:
+        """The sum; ends are added, as if both were off in the same direction."""
+        return Estimate(self.value + other.value, self.low + other.low, self.high + other.high)
+
+    def times(self, factor: float) -> Estimate:
+        """A multiple."""
+        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+
+NOTHING = Estimate(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """One number of one index.
+
+    Attributes:
+        index: its name.
+        metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes`, `index_bytes`,
+            `memory_bytes`, `bootstrap_s`, `cost_month`.
+        unit: base unit; empty for money.
+        estimate: value and range.
+        extrapolated: the situation is outside of what was calibrated.
+    """
+
+    index: str
+    metric: str
+    unit: str
+    estimate: Estimate
+    extrapolated: bool
+
+
+def predictions(calibration: Calibration, at: Situation) -> list[Prediction]:
+    """All that is predicted of every calibrated index, money aside."""
+    made = []
+    outside = beyond(calibration.ranges, at)
+    for index in calibration.indexes:
+        parts = {part: quantity(calibration, part, index, at) for part in PARTS}
+        asked = "lookup" if index == "bucket" else "tag"
+        measured = {
+            "write_s": total(list(parts.values())),
+            "tag_s": parts["tag"],
+            "added_s": parts["tag"].plus(parts["index"]),
+            "lookup_s": quantity(calibration, asked, index, at),
+            "shuffle_bytes": quantity(calibration, "shuffle", index, at),
+            "index_bytes": _kept(calibration, index, at),
+            "memory_bytes": _exact(memory_bytes(index, at)),
+            "bootstrap_s": quantity(calibration, "bootstrap", index, at),
+        }
+        made += [
+            Prediction(
+                index=index,
+                metric=metric,
+                unit=(Unit.BYTES if metric.endswith("_bytes") else Unit.SECONDS).value,
+                estimate=estimate,
+                extrapolated=bool(outside),
+            )
+            for metric, estimate in measured.items()
+        ]
+    return made
+
+
+def added(calibration: Calibration, index: str, at: Situation) -> Estimate:
+    """What an index adds to a write: tagging, and keeping itself up to date."""
+    parts = [quantity(calibration, part, index, at) for part in ("tag", "index")]
+    return total(parts)
+
+
+def total(parts: Sequence[Estimate]) -> Estimate:
+    """The sum of estimates."""
+    whole = NOTHING
+    for part in parts:
+        whole = whole.plus(part)
+    return whole
+
+
+def quantity(calibration: Calibration, name: str, index: str, at: Situation) -> Estimate:
+    """One quantity of one index; zero where its formula says that there is nothing to do.
+
+    Where one mode was not calibrated the other one's constants stand in: the work is the same.
+    """
+    equation = equation_of(name, index, at)
+    if equation is None or equation not in calibration.equations:
+        return NOTHING
+    fitted = calibration.equations[equation]
+    mode = mode_of(name, index, at)
+    if not fitted.knows(mode):
+        mode = other(mode)
+    amounts = EQUATIONS[equation](at, index, mode)
+    return estimate(fitted, amounts, wider=stretch(calibration.ranges, at))
+
+
+def estimate(equation: Equation, amounts: Mapping[str, float], *, wider: float = 1.0) -> Estimate:
+    """The value of an equation and its range.
+
+    Args:
+        equation: the fitted constants.
+        amounts: of the situation. One that the calibration never met counts as nothing.
+        wider: how often the typical distance from the fit counts; 1 within the calibration.
+    """
+    row = [amounts.get(name, 0.0) for name in equation.amounts]
+    value = _sum(equation.values, row)
+    if value <= 0:
+        return NOTHING
+    drawn = sorted(_sum(draw, row) for draw in equation.draws) or [value]
+    left_out = math.floor(len(drawn) * (1 - _COVERED) / 2)
+    low, high = drawn[left_out], drawn[-1 - left_out]
+    around = equation.spread * wider
+    up = math.hypot(math.log(max(high / value, 1.0)), around)
+    down = math.hypot(math.log(max(value / max(low, value * 1e-6), 1.0)), around)
+    return Estimate(value, value * math.exp(-down), value * math.exp(up))
+
+
+def beyond(ranges: Mapping[str, tuple[float, float]], at: Situation) -> dict[str, float]:
+    """How many times the situation is beyond the calibrated range, by what; within: left out."""
+    found = {}
+    for name, (low, high) in ranges.items():
+        here = float(getattr(at, name))
+        factor = max(here / high, low / here)
+        if factor > _SLACK:
+            found[name] = factor
+    return found
+
+
+def stretch(ranges: Mapping[str, tuple[float, float]], at: Situation) -> float:
+    """How often the typical distance from the fit counts; 1 within the calibration."""
+    return 1 + _WIDER * math.log(max(beyond(ranges, at).values(), default=1.0))
+
+
+def _sum(constants: Sequence[float], amounts: Sequence[float]) -> float:
+    return sum(c * a for c, a in zip(constants, amounts, strict=True))
+
+
+def _kept(calibration: Calibration, index: str, at: Situation) -> Estimate:
+    """Bytes of what an index is found by: mappings, or the filters in the base files."""
+    if index.endswith("bloom"):
+        return _exact(at.files * FILTER_BYTES)
+    return quantity(calibration, "index_bytes", index, at)
+
+
+def _exact(value: float) -> Estimate:
+    """A value that follows from the formula alone."""
+    return Estimate(value, value, value)

@@ -1,0 +1,225 @@
+"""Predictions against runs that the fit has not seen: how far off, and was the choice right.
+
+An error is |predicted / measured - 1|. Where both are zero it is zero; where one is, it is whole.
+A choice is right if the recommended index, as measured, adds at most a tenth more to a write than
+the index that was measured to add least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from reports.errors import ReportError
+from reports.plan.calibration import Calibration
+from reports.plan.decide import GLOBAL, choose
+from reports.plan.observe import Observation, observations
+from reports.plan.predict import beyond, quantity
+from reports.projection import INDEX_ORDER, PARTITION_LOCAL, Run, place_in
+
+TOLERATED = 0.10
+SCORED = ("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup")
+_TIMES = ("tag", "index", "write", "around", "bootstrap", "lookup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Off:
+    """How far one quantity of one index was off.
+
+    Attributes:
+        quantity: `tag`, `shuffle`, ...
+        index: its index.
+        cells: that were compared.
+        error: the median of the errors.
+        worst: the largest error.
+        within: share of cells whose measured value lies in the predicted range.
+        noise: median over the cells of median repetition / fastest - 1.
+    """
+
+    quantity: str
+    index: str
+    cells: int
+    error: float
+    worst: float
+    within: float
+    noise: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A choice among some indexes, in one setting.
+
+    Attributes:
+        setting: what the cells have in common.
+        among: `global` or `all`.
+        recommended: by the plan; None where it recommended nothing.
+        best: as measured.
+        regret: what the recommended index added by what the best did; 0 without recommendation.
+    """
+
+    setting: str
+    among: str
+    recommended: str | None
+    best: str
+    regret: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the recommended index is the best, or nearly."""
+        return 0 < self.regret <= 1 + TOLERATED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """All that was compared.
+
+    Attributes:
+        cells: verified cells.
+        outside: those whose situation is outside of what was calibrated.
+        factors: by how many times they are, smallest and largest.
+        off: by quantity and index.
+        chosen: every choice.
+    """
+
+    cells: int
+    outside: int
+    factors: tuple[float, float]
+    off: tuple[Off, ...]
+    chosen: tuple[Chosen, ...]
+
+    def hits(self, among: str) -> tuple[int, int, int]:
+        """Right choices, choices, and settings without a recommendation."""
+        every = [each for each in self.chosen if each.among == among]
+        made = [each for each in every if each.recommended]
+        return sum(each.right for each in made), len(made), len(every) - len(made)
+
+
+def score(calibration: Calibration, runs: Sequence[Run]) -> Score:
+    """Compare predictions with the verified cells of runs.
+
+    Raises:
+        ReportError: a run is one that the calibration was fitted to, or has nothing to compare.
+    """
+    seen = [run.name for run in runs if run.run_id in calibration.runs]
+    if seen:
+        raise ReportError(f"{seen[0]} is one of the runs that the calibration was fitted to")
+    found = [
+        each
+        for run in runs
+        for each in observations(run)
+        if each.index in calibration.indexes and each.quantity in SCORED
+    ]
+    if not found:
+        raise ReportError("nothing to score: the runs have no verified upserts of native tables")
+    places = {each.cell: each.at for each in found}
+    factors = [max(beyond(calibration.ranges, at).values(), default=1.0) for at in places.values()]
+    return Score(
+        cells=len(places),
+        outside=sum(factor > 1 for factor in factors),
+        factors=(min(factors), max(factors)),
+        off=tuple(_all_off(calibration, found)),
+        chosen=tuple(_choices(calibration, found)),
+    )
+
+
+def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Off]:
+    kinds = sorted(
+        {(each.quantity, each.index) for each in found},
+        key=lambda kind: (SCORED.index(kind[0]), place_in(kind[1], INDEX_ORDER)),
+    )
+    for name, index in kinds:
+        points = [each for each in found if (each.quantity, each.index) == (name, index)]
+        points = [
+            each for each in points if each.equation in calibration.equations or not each.value
+        ]
+        if points:
+            yield _off(calibration, points)
+
+
+def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
+    first = points[0]
+    said = [quantity(calibration, p.quantity, p.index, p.at) for p in points]
+    errors = [_error(e.value, p.value) for e, p in zip(said, points, strict=True)]
+    within = [e.low <= p.value <= e.high for e, p in zip(said, points, strict=True)]
+    return Off(
+        quantity=first.quantity,
+        index=first.index,
+        cells=len(points),
+        error=median(errors),
+        worst=max(errors),
+        within=sum(within) / len(within),
+        noise=median(point.noise for point in points),
+    )
+
+
+def _error(said: float, measured: float) -> float:
+    if measured:
+        return abs(said / measured - 1)
+    return float(bool(said))
+
+
+def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Chosen]:
+    settings: dict[str, dict[str, float]] = {}
+    places: dict[str, Any] = {}
+    for each in found:
+        if each.quantity in ("tag", "index"):
+            setting = each.cell.replace(f"/{each.index}", "", 1)
+            costs = settings.setdefault(setting, {})
+            costs[each.index] = costs.get(each.index, 0.0) + each.value
+            places[setting] = each.at
+    for setting, costs in settings.items():
+        for among, members in (("global", GLOBAL), ("all", (*GLOBAL, *PARTITION_LOCAL))):
+            measured = {index: cost for index, cost in costs.items() if index in members}
+            if len(measured) < 2:
+                continue
+            made = choose(calibration, places[setting], list(measured)).recommended
+            best = min(measured, key=lambda index: measured[index])
+            yield Chosen(
+                setting=setting,
+                among=among,
+                recommended=made,
+                best=best,
+                regret=measured[made] / measured[best] if made else 0.0,
+            )
+
+
+def document(made: Score) -> dict[str, Any]:
+    """The score as `plan --score --json` prints it."""
+    return {
+        "cells": made.cells,
+        "extrapolated": made.outside,
+        "beyond": list(made.factors),
+        "errors": [
+            {
+                "quantity": each.quantity,
+                "index": each.index,
+                "cells": each.cells,
+                "error": each.error,
+                "worst": each.worst,
+                "within_range": each.within,
+                "noise": each.noise if each.quantity in _TIMES else 0.0,
+            }
+            for each in made.off
+        ],
+        "recommendations": [
+            {
+                "among": among,
+                "right": made.hits(among)[0],
+                "made": made.hits(among)[1],
+                "none": made.hits(among)[2],
+            }
+            for among in ("global", "all")
+        ],
+        "choices": [
+            {
+                "setting": each.setting,
+                "among": each.among,
+                "recommended": each.recommended,
+                "best": each.best,
+                "regret": each.regret,
+            }
+            for each in made.chosen
+        ],
+    }

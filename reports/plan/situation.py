@@ -1,0 +1,82 @@
+"""What a prediction is about: a table, a batch and a cluster. A leaf module."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MAX_FILE_BYTES = 125_829_120
+"""Hudi's `hoodie.parquet.max.file.size`."""
+SMALL_FILE_BYTES = 104_857_600
+"""Hudi's `hoodie.parquet.small.file.limit`: smaller files take new rows."""
+FILTER_BYTES = 431_000
+"""A bloom filter in a base file's footer at Hudi's defaults: 60,000 keys, 1e-9 (measured)."""
+LOCAL_BYTES = 64 << 20
+"""`keymark.local.bytes`: work from so many bytes on is done by Spark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A table, a change batch and a cluster.
+
+    Attributes:
+        rows: N, the table's rows.
+        batch: M, the batch's keys.
+        cores: C, of all executors together.
+        partitions: the table's partition paths.
+        files: F, its base files; every file group has one.
+        shards: n, file groups of the record index.
+        buckets: of the bucket index, in all partition paths together.
+        new_share: share of the batch whose keys are new.
+        key_bytes: of a record key.
+        row_bytes: of a row in a base file, filters aside.
+        ordered: keys grow with time, so that each file has a range of its own.
+        local_bytes: `keymark.local.bytes`.
+        broadcast_bytes: Spark's `spark.sql.autoBroadcastJoinThreshold`; below it nothing is
+            shuffled. -1: everything is.
+    """
+
+    rows: float
+    batch: float
+    cores: int = 2
+    partitions: int = 10
+    files: float = 20
+    shards: int = 10
+    buckets: float = 20
+    new_share: float = 0.5
+    key_bytes: float = 36.0
+    row_bytes: float = 104.0
+    ordered: bool = False
+    local_bytes: float = LOCAL_BYTES
+    broadcast_bytes: float = 10 << 20
+
+    @property
+    def updates(self) -> float:
+        """u, keys of the batch that the table has."""
+        return self.batch * (1 - self.new_share)
+
+    @property
+    def inserts(self) -> float:
+        """Keys of the batch that the table does not have."""
+        return self.batch * self.new_share
+
+    @property
+    def file_bytes(self) -> float:
+        """Of a base file, with its filter."""
+        return self.rows * self.row_bytes / self.files + FILTER_BYTES
+
+    @property
+    def reach(self) -> float:
+        """Share of the partition paths that the batch names: 1 - e^(-M/P)."""
+        return touched(self.partitions, self.batch) / self.partitions
+
+
+def touched(places: float, draws: float) -> float:
+    """How many of F places are hit by u draws at random: F*(1 - e^(-u/F))."""
+    return -math.expm1(-draws / places) * places
+
+
+def files_for(rows: float, row_bytes: float, partitions: int) -> float:
+    """The fewest base files that a table of so many rows has, at least one a partition path."""
+    room = MAX_FILE_BYTES - FILTER_BYTES
+    return float(partitions * max(1, math.ceil(rows * row_bytes / partitions / room)))

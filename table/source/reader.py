@@ -1,0 +1,110 @@
+"""The source itself: bases of PySpark 4.1 and later, so nothing else imports this module.
+
+    schema      the table's columns, meta columns included
+    filters     to keys, and to ranges of columns
+    partitions  a task per few files that can hold what is asked
+    read        a file after the other, as Arrow batches
+
+Spark asks in processes that have no session: planning looks keys up without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from table.errors import InputError, InvalidOptionError
+from table.model import BaseFile
+from table.read.arrow import FileRows, plan_read
+from table.read.predicate import ANYTHING, Condition, fixed_keys
+from table.read.skipping import skip_files
+from table.rows import arrow_of
+from table.source import FORMAT
+from table.source.pushed import pushed_condition
+from table.table import Table
+from table.write.runner import pack, quiet_worker
+from table.write.transaction import TableState
+
+AS_OF = "as_of"
+_ROWS_PER_BATCH = 1 << 16
+_BYTES_PER_TASK = 64 << 20
+
+
+class TableSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format("keymark").option("as_of", T).load(path)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> Any:
+        """All columns (pyspark StructType), the meta columns first."""
+        state = TableState.load(self._table().storage, self.options.get(AS_OF))
+        full = plan_read(state, (), None, None).full
+        if full is None:
+            raise InputError("the table has no rows and no schema yet")
+        return from_arrow_schema(full)
+
+    def reader(self, schema: Any) -> TableReader:
+        """A reader of these columns (pyspark StructType)."""
+        return TableReader(self._table(), self.options.get(AS_OF), schema)
+
+    def _table(self) -> Table:
+        unknown = sorted(set(self.options) - {"path", AS_OF})
+        if unknown:
+            raise InvalidOptionError(f"{FORMAT} has no option {unknown[0]!r}: only {AS_OF}")
+        if "path" not in self.options:
+            raise InputError(f'name the table: spark.read.format("{FORMAT}").load(path)')
+        return Table.open(self.options["path"])
+
+
+@dataclass(slots=True)
+class TableReader(DataSourceReader):  # type: ignore[misc]
+    """Plans one read; `condition` is what Spark handed down."""
+
+    table: Table
+    as_of: str | None
+    schema: Any
+    condition: Condition = ANYTHING
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  Spark's name
+        """Keep what files can be told by. All filters go back: Spark applies them to the rows."""
+        self.condition = pushed_condition(filters, arrow_of(self.schema))
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """Tasks of about equal weight over the files that can hold a row that is asked for."""
+        state = TableState.load(self.table.storage, self.as_of)
+        names = tuple(self.schema.fieldNames())
+        files = state.snapshot.files
+        plan = plan_read(state, files, None, names)
+        keys = fixed_keys(self.condition, state.config, plan.full)
+        if keys is not None:
+            files = self.table.prune(state, keys)
+        files = skip_files(state, files, self.condition, schema=plan.full, warned=self.table.warned)
+        rows = replace(plan, keys=keys).rows
+        weights = [file.size for file in files]
+        packs = pack(weights, max(1, -(-sum(weights) // _BYTES_PER_TASK)))
+        parts = [FilesPartition(rows, tuple(files[n] for n in members)) for members in packs]
+        # Where no file is left, a task that reads none: a source without tasks gets one of Spark's.
+        return [*parts] or [FilesPartition(rows, ())]
+
+    def read(self, partition: FilesPartition) -> Iterator[Any]:
+        """The rows of a task's files (pa.RecordBatch)."""
+        quiet_worker()
+        columns = arrow_of(self.schema)
+        for file in partition.files:
+            yield from partition.rows.read(file).cast(columns).to_batches(_ROWS_PER_BATCH)
+
+
+@dataclass(frozen=True)
+class FilesPartition(InputPartition):  # type: ignore[misc]
+    """The files of a task, and how their rows are read."""
+
+    rows: FileRows
+    files: tuple[BaseFile, ...]

@@ -1,0 +1,31 @@
+"""Keys that come more than once: the last of them counts, as the later row does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def last_of_each(keys: Any) -> Any:
+    """Positions (np.int64 array, ascending) of the last of each key (pa.Array of string)."""
+    codes = keys.dictionary_encode().indices.to_numpy()
+    last = np.zeros(len(keys), np.int64)
+    last[codes] = np.arange(len(keys))
+    return np.unique(last[codes])
+
+
+def sorted_last(keys: Any) -> tuple[Any, Any]:
+    """Distinct keys in order (pa.Array of string), and the position (np.int64) of each's last."""
+    order = pc.sort_indices(
+        pa.table({"k": keys, "n": np.arange(len(keys))}),
+        sort_keys=[("k", "ascending"), ("n", "ascending")],
+    )
+    in_order, positions = keys.take(order), order.to_numpy().astype(np.int64)
+    last = np.ones(len(keys), bool)
+    last[:-1] = pc.not_equal(in_order[1:], in_order[:-1]).to_numpy(zero_copy_only=False)
+    if last.all():
+        return in_order, positions
+    return in_order.filter(pa.array(last)), positions[last]

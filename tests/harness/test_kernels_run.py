@@ -1,0 +1,111 @@
+"""The kernels of two revisions in turns; pytest itself is replaced where it would take long."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import kernels, revisions
+from harness.errors import HarnessError
+from harness.store import RunFolder
+
+ENGINES = ("native@aaaaaaaaaaaa", "native@worktree")
+
+
+class Silent:
+    def plan(self, slots):
+        pass
+
+    def begin(self, what):
+        pass
+
+    def end(self):
+        pass
+
+
+@pytest.fixture
+def turns(tmp_path, monkeypatch):
+    """The roots of the processes that were started, in their order."""
+    started = []
+
+    def checkout(name):
+        return revisions.Checkout(root=tmp_path / name, python=Path(sys.executable))
+
+    def stand_in(command, *, cwd, env, **_):
+        started.append(Path(env["PYTHONPATH"]).name)
+        told = {option.partition("=")[0]: option.partition("=")[2] for option in command}
+        assert (cwd / kernels.SUITE.name).exists()
+        found = [
+            {"name": "test_write", "group": "hfile", "stats": {"median": 0.25}},
+            {"name": "test_add", "group": "bloom", "stats": {"median": 0.5}},
+        ]
+        failed = '<testcase name="test_add"><failure message="assert 1&#10;more"/></testcase>'
+        if len(started) == 5:
+            Path(told["--benchmark-json"]).write_text("cut off")
+            return subprocess.CompletedProcess(command, 4, stdout="ImportError: x\n", stderr="")
+        Path(told["--benchmark-json"]).write_text(json.dumps({"benchmarks": found}))
+        text = failed if started[-1].endswith("worktree") else ""
+        Path(told["--junitxml"]).write_text(f"<testsuites>{text}</testsuites>")
+        return subprocess.CompletedProcess(command, 0, stdout="", stderr="")
+
+    monkeypatch.setattr(revisions, "checkout", checkout)
+    monkeypatch.setattr(kernels.subprocess, "run", stand_in)
+    monkeypatch.setattr(kernels.environment, "machine", dict)
+    return started
+
+
+def test_sides_take_turns_and_a_run_goes_on(tmp_path, turns):
+    folder = RunFolder.create(tmp_path / "run")
+    with pytest.raises(HarnessError, match="kernels of native@aaaaaaaaaaaa: ImportError: x"):
+        kernels.measure(ENGINES, folder, Silent(), 3)
+    assert folder.read_info()["status"] == "running"
+    kernels.measure(ENGINES, folder, Silent(), 3)
+    base, other = ENGINES
+    assert turns == [base, other, other, base, base, base, other]
+    assert folder.read_info()["status"] == "complete"
+    found = folder.samples()
+    assert len(found) == 12
+    assert {(s.cell, s.step, s.value, s.verified, s.reason) for s in found} == {
+        (f"{base}/hfile", "write", 0.25, True, ""),
+        (f"{base}/bloom", "add", 0.5, True, ""),
+        (f"{other}/hfile", "write", 0.25, True, ""),
+        (f"{other}/bloom", "add", 0.5, False, "assert 1"),
+    }
+    assert not (folder.path / "suite").exists()
+
+
+def test_a_gate_judges_the_kernels(tmp_path, turns, capsys):
+    import run_bench
+
+    folder = RunFolder.create(tmp_path / "run")
+    turns.extend("....." * 2)  # past the one that fails
+    kernels.measure(ENGINES, folder, Silent(), 2)
+    policy = str(kernels.SUITE.with_name("kernels.toml"))
+    words = ["gate", str(folder.path), "--policy", policy, "--base-engine", ENGINES[0]]
+    assert run_bench.main([*words, "--candidate-engine", ENGINES[1], "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["warnings"] == []
+    (bad,) = [each for each in document["findings"] if each["verdict"] == "regression"]
+    assert bad["cell"] == "bloom"
+
+
+@pytest.mark.parametrize(
+    ("sets", "count"),
+    [
+        ((), kernels.REPETITIONS),
+        (("schedule.repetitions=7",), 7),
+        (("schedule.repetitions=1", "schedule.warmups=0"), 1),
+    ],
+)
+def test_repetitions_can_be_set(sets, count):
+    assert kernels.repetitions(sets) == count
+
+
+@pytest.mark.parametrize("text", ["dataset.rows=1", "schedule.repetitions=0", "x", ""])
+def test_nothing_else_can_be_set(text):
+    with pytest.raises(HarnessError, match=r"only schedule\.repetitions"):
+        kernels.repetitions([text])

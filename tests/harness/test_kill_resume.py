@@ -1,0 +1,60 @@
+"""A run that is killed at any point is resumed without a missing or a doubled sample."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import bench, scenario
+from harness.errors import RunFolderError
+from harness.store import RunFolder
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_points_lose_and_double_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "tests/harness/killed_runs.py", str(tmp_path), "20", "7"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "TZ": "UTC"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["kills"], told["missing"], told["doubled"], told["strange"]) == (20, 0, 0, 0)
+    assert told["samples"] > 1000
+    # Some came early, some late, and runs came to their ends in between.
+    assert min(told["points"]) < 0.2
+    assert max(told["points"]) > 0.6
+    assert told["runs"] > 1
+
+
+def request(out):
+    return bench.Request(scenario=scenario.load("ci"), out=out, resume=True)
+
+
+@pytest.mark.parametrize("left", [[], ["events"], ["events", "samples.jsonl", ".run.json.tmp"]])
+def test_a_run_killed_before_it_began_is_begun_anew(tmp_path, left):
+    for name in left:
+        (tmp_path / name).mkdir() if name == "events" else (tmp_path / name).touch()
+    if left[2:]:
+        (tmp_path / left[2]).write_text('{"schema_ver')
+    folder, info = bench._folder(request(tmp_path))
+    assert folder.samples() == []
+    assert "run_id" in info
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "samples.jsonl"])
+def test_what_is_no_run_is_not_taken_for_one(tmp_path, name):
+    (tmp_path / name).write_text("mine\n")
+    with pytest.raises(RunFolderError, match=r"no run\.json"):
+        bench._folder(request(tmp_path))
+    with pytest.raises(RunFolderError, match="not empty"):
+        RunFolder.create(tmp_path)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness import bench, event_log
+from harness.results import Sample, Stage
+from harness.stages import stage_name
+from harness.store import RunFolder
+
+LOG = Path(__file__).parents[1] / "data" / "event_log" / "spark-3.5.9.zstd"
+
+
+def info(name, *scopes):
+    rdds = [{"Scope": json.dumps({"id": "1", "name": scope})} for scope in scopes]
+    return {"Stage Name": name, "RDD Info": [*rdds, {"Name": "ParallelCollectionRDD"}]}
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "name"),
+    [
+        (
+            info("collect at /a/revisions/1f/table/write/bulk.py:158", "Exchange", "Scan parquet "),
+            "",
+            "collect at table/write/bulk.py (Exchange, Scan parquet)",
+        ),
+        (info("collect at /a/table/b/harness/x.py:1", "WholeStageCodegen (2)"), "",
+         "collect at harness/x.py"),
+        (info("count at HoodieEngine.java:118"), "Obtain key ranges",
+         "Obtain key ranges count at HoodieEngine.java"),
+        (info("f at <console>:1", "Exchange", "Exchange"), "", "f at <console> (Exchange)"),
+        (info("alone", "mapPartitionsInternal"), "", "alone"),
+        ({"RDD Info": [{"Scope": "{"}, {"Scope": None}, {"Scope": "[]"}]}, "", ""),
+        ({}, "", ""),
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_names_are_the_same_in_other_revisions(found, said, name):
+    assert stage_name(found, said) == name
+
+
+def test_stages_add_up_to_their_step():
+    step = event_log.read(LOG)["native/record|r0|upsert_1"]
+    assert {phase for phase, _ in step.stages} == {"tag", "write"}
+    for phase in ("tag", "write"):
+        sums = [stage.counters for (of, _), stage in step.stages.items() if of == phase]
+        assert sum(each.tasks for each in sums) == step.phases[phase].tasks
+        written = sum(each.shuffle_write_bytes for each in sums)
+        assert written == step.phases[phase].shuffle_write_bytes
+
+
+def test_a_run_keeps_what_its_stages_did(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    shutil.copy(LOG, folder.events)
+
+    def timed(step, **changes):
+        fixed = {"run_id": "r", "cell": "native/record", "engine": "native", "index": "record"}
+        values = {"round": 1, "repetition": 0, "warmup": False, "phase": "total", "unit": "s"}
+        known = {"metric": "wall_s", "value": 1.0, "verified": True, "valid": True, "reason": ""}
+        return Sample(**{**fixed, **values, **known, **changes}, step=step)
+
+    folder.append([timed("upsert_1"), timed("upsert_1", phase="tag"), timed("lookup")])
+    folder.append([timed("upsert_1", warmup=True), timed("delete")])
+    bench._count(folder)
+    found = folder.stages()
+    assert {each.step for each in found} == {"upsert_1", "lookup"}
+    assert {each.phase for each in found if each.step == "lookup"} == {"total"}
+    assert sum(each.tasks for each in found if each.step == "upsert_1") == 10
+    assert all(isinstance(each, Stage) and each.repetition == 0 for each in found)
+    again = folder.stages_file.read_bytes()
+    bench._count(folder)
+    assert folder.stages_file.read_bytes() == again

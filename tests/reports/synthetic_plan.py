@@ -1,0 +1,143 @@
+"""Runs made by arithmetic for the cost model: every time is a formula's amounts times constants."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from pathlib import Path
+
+from synthetic_runs import INFO, sample, write_run
+
+from reports.plan.formulas import EQUATIONS, mode_of
+from reports.plan.observe import equation_of
+from reports.plan.situation import FILTER_BYTES, Situation
+
+INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
+PARTITIONS = {"random": 10, "ordered": 40}
+ROW_BYTES = 110.0
+
+TRUE = {
+    "once": 0.2,
+    "once_tasks": 0.2,
+    "once_threads": 0.03,
+    "shards": 0.05,
+    "shards_tasks": 0.05,
+    "shards_threads": 0.004,
+    "block_mb": 2e-3,
+    "keys": 1e-5,
+    "keys_tasks": 1e-5,
+    "keys_threads": 2e-7,
+    "sorted": 1e-7,
+    "files": 4e-3,
+    "rows": 2e-6,
+    "footers": 5e-3,
+    "pairs": 4e-7,
+    "row_mb": 0.02,
+    "rows_random": 37.0,
+    "rows_ordered": 27.0,
+    "keys_random": 41.0,
+    "keys_ordered": 31.0,
+}
+"""Constants by the name of their amount, the same in all equations."""
+
+
+def plan_run(
+    path: Path,
+    *,
+    run_id: str = "c1",
+    sizes=(25_000, 100_000),
+    batches=(1_000, 8_000),
+    noise: float = 0.0,
+    repetitions: int = 2,
+    indexes=INDEXES,
+) -> Path:
+    """Write a run of the axes of `calibrate`."""
+    draw = random.Random(1)
+    samples, cells = [], []
+    variants = {"tasks": ("0", 4), "shards": ("0", 16), "threads": (str(64 << 20), 4)}
+    for index, variant, shape, rows, batch in product(
+        indexes, variants, PARTITIONS, sizes, batches
+    ):
+        local, shards = variants[variant]
+        table = f"native/{index}/{variant}/shape-{shape}/rows-{rows}"
+        cell = f"{table}/batch-{batch}"
+        options = {
+            "keymark.local.bytes": local,
+            "hoodie.metadata.record.index.min.filegroup.count": str(shards),
+            "hoodie.bucket.index.num.buckets": "2",
+        }
+        cells.append({
+            "cell": cell, "engine": "native", "index": index, "options": options,
+            "rows": rows, "shape": shape, "batch": batch,
+        })  # fmt: skip
+        at = place(rows=rows, batch=batch, shape=shape, shards=shards, local=float(local))
+        shared = {"run_id": run_id, "cell": cell, "engine": "native", "index": index}
+        for repetition in range(repetitions):
+            disturbed = 1 + noise * draw.random()
+            samples += _upsert(shared | {"repetition": repetition}, index, at, disturbed)
+        if batch == batches[0]:
+            samples += _load(shared | {"repetition": 0}, index, at)
+    shapes = {
+        "random": {"columns.uuid.kind": "uuid", "date_partitions": 10},
+        "ordered": {"columns.uuid.kind": "uuid7", "date_partitions": 40},
+    }
+    dataset = INFO["scenario"]["dataset"] | {"shapes": shapes, "update_share": 0.5, "settings": {}}
+    scenario = INFO["scenario"] | {"dataset": dataset, "spark": {"master": "local[2]"}}
+    conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+    info = INFO | {"run_id": run_id, "cells": cells, "scenario": scenario, "spark_conf": conf}
+    return write_run(path, samples, info)
+
+
+def place(*, rows, batch, shape="random", shards=4, local=0.0) -> Situation:
+    """The situation of a cell."""
+    partitions = PARTITIONS[shape]
+    return Situation(
+        rows=rows,
+        batch=batch,
+        partitions=partitions,
+        files=2.0 * partitions,
+        shards=shards,
+        buckets=2.0 * partitions,
+        row_bytes=ROW_BYTES,
+        ordered=shape == "ordered",
+        local_bytes=local,
+        broadcast_bytes=-1,
+    )
+
+
+def true(quantity: str, index: str, at: Situation) -> float:
+    """What a quantity of an index is there."""
+    name = equation_of(quantity, index, at)
+    amounts = EQUATIONS[name](at, index, mode_of(quantity, index, at)) if name else {}
+    return sum(TRUE[amount] * value for amount, value in amounts.items())
+
+
+def _upsert(shared, index, at, disturbed):
+    step = {"step": "upsert_1", "round": 1}
+    walls = {
+        phase: disturbed * true(quantity, index, at)
+        for phase, quantity in (("tag", "tag"), ("write", "write"), ("index", "index"))
+    }
+    whole = sum(walls.values()) + disturbed * true("around", index, at)
+    made = [sample(**shared, **step, phase=name, value=value) for name, value in walls.items()]
+    made.append(sample(**shared, **step, value=whole))
+    moved = true("shuffle", index, at)
+    made.append(sample(**shared, **step, phase="tag", metric="shuffle_write_bytes", value=moved))
+    asked = disturbed * true("lookup" if index == "bucket" else "tag", index, at)
+    return [*made, sample(**shared, step="lookup", round=1, value=asked)]
+
+
+def _load(shared, index, at):
+    step = {"step": "bulk_insert", "round": 0}
+    built = true("bootstrap", index, at)
+    stored = at.rows * ROW_BYTES + at.files * FILTER_BYTES
+    return [
+        sample(**shared, **step, value=built or 1.0),
+        sample(**shared, **step, phase="index", value=built),
+        sample(**shared, **step, metric="files_written", value=at.files),
+        sample(**shared, **step, phase="write", metric="bytes_written", value=stored),
+        sample(
+            **shared, **step, phase="index", metric="bytes_written",
+            value=true("index_bytes", index, at),
+        ),
+    ]  # fmt: skip

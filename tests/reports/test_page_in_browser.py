@@ -1,0 +1,104 @@
+"""The page as its readers see it: in Chromium, on a phone and a laptop, in light and in dark."""
+
+from __future__ import annotations
+
+import browser
+import pytest
+from synthetic_matrix import matrix
+from synthetic_runs import beats, quickstart, write_run
+from test_engines_part import BOTH
+from test_engines_part import run_of as engines_of
+from test_model_part import lookups, noisy
+from test_publish import HOSTILE, small_run
+from test_virtual_part import cells_of
+from test_virtual_part import run_of as virtual_of
+
+from reports.publish import publish
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser.chromium() is None, reason="no Chromium on this machine"),
+]
+
+PHONE, LAPTOP = 400, 1280
+STEADY = [0.010, 0.0105, 0.0101] * 20
+LIGHT, DARK = "rgb(255, 255, 255)", "rgb(18, 22, 28)"
+
+
+@pytest.fixture(scope="module")
+def largest(tmp_path_factory):
+    """The report of the largest built-in scenario: seven indexes, 126 cells."""
+    path = matrix(tmp_path_factory.mktemp("largest") / "run")
+    beats(path, STEADY)
+    return publish([path])
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """Six runs side by side: every section of a page, failed cells and hostile names."""
+    work = tmp_path_factory.mktemp("everything")
+    engines = {"native": 1.0, "hudi@0.15.0": 8.0}
+    paths = [
+        quickstart(work / "first"),
+        matrix(work / "grown", indexes=("record", "bloom"), engines=engines, shapes=("random",)),
+        write_run(work / "model", lookups(wall=noisy, repetitions=2), {"run_id": "r1"}),
+        virtual_of(work / "virtual", cells_of()),
+        engines_of(work / "engines", BOTH),
+        small_run(work / "failed"),
+        quickstart(work / "hostile", run_id=HOSTILE),
+    ]
+    for path in (paths[0], paths[-1]):
+        beats(path, [0.010, 0.014] * 20)
+    return publish(paths, work / "out")
+
+
+def test_the_largest_scenario_has_126_cells(largest):
+    assert largest.report.checked == 126
+    assert all((largest.report.growths, largest.report.noises, largest.report.choices))
+
+
+def test_the_page_of_everything_has_every_section(everything):
+    report = everything.report
+    parts = (report.engines, report.virtuals, report.growths, report.models, report.noises)
+    assert all((*parts, report.charts, report.failed, report.beside))
+    assert any(run.warnings for run in report.runs)
+
+
+@pytest.mark.parametrize("page", ["largest", "everything"])
+def test_the_console_stays_silent(page, request, tmp_path):
+    assert browser.console(request.getfixturevalue(page).index, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "width", "dark"),
+    [
+        ("largest", PHONE, False),
+        ("largest", LAPTOP, True),
+        ("everything", PHONE, True),
+        ("everything", LAPTOP, False),
+    ],
+    ids=["largest-phone", "largest-laptop-dark", "everything-phone-dark", "everything-laptop"],
+)
+def test_the_page_fits_and_everybody_can_read_it(page, width, dark, request, tmp_path):
+    seen = browser.see(request.getfixturevalue(page).index, tmp_path, width=width, dark=dark)
+    assert seen.width == width
+    assert (seen.content, seen.wide) == (width, [])
+    assert seen.violations == []
+    assert seen.passes > 20
+    assert seen.paper == (DARK if dark else LIGHT)
+
+
+def test_what_is_wrong_with_a_page_is_seen(tmp_path):
+    path = tmp_path / "bad.html"
+    path.write_text(
+        '<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="">'
+        "<style>@media (prefers-color-scheme: dark) {}</style></head><body>"
+        '<p style="width: 900px; color: #ccc; background: #fff">pale and wide</p><img src="data:,">'
+        "<script>console.error('said')</script></body></html>"
+    )
+    assert any("said" in line for line in browser.console(path, tmp_path))
+    seen = browser.see(path, tmp_path, width=PHONE, dark=False)
+    assert seen.content >= 900
+    assert "pale and wide" in seen.wide[0]
+    rules = {rule for rule, *_ in seen.violations}
+    assert {"color-contrast", "image-alt", "html-has-lang", "document-title"} <= rules

@@ -1,0 +1,193 @@
+"""Constants from runs: known ones are found again, disturbed repetitions do not move them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic_plan import TRUE, place, plan_run, true
+
+from reports.errors import ReportError
+from reports.plan import fit
+from reports.plan.answer import Wish, plan
+from reports.plan.calibration import load
+from reports.plan.observe import observations, pooled
+from reports.plan.predict import PARTS, beyond, quantity
+from reports.plan.score import score
+from reports.projection import load as load_runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plan")
+    return {
+        "clean": load_runs([plan_run(folder / "clean")]),
+        "noisy": load_runs([plan_run(folder / "noisy", noise=0.4, repetitions=4)]),
+        "held": load_runs(
+            [
+                plan_run(
+                    folder / "held", run_id="h1", sizes=(400_000, 800_000), batches=(2_000, 32_000)
+                )
+            ]
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def calibrations(runs):
+    return {name: fit.calibrate(runs[name]) for name in ("clean", "noisy")}
+
+
+def test_constants_are_found_again():
+    table = np.array([[1.0, rows, keys] for rows in (1e4, 1e5) for keys in (1e3, 1e4, 1e5)])
+    constants = np.array([0.2, 2e-6, 1e-5])
+    found = fit.robust_constants(table, table @ constants)
+    assert found == pytest.approx(constants, rel=1e-6)
+
+
+def test_one_slow_cell_moves_little():
+    table = np.array([[1.0, rows] for rows in (1e4, 2e4, 4e4, 8e4, 1.6e5)])
+    measured = table @ np.array([0.2, 2e-6])
+    measured[1] *= 3
+    assert fit.robust_constants(table, measured) == pytest.approx([0.2, 2e-6], rel=0.03)
+
+
+def test_constants_are_never_negative():
+    table = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
+    assert (fit.robust_constants(table, np.array([3.0, 2.0, 1.0])) >= 0).all()
+
+
+def test_every_quantity_of_a_run_is_observed(runs):
+    found = list(observations(runs["clean"][0]))
+    record = [each for each in found if each.index == "record" and each.quantity == "tag"]
+    assert len(record) == 24
+    assert {each.at.files for each in record} == {20, 80}
+    assert {each.at.shards for each in record} == {4, 16}
+    assert {each.at.ordered for each in record} == {False, True}
+    assert record[0].at.row_bytes == pytest.approx(110)
+    joined = [
+        each for each in found if each.equation == "shuffle/simple" and each.index == "simple"
+    ]
+    assert len(joined) == 16
+
+
+def test_cells_that_are_the_same_work_count_together(runs):
+    found = [each for each in observations(runs["clean"][0]) if each.quantity == "tag"]
+    together = pooled(found)
+    # A hash knows neither rows, shards nor tasks; Spark joins alike however many shards there are.
+    kinds = {"bucket": (24, 4, 12), "simple": (24, 16, 2), "record": (24, 12, 4)}
+    for index, (cells, works, repetitions) in kinds.items():
+        assert sum(each.index == index for each in found) == cells
+        merged = [each for each in together if each.index == index]
+        assert len(merged) == works
+        assert min(len(each.values) for each in merged) == repetitions
+    many = pooled([*found, *found])
+    assert [each.value for each in many] == [each.value for each in together]
+
+
+@pytest.mark.parametrize("index", ["record", "global_simple", "simple", "global_bloom", "bucket"])
+@pytest.mark.parametrize("part", PARTS)
+def test_what_was_not_measured_is_predicted(calibrations, index, part):
+    at = place(rows=800_000, batch=32_000, shards=8)
+    said = quantity(calibrations["clean"], part, index, at)
+    assert said.value == pytest.approx(true(part, index, at), rel=0.05)
+
+
+def test_shuffle_is_predicted_to_the_byte(calibrations):
+    at = place(rows=800_000, batch=32_000, shape="ordered")
+    said = quantity(calibrations["clean"], "shuffle", "simple", at)
+    assert said.value == pytest.approx(true("shuffle", "simple", at), rel=1e-6)
+    constants = calibrations["clean"].equations["shuffle/simple"]
+    found = dict(zip(constants.amounts, constants.values, strict=True))
+    assert found["rows_random"] == pytest.approx(TRUE["rows_random"], rel=1e-6)
+
+
+def test_what_is_predicted_is_the_typical_time(calibrations):
+    """Disturbed by 0 to 40 %, a time is 20 % longer in the middle."""
+    at = place(rows=100_000, batch=8_000)
+    for index in ("record", "global_simple", "global_bloom"):
+        said = quantity(calibrations["noisy"], "tag", index, at)
+        assert said.value == pytest.approx(1.2 * true("tag", index, at), rel=0.1)
+        assert said.low <= said.value <= said.high
+
+
+def test_ranges_of_the_calibration_are_those_of_its_cells(calibrations):
+    ranges = calibrations["clean"].ranges
+    assert ranges == {
+        "rows": (25_000, 100_000),
+        "batch": (1_000, 8_000),
+        "files": (20, 80),
+        "shards": (4, 16),
+        "cores": (2, 2),
+    }
+    assert beyond(ranges, place(rows=100_000, batch=8_000)) == {}
+    assert beyond(ranges, place(rows=400_000, batch=500)) == {"rows": 4, "batch": 2}
+
+
+def test_a_calibration_is_kept_and_read_again(calibrations, tmp_path):
+    path = tmp_path / "fit.json"
+    path.write_text(calibrations["noisy"].to_json())
+    again = load(path)
+    assert again.ranges == calibrations["noisy"].ranges
+    at = place(rows=100_000, batch=8_000)
+    for index in again.indexes:
+        said = quantity(again, "tag", index, at)
+        assert said.value == pytest.approx(
+            quantity(calibrations["noisy"], "tag", index, at).value, rel=1e-3
+        )
+
+
+def test_equal_runs_give_equal_calibrations(runs, calibrations):
+    assert fit.calibrate(runs["noisy"]) == calibrations["noisy"]
+
+
+def test_a_run_without_upserts_is_refused(tmp_path):
+    empty = load_runs(
+        [plan_run(tmp_path / "none", indexes=("record",), sizes=(25_000,), batches=())]
+    )
+    with pytest.raises(ReportError, match="too few cells"):
+        fit.calibrate(empty)
+
+
+def test_predictions_of_a_true_model_score_well(calibrations, runs):
+    made = score(calibrations["clean"], runs["held"])
+    assert made.cells == made.outside == 144
+    assert made.factors == (4, 8)
+    for each in made.off:
+        assert each.error < 0.05, each
+    right, count, none = made.hits("all")
+    assert right == count
+    assert count + none == 24
+
+
+def test_errors_are_shares_of_the_measured_value(calibrations, tmp_path):
+    run = load_runs([plan_run(tmp_path / "run", run_id="h2", repetitions=1)])
+    known = calibrations["clean"]
+    halved = {
+        name: replace(each, values=tuple(value / 2 for value in each.values))
+        for name, each in known.equations.items()
+        if name == "tag/record"
+    }
+    tag = next(
+        each for each in score(replace(known, equations=halved), run).off if each.quantity == "tag"
+    )
+    assert tag.error == pytest.approx(0.5, abs=0.01)
+    assert (tag.index, tag.cells) == ("record", 24)
+
+
+def test_the_runs_of_the_fit_are_no_score(calibrations, runs):
+    with pytest.raises(ReportError, match="fitted to"):
+        score(calibrations["clean"], runs["clean"])
+
+
+def test_the_plan_of_a_true_model_is_its_cheapest_index(calibrations):
+    at = place(rows=50_000_000, batch=10_000, local=float(64 << 20))
+    made = plan(calibrations["clean"], Wish(at=at))
+    costs = {
+        index: sum(true(part, index, made.wish.at) for part in ("tag", "index"))
+        for index in made.candidates
+    }
+    assert made.choice.recommended == min(costs, key=costs.get) == "record"
+    assert made.outside["rows"] == 500
+    assert all(each.extrapolated for each in made.predictions)

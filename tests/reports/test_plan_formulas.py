@@ -1,0 +1,206 @@
+"""The formulas of the cost model against values worked out by hand, and how they grow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.plan import formulas
+from reports.plan.decide import options_of
+from reports.plan.formulas import EQUATIONS, TASKS, THREADS, indexes_of, mode_of, name_of
+from reports.plan.observe import equation_of
+from reports.plan.situation import FILTER_BYTES, Situation, files_for, touched
+from table.write.index import HUDI_TYPES
+
+SMALL = Situation(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
+
+situations = st.builds(
+    Situation,
+    rows=st.integers(1_000, 10**10),
+    batch=st.integers(1, 10**7),
+    cores=st.integers(1, 1_000),
+    partitions=st.integers(1, 100),
+    files=st.integers(100, 10**6),
+    shards=st.integers(1, 10_000),
+    buckets=st.integers(1, 10**6),
+    new_share=st.floats(0, 1),
+    ordered=st.booleans(),
+    local_bytes=st.sampled_from([0.0, float(64 << 20), 1e18]),
+)
+
+
+def test_types_of_indexes_are_those_of_tables():
+    told = {index: options_of(index, SMALL)["hoodie.index.type"] for index in HUDI_TYPES}
+    assert told == HUDI_TYPES
+
+
+def test_draws_at_random_touch_places_by_the_exponential():
+    # 20 files, 20 updates: 20 * (1 - 1/e).
+    assert touched(20, 20) == pytest.approx(20 * (1 - math.exp(-1)))
+    assert touched(20, 1e9) == 20
+    assert touched(1e9, 20) == pytest.approx(20, rel=1e-6)
+
+
+def test_a_record_lookup_is_n_lookups_of_m_over_n_keys():
+    amounts = formulas.record_tag(replace(SMALL, shards=4, cores=2), "record", TASKS)
+    assert amounts["keys"] == 500
+    assert amounts["shards_tasks"] == 2
+    # As many cores as shards and more make no difference any more.
+    wide = replace(SMALL, shards=4, cores=64)
+    assert formulas.record_tag(wide, "record", TASKS)["keys"] == 250
+
+
+def test_blocks_are_decoded_once_however_many_keys_they_hold():
+    # 100,000 keys of 104 bytes in 4 shards: 2.6 MB each, 2.48 blocks of 1 MiB.
+    blocks = 25_000 * 104 / (1 << 20)
+    many = formulas.decoded_bytes(replace(SMALL, batch=10**9))
+    assert many == pytest.approx(4 * blocks * (1 << 20), rel=1e-6)
+    # One shard of 9.918 blocks, 20 keys at random: 9.918 * (1 - e^(-20/9.918)) of them.
+    few = formulas.decoded_bytes(replace(SMALL, batch=20, shards=1))
+    assert few == pytest.approx(9.918 * (1 - math.exp(-20 / 9.918)) * (1 << 20), rel=1e-3)
+
+
+def test_simple_reads_the_keys_in_reach():
+    few = replace(SMALL, partitions=100, batch=1)
+    amounts = formulas.simple_tag(few, "simple", THREADS)
+    assert formulas.simple_tag(few, "global_simple", THREADS)["rows"] == 50_000
+    assert amounts["rows"] == pytest.approx(50_000 * touched(100, 1) / 100)
+
+
+def test_what_a_row_costs_is_one_constant_and_what_starting_costs_is_two():
+    for name in ("tag/record", "tag/bloom", "write/all", "bootstrap/record"):
+        index = indexes_of(name)[0]
+        tasks, threads = (EQUATIONS[name](SMALL, index, mode) for mode in (TASKS, THREADS))
+        shared = set(tasks) & set(threads)
+        assert shared & {"rows", "keys", "row_mb", "block_mb"}, name
+        assert {each for each in shared if each.startswith("once")} == set()
+        assert all(tasks[each] == threads[each] for each in shared)
+
+
+def test_a_join_of_spark_sorts():
+    amounts = formulas.simple_tag(SMALL, "global_simple", TASKS)
+    assert amounts["sorted"] == pytest.approx(50_000 * math.log2(50_000))
+
+
+def test_ranges_of_random_keys_leave_every_file_and_those_of_ordered_ones_few():
+    assert formulas.candidates(SMALL, 20) == 20_000
+    # Half of the batch is new and beyond all ranges; the rest is in one file a partition.
+    assert formulas.candidates(replace(SMALL, ordered=True), 20) == 5_000
+    local = formulas.bloom_tag(SMALL, "bloom", TASKS)["pairs"]
+    assert local == 1_000 * 2 / SMALL.cores
+
+
+def test_copy_on_write_rewrites_whole_files():
+    one = replace(SMALL, batch=1, new_share=0.0)
+    assert formulas.rewritten(one) == pytest.approx(touched(20, 1))
+    all_new = replace(SMALL, batch=10**6, new_share=1.0)
+    assert formulas.rewritten(all_new) == pytest.approx(10)  # the smallest of each partition
+    full = replace(all_new, row_bytes=10**5)
+    assert formulas.rewritten(full) == 0  # no small file takes them
+    amounts = formulas.write(replace(SMALL, batch=10**6), "record", TASKS)
+    assert amounts["row_mb"] == pytest.approx(100_000 * SMALL.row_bytes / 2 / 1e6)
+    assert amounts["files"] == 10
+
+
+def test_new_rows_of_a_bucket_table_touch_the_files_of_their_buckets():
+    at = replace(SMALL, batch=20, new_share=1.0, buckets=20)
+    amounts = formulas.write(at, "bucket", TASKS)
+    assert amounts["files"] == pytest.approx(touched(20, 20) / 2)
+
+
+def test_a_shuffle_moves_every_key_once():
+    shuffled = replace(SMALL, local_bytes=0, broadcast_bytes=-1)
+    name = equation_of("shuffle", "global_simple", shuffled)
+    assert name == "shuffle/simple"
+    amounts = EQUATIONS[name](shuffled, "global_simple", TASKS)
+    assert amounts == {"once": 1, "rows_random": 100_000, "keys_random": 1_000}
+    longer = EQUATIONS[name](replace(shuffled, key_bytes=72), "global_simple", TASKS)
+    assert longer["rows_random"] == 200_000
+
+
+@pytest.mark.parametrize(
+    ("index", "changes"),
+    [
+        ("record", {"local_bytes": 0.0, "broadcast_bytes": -1}),
+        ("global_simple", {}),
+        ("global_simple", {"local_bytes": 0.0, "broadcast_bytes": 10 << 20}),
+    ],
+    ids=["record", "threads", "broadcast"],
+)
+def test_nothing_is_shuffled(index, changes):
+    assert equation_of("shuffle", index, replace(SMALL, **changes)) is None
+
+
+def test_spark_takes_over_where_the_product_says_so():
+    # 8 bytes of work for each byte of 40 of a key: 64 MiB are 209,716 keys.
+    few = replace(SMALL, rows=1e7, batch=209_715)
+    assert mode_of("tag", "record", few) == THREADS
+    assert mode_of("tag", "record", replace(few, batch=209_716)) == TASKS
+    # An eighth of the files' bytes: 512 MiB of files.
+    size = (512 << 20) / 20
+    rows = 20 * (size - FILTER_BYTES) / SMALL.row_bytes
+    assert mode_of("tag", "global_simple", replace(SMALL, rows=rows - 1)) == THREADS
+    assert mode_of("tag", "global_simple", replace(SMALL, rows=rows + 1)) == TASKS
+    assert name_of("tag", "bucket") == "tag/bucket"
+    assert name_of("shuffle", "record") is None
+
+
+def test_a_table_has_the_fewest_files_that_hold_its_rows():
+    assert files_for(1_000, 100, 10) == 10
+    # 125,398,829 bytes a file but for its filter.
+    assert files_for(125_398_829 + 1, 1, 1) == 2
+
+
+works = st.sampled_from(
+    [
+        (name, index, mode)
+        for name in sorted(EQUATIONS)
+        for index in indexes_of(name)
+        for mode in (TASKS, THREADS)
+    ]
+)
+
+
+def amounts_of(work, at):
+    name, index, mode = work
+    return EQUATIONS[name](at, index, mode)
+
+
+@given(situations, works)
+def test_amounts_are_finite_and_not_negative(at, work):
+    for amount in amounts_of(work, at).values():
+        assert math.isfinite(amount)
+        assert amount >= 0
+
+
+@given(situations, works, st.floats(1, 100))
+def test_a_larger_table_is_never_less_work(at, work, factor):
+    less, more = amounts_of(work, at), amounts_of(work, replace(at, rows=at.rows * factor))
+    for amount, value in less.items():
+        if work[0] == "write/all":
+            continue  # full files take no new rows, so that fewer are rewritten
+        assert more[amount] >= value * (1 - 1e-9)
+
+
+@given(situations, works, st.floats(1, 100))
+def test_a_larger_batch_is_never_less_work(at, work, factor):
+    less, more = amounts_of(work, at), amounts_of(work, replace(at, batch=at.batch * factor))
+    for amount, value in less.items():
+        assert more[amount] >= value * (1 - 1e-6)
+
+
+@given(situations, works, st.integers(2, 50))
+def test_more_cores_are_never_more_work(at, work, factor):
+    less, more = amounts_of(work, at), amounts_of(work, replace(at, cores=at.cores * factor))
+    for amount, value in less.items():
+        assert more[amount] <= value * (1 + 1e-9)
+
+
+@given(situations)
+def test_what_a_task_holds_is_finite(at):
+    for index in ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase"):
+        assert 0 < formulas.memory_bytes(index, at) < math.inf

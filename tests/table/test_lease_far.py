@@ -1,0 +1,221 @@
+"""The lease where nobody can be kept out: at most one of two holders completes an instant.
+
+Strategy: a store in memory, a clock that the test moves, and holders that stop at any storage call
+of a publication and go on after a successor came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from faults import DEAD, FROZEN, FULL, FaultStorage, Killed
+from table_cases import create, data_rows, rows
+from test_lease import PATIENT, TERMS, MovedClock
+
+from table import Table
+from table.clock import SystemClock
+from table.errors import CommitConflictError, LeaseLostError, LockHeldError, StorageError
+from table.lease import hold
+from table.naming import LEASE
+from table.stores import storage_at
+
+PUTS = [("m/1.deltacommit", b"delta"), ("1.commit", b"commit")]
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return storage_at(f"memory://{tmp_path.name}", {})
+
+
+def published(storage):
+    return [(path, storage.read(path)) for path, _ in PUTS if storage.exists(path)]
+
+
+def test_a_holder_goes_on_to_the_next_number(storage):
+    clock = MovedClock()
+    with hold(storage, clock, TERMS) as lease:
+        with lease.fenced():
+            assert lease.number == 2
+        lease.publish(PUTS)
+        assert (lease.number, lease.settled) == (3, True)
+        lease.check()
+        with pytest.raises(LockHeldError), hold(storage, clock, TERMS):
+            pass
+    assert published(storage) == PUTS
+    for path, _ in PUTS:
+        storage.delete(path)
+    with hold(storage, clock, TERMS):
+        # What was settled is not put again, whatever became of it since.
+        assert published(storage) == []
+
+
+def test_who_lost_the_table_publishes_nothing(storage):
+    clock = MovedClock()
+    with hold(storage, clock, TERMS) as slow:
+        clock.sleep(61)
+        with hold(storage, clock, TERMS) as fast:
+            for use in (lambda: slow.publish(PUTS), lambda: slow.fenced().__enter__()):
+                with pytest.raises(LeaseLostError, match="ran out"):
+                    use()
+            assert published(storage) == []
+            fast.check()
+        assert not slow.settled
+
+
+def test_another_commit_of_the_instant_stays(storage):
+    storage.put("1.commit", b"theirs")
+    with hold(storage, MovedClock(), TERMS) as lease:
+        with pytest.raises(CommitConflictError, match=r"1\.commit exists"):
+            lease.publish(PUTS)
+        assert lease.settled
+    assert storage.read("1.commit") == b"theirs"
+
+
+def stopped_at(call, inner, clock):
+    """A holder that dies before a storage call of its publication; whether it came so far."""
+    faulty = FaultStorage(inner, DEAD)
+    with contextlib.ExitStack() as stack, contextlib.suppress(Killed):
+        lease = stack.enter_context(hold(faulty, clock, TERMS))
+        faulty.at = faulty.calls + call
+        lease.publish(PUTS)
+        faulty.at = 0
+        stack.pop_all()
+        return lease, False
+    return lease, True
+
+
+@pytest.mark.parametrize("call", range(1, 7))
+def test_a_holder_that_stops_anywhere_has_published_all_or_nothing(storage, call):
+    clock = MovedClock()
+    lease, died = stopped_at(call, storage, clock)
+    assert died == (call <= 5)
+    clock.sleep(61)
+    with hold(storage, clock, TERMS):
+        # From the number that holds the record on, it is all.
+        assert published(storage) == ([] if call == 1 else PUTS)
+    # The one that stopped goes on: it finds its own files, or that it lost.
+    lease.storage.at = 0
+    with pytest.raises(LeaseLostError):
+        lease.publish(PUTS)
+    assert published(storage) == ([] if call == 1 else PUTS)
+
+
+class StandsStill(FaultStorage):
+    """Lets a successor come and go before the put of one path."""
+
+    def put(self, path, data):
+        if path == self.path:
+            self.path = None
+            self.work()
+        self.inner.put(path, data)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in PUTS])
+def test_a_holder_that_stands_still_in_the_middle_comes_to_the_same_end(storage, path):
+    clock, order = MovedClock(), []
+
+    def come():
+        clock.sleep(61)
+        with hold(storage, clock, TERMS) as successor:
+            order.append((successor.number, published(storage)))
+
+    still = StandsStill(storage)
+    still.path, still.work = path, come
+    with hold(still, clock, TERMS) as lease:
+        lease.publish(PUTS)
+    assert order == [(3, PUTS)]
+    assert published(storage) == PUTS
+
+
+@pytest.mark.parametrize("kind", [FULL, FROZEN])
+def test_a_put_that_fails_is_taken_back_or_left_to_the_next(storage, kind):
+    """A full disk stores no further number: the next writer finishes what was begun."""
+    clock = MovedClock()
+    faulty = FaultStorage(storage, kind)
+    with hold(faulty, clock, TERMS) as lease:
+        faulty.at = faulty.calls + 4
+        with pytest.raises(StorageError, match="next writer"):
+            lease.publish(PUTS)
+    assert not lease.settled
+    assert published(storage) == PUTS[:1]
+    clock.sleep(61)
+    with hold(storage, clock, TERMS):
+        assert published(storage) == PUTS
+
+
+class FailsOnce(FaultStorage):
+    """One put of one path fails; whether it was done is up to the test."""
+
+    def put(self, path, data):
+        if path == self.path:
+            self.path = None
+            if self.done:
+                self.inner.put(path, data)
+            raise StorageError(f"cannot write {path}")
+        self.inner.put(path, data)
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("path", [f"{LEASE}/{2:012d}", *(path for path, _ in PUTS)])
+def test_who_was_told_of_a_failure_can_take_back(storage, path, done):
+    clock, faulty = MovedClock(), FailsOnce(storage)
+    faulty.path, faulty.done = path, done
+    with hold(faulty, clock, TERMS) as lease:
+        with pytest.raises(StorageError, match="cannot write"):
+            lease.publish(PUTS)
+        assert lease.settled
+        for name, _ in PUTS:
+            storage.delete(name)
+    with hold(storage, clock, TERMS):
+        assert published(storage) == []
+
+
+def test_of_many_contenders_one_holds_at_a_time(storage):
+    inside, most, mutex = 0, 0, threading.Lock()
+
+    def work(_):
+        nonlocal inside, most
+        for _ in range(3):
+            with hold(storage, SystemClock(), PATIENT) as lease:
+                with mutex:
+                    inside += 1
+                    most = max(most, inside)
+                with lease.fenced(), mutex:
+                    inside -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert (inside, most) == (0, 1)
+
+
+def faulty_writes(url, options, kind):
+    """Writes that fail at call 1, 2, ... until none fails, each on a table of its own."""
+    for number in range(1, 200):
+        table = create(f"{url}/{kind}{number}", options)
+        table.upsert(rows([1, 2]))
+        storage = FaultStorage(table.storage, kind, number)
+        yield table.storage, storage
+        if not storage.struck:
+            return
+
+
+@pytest.mark.parametrize("kind", [FULL, DEAD])
+def test_a_write_that_fails_anywhere_loses_and_doubles_nothing(tmp_path, kind):
+    clock = MovedClock()
+    for storage, faulty in faulty_writes(f"memory://{tmp_path.name}", {}, kind):
+        told = True
+        try:
+            Table(faulty, clock=clock).upsert(rows([2, 3], ts=2))
+        except (StorageError, Killed):
+            told = False
+        found = data_rows(Table(storage)).keys()
+        assert found == {"k1", "k2", "k3"} if told else found >= {"k1", "k2"}
+        clock.sleep(301)
+        Table(storage, clock=clock).upsert(rows([4], ts=3))
+        after = data_rows(Table(storage)).keys()
+        assert after >= found | {"k4"}
+        assert Table(storage).check().ok
+    assert faulty.calls > 15

@@ -1,0 +1,69 @@
+"""Work that goes to other processes takes no open files along, and may be done twice."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from table_cases import create, files, left_over, rows
+
+from table.metadata.partitions import RECORD_INDEX
+from table.services import compact
+from table.write.transaction import TableState
+
+
+def test_a_shard_travels_without_what_was_read(tmp_path):
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(20)))
+    for shard in TableState.load(table.storage).metadata.shards(RECORD_INDEX):
+        keys = [part.to_pylist() for part, _ in shard.batches()]
+        assert keys
+        assert shard.blocks
+        assert shard.readers
+        there = pickle.loads(pickle.dumps(shard))
+        assert not {"blocks", "sources"} & set(vars(there))
+        assert there.readers == []
+        assert [part.to_pylist() for part, _ in there.batches()] == keys
+
+
+def test_an_open_file_does_not_travel(tmp_path):
+    table = create(tmp_path / "t")
+    source = table.storage.open(".hoodie/hoodie.properties")
+    with pytest.raises(TypeError, match=r"hoodie\.properties is open in this process"):
+        pickle.dumps(source)
+
+
+@pytest.mark.spark
+def test_compaction_in_tasks(tmp_path, spark):
+    options = {
+        "keymark.local.bytes": "0",
+        "hoodie.metadata.compact.max.delta.commits": "3",
+        "hoodie.metadata.record.index.min.filegroup.count": "2",
+    }
+    table = create(tmp_path / "t", options, spark=spark)
+    for number in range(5):
+        table.upsert(rows(range(number, 20 + number), ts=number + 1))
+    shards = table.info().shards
+    assert any(shard.log_files < 5 for shard in shards)
+    report = table.check()
+    assert report.ok
+    assert report.keys == 24
+
+
+def test_a_group_that_is_compacted_twice_has_one_base_file(tmp_path, monkeypatch):
+    """As by a task whose answer Spark lost: both attempts have put what they made."""
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(20)))
+    stats = []
+
+    def twice(work):
+        stats.append([pickle.loads(pickle.dumps(work)).write() for _ in range(2)])
+        return stats[-1][1]
+
+    monkeypatch.setattr(compact, "compact_group", twice)
+    instant = table.compact()
+    assert all(first == second for first, second in stats)
+    made = [path for path in files(tmp_path / "t") if path.endswith(f"_{instant}.hfile")]
+    assert len(made) == len(stats) == 3
+    assert left_over(tmp_path / "t") == []
+    assert table.check().ok
