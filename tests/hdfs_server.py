@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
 
 from harness import hbase_server, jars
 from table import jvm
@@ -20,6 +21,10 @@ from table.java import java_home
 
 _HOST = "127.0.0.1"
 _OPENED = ("java.lang", "java.nio", "sun.nio.ch", "java.util", "java.util.concurrent")
+
+
+class HdfsUnavailableError(Exception):
+    """Hadoop's servers do not start on this machine; the text is Hadoop's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +48,17 @@ def _paths() -> list[Path]:
 
 @contextlib.contextmanager
 def hdfs_server(folder: Path) -> Iterator[HdfsServer]:
-    """A server for as long as the context is open; it ends with this process, too."""
+    """A server for as long as the context is open; it ends with this process, too.
+
+    Raises:
+        HdfsUnavailableError: a name or data node does not start here.
+    """
     (py4j,) = jvm._jars().glob("py4j-*.jar")
     port, token = launch_gateway(
         jarpath=str(py4j),
         classpath=os.pathsep.join(map(str, _paths())),
         javaopts=["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                  "-Djava.net.preferIPv4Stack=true",
                   "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
                   *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)],
         java_path=str(java_home() / "bin" / "java"),
@@ -58,9 +68,20 @@ def hdfs_server(folder: Path) -> Iterator[HdfsServer]:
     )  # fmt: skip
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
-        yield _started(gateway, folder)
+        try:
+            server = _started(gateway, folder)
+        except Py4JJavaError as error:
+            raise HdfsUnavailableError(_root(error.java_exception)) from None
+        yield server
     finally:
         gateway.shutdown()
+
+
+def _root(thrown: Any) -> str:
+    """What an exception of the JVM goes back to; asked before the gateway ends."""
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    return str(thrown.toString())
 
 
 def _started(gateway: Any, folder: Path) -> HdfsServer:
@@ -70,7 +91,9 @@ def _started(gateway: Any, folder: Path) -> HdfsServer:
     hadoop.metrics2.lib.DefaultMetricsSystem.setMiniClusterMode(True)
     settings = {
         "fs.defaultFS": f"hdfs://{_HOST}:0",
+        "hadoop.tmp.dir": str(folder),
         "dfs.replication": "1",
+        "dfs.datanode.hostname": _HOST,
         "dfs.namenode.name.dir": (folder / "name").as_uri(),
         "dfs.datanode.data.dir": (folder / "data").as_uri(),
         **{f"dfs.{role}.http-address": f"{_HOST}:0" for role in ("namenode", "datanode")},
