@@ -65,6 +65,7 @@ def gate(
         str | None, typer.Option(metavar="URL", help="Spark master, of both revisions")
     ] = None,
     out: Annotated[str | None, typer.Option(help="run folder of revisions, a path or URL")] = None,
+    resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
     junit: Annotated[Path | None, typer.Option(help="write JUnit XML to this file")] = None,
     markdown: Annotated[
         Path | None, typer.Option(help="write a comment for a pull request to this file")
@@ -75,19 +76,18 @@ def gate(
     if (base_engine is None) != (candidate_engine is None):
         raise ReportError("--base-engine and --candidate-engine go together")
     demanded = Policy() if policy is None else policies.load(policy)
-    if out is not None and run_places.is_url(out) and (bisect or kernels):
-        raise ReportError("--out of --bisect and --kernels is a folder of this machine")
     given = Given(base=base, candidate=candidate, engines=(base_engine, candidate_engine))
     sets = [*(set_ or ()), *([f"spark.master={master}"] if master else [])]
-    asked = both.Asked(scenario=None if kernels else scenario, sets=tuple(sets))
+    _refuse_mismatched(given, out, alone=bisect or kernels, resume=resume)
+    what = None if kernels else scenario
+    asked = both.Asked(scenario=what, sets=tuple(sets), resume=resume and not bisect)
     if master and (kernels or not given.revisions):
         raise ReportError("--master is for revisions whose tables are measured now")
     if bisect:
         if not given.revisions:
             raise ReportError("--bisect needs two revisions")
-        found = _search(
-            base, candidate or "HEAD", Asking(asked, demanded, Path(out) if out else None)
-        )
+        asking = Asking(asked, demanded, Path(out) if out else None)
+        found = _search(base, candidate or "HEAD", asking)
         answer = found.gate
         show_search(found, as_json=as_json)
     else:
@@ -101,6 +101,13 @@ def gate(
         if path is not None:
             _write(path, text(answer))
     return EXIT_CODES[answer.verdict]
+
+
+def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bool) -> None:
+    if out is not None and run_places.is_url(out) and alone:
+        raise ReportError("--out of --bisect and --kernels is a folder of this machine")
+    if resume and (out is None or not given.revisions or given.candidate is None):
+        raise ReportError("--resume needs --out and two revisions: the work tree may have changed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,6 +270,19 @@ def test_revisions_are_measured_in_turns_and_judged(capsys, tmp_path, monkeypatc
     assert words[words.index("--set") + 1] == "spark.master=yarn"
 
 
+def test_a_run_of_revisions_is_resumed(capsys, tmp_path, monkeypatch):
+    run = two_engines(tmp_path / "both", slow=1.0)
+    info = {"run_id": "r1", "scenario": {"engines": ["hudi@0.15.0", "hudi@1.1.1"]}}
+    (run / "run.json").write_text(json.dumps({"schema_version": 1, **info}))
+    words = measured_by(monkeypatch, run)
+    assert gate(capsys, "v1", "v2", "--out", run, "--resume")[0] in {0, 3}
+    assert "--resume" in words
+    for kept_back in (["v1", "v2"], ["v1", "--out", run], [run, run, "--out", run]):
+        code, said = gate(capsys, *kept_back, "--resume")
+        assert code == 2
+        assert said.startswith("error: --resume needs --out and two revisions")
+
+
 def test_a_master_is_for_tables_that_are_measured_now(capsys, runs):
     for words in (runs, ("v1", "v2", "--kernels")):
         code, said = gate(capsys, *words, "--master", "yarn")
