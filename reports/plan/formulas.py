@@ -63,10 +63,11 @@ def simple_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
     """Scan the key column of the files in reach, and join.
 
     Spark sorts both sides, N*log N. In threads every probe has a hash table of the keys asked.
+    Opening a file by Spark's reader is other work than by a thread's.
     """
     reach = reach_of(at, index)
     rows = reach * at.rows / at.cores
-    made = {f"once_{mode}": 1.0, "files": reach * at.files / at.cores}
+    made = {f"once_{mode}": 1.0, f"files_{mode}": reach * at.files / at.cores}
     if mode == TASKS:
         return made | {"sorted": rows * math.log2(max(rows, 2.0)), "keys_tasks": at.batch}
     weight = reach * at.files * at.file_bytes / _KEY_SHARE

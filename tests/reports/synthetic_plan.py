@@ -29,6 +29,8 @@ TRUE = {
     "keys_threads": 2e-7,
     "sorted": 1e-7,
     "files": 4e-3,
+    "files_tasks": 4e-3,
+    "files_threads": 8e-4,
     "rows": 2e-6,
     "footers": 5e-3,
     "pairs": 4e-7,
