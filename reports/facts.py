@@ -176,7 +176,8 @@ def _doing(
         doing.append(f"a delete of {_count(sizes, 'deletes')} keys")
     if work.get("purge"):
         doing.append("a purge of these")
-    if _count(sizes, "lookup_keys"):
+    # Without a lookup a run still knows keys, for its point queries.
+    if _count(sizes, "lookup_keys") and (work.get("lookup_present") or work.get("lookup_absent")):
         again = ", twice" if work.get("lookup_again") else ""
         doing.append(f"a lookup of {_count(sizes, 'lookup_keys')} keys{again}")
     if work.get("point_query"):

@@ -97,3 +97,11 @@ def test_the_sentence_tells_the_sizes_measured_not_those_planned(tmp_path):
     assert "a copy of the table /data/trips of 1,226 rows" in sentence
     assert "upserts of 408 rows, 75% of them updates" in sentence
     assert "a delete of 7 keys, a lookup of 613 keys" in sentence
+
+
+def test_a_run_without_lookups_tells_of_none(tmp_path):
+    work = INFO["scenario"]["workload"] | {"lookup_present": 0, "lookup_absent": 0}
+    known = dict.fromkeys(("rows", "batch_updates", "batch_inserts", "deletes", "lookup_keys"), 1)
+    scenario = INFO["scenario"] | {"workload": work}
+    run = run_with(tmp_path, {"scenario": scenario, "measured": known})
+    assert "lookup" not in facts.compared(run)
