@@ -96,8 +96,9 @@ def _started(gateway: Any, folder: Path) -> HdfsServer:
         "dfs.datanode.hostname": _HOST,
         "dfs.namenode.name.dir": (folder / "name").as_uri(),
         "dfs.datanode.data.dir": (folder / "data").as_uri(),
-        **{f"dfs.{role}.http-address": f"{_HOST}:0" for role in ("namenode", "datanode")},
-        **{f"dfs.datanode.{door}address": f"{_HOST}:0" for door in ("", "ipc.")},
+        "dfs.namenode.http-address": f"{_HOST}:0",
+        # A door left out takes a port that is the same for every data node of a machine.
+        **{f"dfs.datanode.{door}address": f"{_HOST}:0" for door in ("", "ipc.", "http.")},
     }
     for name, value in settings.items():
         conf.set(name, value)
