@@ -267,30 +267,25 @@ def steps(cells: Sequence[CellView]) -> Table:
 
 def phases(cells: Sequence[CellView]) -> Table:
     """Wall time of each phase of an upsert batch, and of the whole."""
-    measures = [
-        Measure(
-            key=phase,
-            title=phase,
-            what=f"Phase {phase} of an upsert batch",
-            step=UPSERT,
-            phase=phase,
-            metric="wall_s",
-        )
-        for phase in (*PHASES, "total")
-    ]
-    return filled(table(cells, measures))
+    return _by_phase(cells, "wall_s", key="{}", what="Phase {} of an upsert batch")
 
 
 def shuffled(cells: Sequence[CellView]) -> Table:
     """Bytes that each phase of an upsert batch shuffles."""
+    what = "Shuffle of phase {} of an upsert batch"
+    return _by_phase(cells, "shuffle_write_bytes", key="{}_shuffle", what=what)
+
+
+def _by_phase(cells: Sequence[CellView], metric: str, *, key: str, what: str) -> Table:
+    """A metric of each phase of an upsert batch, and of the whole; texts name the phase by {}."""
     measures = [
         Measure(
-            key=f"{phase}_shuffle",
+            key=key.format(phase),
             title=phase,
-            what=f"Shuffle of phase {phase} of an upsert batch",
+            what=what.format(phase),
             step=UPSERT,
             phase=phase,
-            metric="shuffle_write_bytes",
+            metric=metric,
         )
         for phase in (*PHASES, "total")
     ]

@@ -27,7 +27,7 @@ from table import jvm
 from table.errors import StorageError
 from table.hadoop import SMALL, Hadoop, connect, java_error, said
 from table.naming import STAGING
-from table.storage import FileStatus, RangeReader, WindowReader
+from table.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
 
 _ALL = (1 << 63) - 1
 # What is left of a put after that was a dead writer's.
@@ -38,7 +38,7 @@ _LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class HadoopStorage:
+class HadoopStorage(Unwatched):
     """A folder of a file system that Hadoop knows.
 
     Attributes:
@@ -63,11 +63,9 @@ class HadoopStorage:
             return connect(self.root, tuple(sorted(self.settings.items())), jvm.gateway())
 
     def _absolute(self, path: str) -> str:
-        parts = path.split("/")
-        if ".." in parts or "." in parts or path.startswith("/"):
-            raise StorageError(f"path {path!r} leaves the table")
+        names = segments(path)
         folder = self.root.partition("://")[2].partition("/")[2]
-        return "/" + "/".join(part for part in (*folder.split("/"), path) if part)
+        return "/" + "/".join(part for part in (*folder.split("/"), *names) if part)
 
     def open(self, path: str) -> RangeReader:
         """Open a file for ranged reads."""
@@ -222,17 +220,6 @@ class HadoopStorage:
     def guard(self) -> Iterator[bool]:
         """Keep nobody out."""
         yield False
-
-    @contextlib.contextmanager
-    def hold(self, path: str) -> Iterator[None]:
-        """Show nothing."""
-        del path
-        yield
-
-    def held(self, path: str) -> bool:
-        """True: nobody can tell."""
-        del path
-        return True
 
     @contextlib.contextmanager
     def _asking(self, verb: str, path: str, *, at: str = "") -> Iterator[tuple[Hadoop, Any]]:

@@ -35,7 +35,7 @@ from obstore.store import MemoryStore, from_url
 
 from table.errors import InvalidOptionError, StorageError
 from table.naming import KEYMARK
-from table.storage import FileStatus, RangeReader, WindowReader
+from table.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
 # Settings of the connection; obstore takes all others as those of the store.
@@ -56,7 +56,7 @@ _CAUSE = re.compile(r"HTTP error: ([a-z ]{1,80})")
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectStorage:
+class ObjectStorage(Unwatched):
     """A folder of a bucket.
 
     Attributes:
@@ -87,9 +87,7 @@ class ObjectStorage:
         return _connect(_split(self.root)[0], tuple(sorted(self.settings.items())))
 
     def _key(self, path: str) -> str:
-        parts = path.split("/")
-        if ".." in parts or "." in parts or path.startswith("/"):
-            raise StorageError(f"path {path!r} leaves the table")
+        segments(path)
         prefix = _split(self.root)[1]
         return f"{prefix}/{path}".strip("/") if path else prefix
 
@@ -205,17 +203,6 @@ class ObjectStorage:
         if not self.one_writer:
             _check_excludes(self.root, self)
         yield False
-
-    @contextlib.contextmanager
-    def hold(self, path: str) -> Iterator[None]:
-        """Show nothing: a store knows no processes."""
-        del path
-        yield
-
-    def held(self, path: str) -> bool:
-        """True: nobody can tell."""
-        del path
-        return True
 
 
 class _LostAnswerError(StorageError):

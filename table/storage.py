@@ -156,6 +156,35 @@ class Storage(Protocol):
         """Whether a living process holds the file; True where nobody can tell."""
 
 
+class Unwatched:
+    """The part of a far storage that knows of no processes: the lease does without."""
+
+    __slots__ = ()
+
+    @contextlib.contextmanager
+    def hold(self, path: str) -> Iterator[None]:
+        """Show nothing."""
+        del path
+        yield
+
+    def held(self, path: str) -> bool:
+        """True: nobody can tell."""
+        del path
+        return True
+
+
+def segments(path: str) -> list[str]:
+    """The names in a path below a table's folder, where no file system resolves it.
+
+    Raises:
+        StorageError: it leads out of the folder.
+    """
+    names = path.split("/")
+    if ".." in names or "." in names or path.startswith("/"):
+        raise StorageError(f"path {path!r} leaves the table")
+    return names
+
+
 @dataclass(slots=True)
 class _LocalReader:
     """Ranged reads of one local file by pread; the descriptor is closed with the object."""
