@@ -12,15 +12,6 @@ settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--cluster",
-        choices=("share", "full"),
-        default="share",
-        help="the tests on a cluster of two workers: a share, or all",
-    )
-
-
 @pytest.fixture(scope="session")
 def spark():
     """One local session for all tests that are marked `spark`."""

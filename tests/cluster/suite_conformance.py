@@ -1,6 +1,6 @@
 """The conformance suite of the indexes on a cluster of two workers: every lookup is Spark's.
 
-Run by `test_cluster.py` in a process of its own; cases named `share` are always run.
+Run by `test_cluster.py` in a process of its own.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from test_conformance_virtual import MadeKeys, virtual
 pytestmark = pytest.mark.filterwarnings("ignore:keys of column id hold a colon")
 
 STEPS = 2
-SHARE = {(index, SHAPES[n % len(SHAPES)].name) for n, index in enumerate(INDEXES)}
 CASES = [
-    pytest.param(
-        index,
-        shape.name,
-        n,
-        id=f"{'share' if (index, shape.name) in SHARE else 'whole'}-{index}-{shape.name}",
-    )
+    pytest.param(index, shape.name, n, id=f"{index}-{shape.name}")
     for index in INDEXES
     for n, shape in enumerate(SHAPES)
 ]
@@ -42,7 +36,7 @@ def test_history(tmp_path, spark, index, shape, seed):
 
 @pytest.mark.parametrize(
     ("index", "shape", "seed"),
-    [pytest.param(*case, id=f"whole-{case[0]}-{case[1].name}") for case in VIRTUAL],
+    [pytest.param(*case, id=f"{case[0]}-{case[1].name}") for case in VIRTUAL],
 )
 def test_history_without_stored_keys(tmp_path, spark, index, shape, seed):
     history = MadeKeys.start(tmp_path / "t", index, virtual(shape), seed=seed)
@@ -50,13 +44,7 @@ def test_history_without_stored_keys(tmp_path, spark, index, shape, seed):
     play(history, asked(index), STEPS)
 
 
-@pytest.mark.parametrize(
-    ("index", "shape"),
-    [
-        pytest.param("record", "typed", id="share-record-typed"),
-        pytest.param("bucket", "composite", id="whole-bucket-composite"),
-    ],
-)
+@pytest.mark.parametrize(("index", "shape"), [("record", "typed"), ("bucket", "composite")])
 def test_history_of_spark_frames(tmp_path, spark, index, shape):
     history = History.start(tmp_path / "t", index, SHAPES_BY_NAME[shape], seed=1)
     distributed(history, spark)

@@ -1,7 +1,7 @@
 """Keymark on a Spark standalone cluster of two workers: conformance, kills and a comparison.
 
 A process has one Spark, and these tests need one of their own: what is asked is in the modules
-`suite_*.py`, each run by a pytest of its own. `--cluster share` runs a share of it, `full` all.
+`suite_*.py`, each run by a pytest of its own.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ SMALL = {
 }
 
 
-LONGEST_S = {"share": 1200, "full": 7200}
+LONGEST_S = 2400
 """A suite that takes longer on however slow a machine stands still."""
 
 
-def python(*arguments, longest_s=LONGEST_S["share"]):
+def python(*arguments):
     """Run this Python with the modules of the tests at hand; exit code, output, what it said.
 
     It ends with this process, and its cluster with it.
@@ -60,19 +60,16 @@ def python(*arguments, longest_s=LONGEST_S["share"]):
         capture_output=True,
         text=True,
         check=False,
-        timeout=longest_s,
+        timeout=LONGEST_S,
     )
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(("suite", "at_least"), [("suite_conformance", 9), ("suite_kills", 5)])
-def test_suite(request, tmp_path, suite, at_least):
-    asked = request.config.getoption("--cluster")
-    chosen = [] if asked == "full" else ["-k", "share"]
+@pytest.mark.parametrize(("suite", "at_least"), [("suite_conformance", 58), ("suite_kills", 13)])
+def test_suite(tmp_path, suite, at_least):
     code, told, said = python(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "child"),
-        *(HERE / f"{suite}.py", *chosen),
-        longest_s=LONGEST_S[asked],
+        HERE / f"{suite}.py",
     )
     assert code == 0, told + said
     assert int(re.search(r"(\d+) passed", told)[1]) >= at_least
@@ -110,13 +107,6 @@ def test_a_comparison_on_executors(tmp_path, cluster):
     assert conf["spark.master"] == cluster.url
 
 
-@pytest.fixture
-def _in_full(request):
-    if request.config.getoption("--cluster") != "full":
-        pytest.skip("commands of tables on a cluster: --cluster full")
-
-
-@pytest.mark.usefixtures("_in_full")
 def test_commands_of_tables_take_a_master(tmp_path, cluster, monkeypatch):
     memory = f"--conf spark.executor.memory={SMALL['spark.conf.spark.executor.memory']}"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{memory} pyspark-shell")
