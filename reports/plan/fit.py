@@ -6,6 +6,8 @@ that the machine disturbed moves little. It is found by non-negative least squar
 are taken anew from the deviations, round after round.
 Draws are bootstrap samples: every cell's fit, off by what some cell was off. So each has all cells,
 few as a mode may have. The seed is fixed: equal runs give equal calibrations.
+Cells that are the same work are fitted as one, but how far a cell is off its fit is told by each of
+them: where they are few kinds of work, the constants follow even what chance did to their medians.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from scipy.optimize import nnls
 
 from reports.errors import ReportError
 from reports.plan.calibration import Calibration, Equation
-from reports.plan.formulas import EQUATIONS, Amounts
-from reports.plan.observe import observations, pooled
+from reports.plan.formulas import EQUATIONS
+from reports.plan.observe import Observation, observations, pooled
 from reports.projection import Run
 
 DRAWS = 60
@@ -27,6 +29,7 @@ _SEED = 1
 _ROUNDS = 30
 _ORDINARY = 0.1
 _LEAST_CELLS = 4
+_LEAST = 1e-12
 RANGED = ("rows", "batch", "files", "shards", "cores")
 
 
@@ -36,12 +39,12 @@ def calibrate(runs: Sequence[Run]) -> Calibration:
     Raises:
         ReportError: they have too few cells that the model is about.
     """
-    found = pooled(each for run in runs for each in observations(run))
+    found = [each for run in runs for each in observations(run)]
     equations = {}
     for name in EQUATIONS:
-        points = [each for each in found if each.equation == name]
-        if len(points) >= _LEAST_CELLS:
-            equations[name] = fit([p.amounts for p in points], [p.value for p in points])
+        cells = [each for each in found if each.equation == name]
+        if len(pooled(cells)) >= _LEAST_CELLS:
+            equations[name] = fit(cells)
     names = ", ".join(run.name for run in runs)
     if not any(name.startswith("tag/") for name in equations):
         raise ReportError(
@@ -66,28 +69,30 @@ def calibrate(runs: Sequence[Run]) -> Calibration:
     )
 
 
-def fit(amounts: Sequence[Amounts], values: Sequence[float]) -> Equation:
-    """Fit one equation.
-
-    Args:
-        amounts: of each cell, not negative.
-        values: what was measured there, positive.
-    """
-    names = tuple(dict.fromkeys(name for each in amounts for name in each))
-    table = np.array([[each.get(name, 0.0) for name in names] for each in amounts])
-    measured = np.array(values)
+def fit(cells: Sequence[Observation]) -> Equation:
+    """Fit one equation to its cells."""
+    points = pooled(cells)
+    names = tuple(dict.fromkeys(name for each in points for name in each.amounts))
+    table, measured = _table(points, names)
     best = robust_constants(table, measured)
-    fitted = np.maximum(table @ best, 1e-12)
-    off = np.abs(np.log(measured / fitted))
+    fitted = np.maximum(table @ best, _LEAST)
     chance = np.random.default_rng(_SEED)
     made = [fitted * chance.choice(measured / fitted, len(measured)) for _ in range(DRAWS)]
+    all_amounts, all_measured = _table(cells, names)
+    off = np.abs(np.log(all_measured / np.maximum(all_amounts @ best, _LEAST)))
     return Equation(
         amounts=names,
         values=tuple(float(value) for value in best),
         draws=tuple(tuple(map(float, robust_constants(table, each))) for each in made),
         spread=float(np.median(off)),
-        cells=len(measured),
+        cells=len(points),
     )
+
+
+def _table(cells: Sequence[Observation], names: Sequence[str]) -> tuple[Any, Any]:
+    """Amounts, a row per cell and a column per name, and what was measured; float64."""
+    table = [[each.amounts.get(name, 0.0) for name in names] for each in cells]
+    return np.array(table), np.array([each.value for each in cells])
 
 
 def robust_constants(table: Any, measured: Any) -> Any:

@@ -112,6 +112,15 @@ def test_what_is_predicted_is_the_typical_time(calibrations):
         assert said.low <= said.value <= said.high
 
 
+def test_how_far_a_cell_is_off_is_told_by_single_cells(calibrations, runs):
+    """Not by the medians of those that are the same work, which the constants follow."""
+    equation = calibrations["noisy"].equations["tag/bucket"]
+    cells = [each for each in observations(runs["noisy"][0]) if each.equation == "tag/bucket"]
+    off = [abs(np.log(each.value / (1.2 * true("tag", "bucket", each.at)))) for each in cells]
+    assert (len(cells), equation.cells) == (24, 4)
+    assert equation.spread == pytest.approx(np.median(off), rel=0.25)
+
+
 def test_ranges_of_the_calibration_are_those_of_its_cells(calibrations):
     ranges = calibrations["clean"].ranges
     assert ranges == {
