@@ -117,7 +117,7 @@ def _money(found: Sequence[Prediction], prices: Prices, executors: int) -> list[
         replace(
             each,
             metric="cost_month",
-            unit="",
+            unit=prices.currency,
             estimate=prices.month(index, each.estimate, kept[index], executors),
         )
         for index, each in latency.items()

@@ -13,6 +13,7 @@ from typing import Any
 from harness import run_places
 from reports.errors import ReportError
 from reports.plan import answer, calibration, flags, forms, price, situation
+from reports.plan import constants as fitted
 from reports.plan.answer import Wish
 from reports.plan.calibration import Calibration
 from reports.plan.situation import Situation
@@ -39,6 +40,7 @@ def plan(
     calibration_: flags.Calibration = None,
     prices: flags.Prices = None,
     score: flags.Score = None,
+    constants: flags.Constants = False,
     save: flags.Save = None,
     html: flags.Html = None,
     as_json: flags.AsJson = False,
@@ -50,10 +52,13 @@ def plan(
     if score:
         _score(known, score, as_json=as_json)
         return
+    if constants:
+        _constants(known, as_json=as_json)
+        return
     if records is None or batch is None:
         if save is not None:
             return
-        raise ReportError("plan needs --records and --batch, or --score RUN")
+        raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
     size = row_bytes or known.row_bytes
     count = files or situation.files_for(records, size, partitions)
     at = Situation(
@@ -116,6 +121,14 @@ def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> None:
         return
     _print_table(*forms.score_table(made))
     _print_lines(forms.score_lines(made))
+
+
+def _constants(known: Calibration, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(fitted.document(known), indent=2, allow_nan=False))
+        return
+    _print_table(*forms.constants_table(known))
+    print(f"fitted on {known.where} (calibration {known.name})")
 
 
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -4,15 +4,16 @@ Constants are not negative. The fit is that of relative deviations, as times spa
 Those up to a tenth count by their square, larger ones by their size (Huber's loss), so that a cell
 that the machine disturbed moves little. It is found by non-negative least squares with weights that
 are taken anew from the deviations, round after round.
+Cells that are the same work are fitted as one. How far cells are off is told by each of them: where
+there are few kinds of work, the constants follow even what chance did to their medians.
 Draws are bootstrap samples: every cell's fit, off by what some cell was off. So each has all cells,
 few as a mode may have. The seed is fixed: equal runs give equal calibrations.
-Cells that are the same work are fitted as one, but how far a cell is off its fit is told by each of
-them: where they are few kinds of work, the constants follow even what chance did to their medians.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,22 +72,29 @@ def calibrate(runs: Sequence[Run]) -> Calibration:
 
 def fit(cells: Sequence[Observation]) -> Equation:
     """Fit one equation to its cells."""
-    points = pooled(cells)
-    names = tuple(dict.fromkeys(name for each in points for name in each.amounts))
-    table, measured = _table(points, names)
+    names = tuple(dict.fromkeys(name for each in cells for name in each.amounts))
+    table, measured = _table(pooled(cells), names)
     best = robust_constants(table, measured)
-    fitted = np.maximum(table @ best, _LEAST)
+    amounts, values = _table(cells, names)
+    fitted = np.maximum(amounts @ best, _LEAST)
+    off = values / fitted
     chance = np.random.default_rng(_SEED)
-    made = [fitted * chance.choice(measured / fitted, len(measured)) for _ in range(DRAWS)]
-    all_amounts, all_measured = _table(cells, names)
-    off = np.abs(np.log(all_measured / np.maximum(all_amounts @ best, _LEAST)))
+    made = [_as_measured(cells, fitted * chance.choice(off, len(cells))) for _ in range(DRAWS)]
     return Equation(
         amounts=names,
         values=tuple(float(value) for value in best),
         draws=tuple(tuple(map(float, robust_constants(table, each))) for each in made),
-        spread=float(np.median(off)),
-        cells=len(points),
+        spread=float(np.median(np.abs(np.log(off)))),
+        cells=len(measured),
     )
+
+
+def _as_measured(cells: Sequence[Observation], values: Any) -> Any:
+    """What the cells would have told, had they measured these values."""
+    made = [
+        replace(each, values=(float(value),)) for each, value in zip(cells, values, strict=True)
+    ]
+    return np.array([each.value for each in pooled(made)])
 
 
 def _table(cells: Sequence[Observation], names: Sequence[str]) -> tuple[Any, Any]:

@@ -49,6 +49,9 @@ Score = Annotated[
         metavar="RUN", help="compare predictions with this run, a path or URL; repeatable"
     ),
 ]
+Constants = Annotated[
+    bool, typer.Option("--constants", help="print the calibration's constants with their intervals")
+]
 Save = Annotated[Path | None, typer.Option(help="keep the fit of --calibration here")]
 Html = Annotated[Path | None, typer.Option(help="write a page with charts to this file")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]

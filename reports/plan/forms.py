@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
+from harness.units import Unit
 from reports.amounts import amount, digits
 from reports.plan.answer import Plan
+from reports.plan.calibration import Calibration
+from reports.plan.constants import constants
 from reports.plan.predict import Estimate, Prediction
 from reports.plan.score import Score
 
+_UNITS = frozenset(Unit)
 COLUMNS = (
     ("write_s", "write"),
+    ("added_s", "the index's part"),
     ("tag_s", "tagging"),
     ("lookup_s", "lookup"),
     ("shuffle_bytes", "shuffle"),
@@ -26,11 +33,13 @@ def shown(each: Prediction) -> str:
 
 def worded(found: Estimate, unit: str) -> str:
     """The same of an estimate."""
-    value = amount(found.value, unit) if unit else digits(found.value)
-    if found.low == found.high:
-        return value
-    ends = [amount(end, unit) if unit else digits(end) for end in (found.low, found.high)]
-    return f"{value} ({ends[0]} to {ends[1]})"
+    value, low, high = (_amount(each, unit) for each in (found.value, found.low, found.high))
+    return value if found.low == found.high else f"{value} ({low} to {high})"
+
+
+def _amount(value: float, unit: str) -> str:
+    """A value with its unit; whatever is no base unit is money's."""
+    return amount(value, unit) if unit in _UNITS else f"{digits(value)} {unit}"
 
 
 def table(made: Plan) -> tuple[list[str], list[list[str]]]:
@@ -71,6 +80,23 @@ def crossing(along: str, size: float, below: str, above: str) -> str:
     """One crossover in words."""
     what = {"rows": "rows", "batch": "keys a batch"}[along]
     return f"crossover at {size:,.0f} {what}: below {below}, above {above}"
+
+
+def constants_table(calibration: Calibration) -> tuple[list[str], list[list[str]]]:
+    """Heads, and a row for each constant."""
+    heads = ["formula", "one of", "is", "costs", "cells", "a cell is off by"]
+    rows = [
+        [
+            each.equation,
+            each.amount,
+            each.words,
+            worded(each.estimate, each.unit),
+            str(each.cells),
+            f"{math.expm1(each.spread):.1%}",
+        ]
+        for each in constants(calibration)
+    ]
+    return heads, rows
 
 
 def score_table(made: Score) -> tuple[list[str], list[list[str]]]:

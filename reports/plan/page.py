@@ -18,6 +18,7 @@ def render(made: Plan) -> str:
         css=style(),
         heads=heads,
         rows=rows,
+        constants=forms.constants_table(made.calibration),
         crossing=forms.crossing,
         curves=curves(made),
         picture=_picture,

@@ -57,7 +57,7 @@ class Prediction:
         index: its name.
         metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes`, `index_bytes`,
             `memory_bytes`, `bootstrap_s`, `cost_month`.
-        unit: base unit; empty for money.
+        unit: base unit; of money the currency.
         estimate: value and range.
         extrapolated: the situation is outside of what was calibrated.
     """
@@ -141,13 +141,18 @@ def estimate(equation: Equation, amounts: Mapping[str, float], *, wider: float =
     value = _sum(equation.values, row)
     if value <= 0:
         return NOTHING
-    drawn = sorted(_sum(draw, row) for draw in equation.draws) or [value]
-    left_out = math.floor(len(drawn) * (1 - _COVERED) / 2)
-    low, high = drawn[left_out], drawn[-1 - left_out]
+    low, high = middle([_sum(draw, row) for draw in equation.draws], value)
     around = equation.spread * wider
     up = math.hypot(math.log(max(high / value, 1.0)), around)
     down = math.hypot(math.log(max(value / max(low, value * 1e-6), 1.0)), around)
     return Estimate(value, value * math.exp(-down), value * math.exp(up))
+
+
+def middle(drawn: Sequence[float], value: float) -> tuple[float, float]:
+    """The ends of the middle 95 % of draws; of none the value itself, twice."""
+    ordered = sorted(drawn) or [value]
+    left_out = math.floor(len(ordered) * (1 - _COVERED) / 2)
+    return ordered[left_out], ordered[-1 - left_out]
 
 
 def beyond(ranges: Mapping[str, tuple[float, float]], at: Situation) -> dict[str, float]:

@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic_plan import plan_run
+from synthetic_plan import TRUE, place, plan_run
 
 import run_bench
 from reports.plan import calibration
 from reports.plan.answer import Wish
 from reports.plan.answer import plan as answer
+from reports.plan.constants import worded
 from reports.plan.decide import choose
+from reports.plan.formulas import EQUATIONS, TASKS, THREADS
 from reports.plan.predict import Estimate, estimate
 from reports.plan.situation import Situation
 
@@ -151,6 +153,36 @@ def test_a_month_is_paid_for(capsys, fitted, tmp_path):
     writes = numbers["record", "write_s"] / 3600 * 24 * days * 3 * 0.5
     kept = numbers["record", "index_bytes"] / 1e9 * 0.02 + 1.0 * 24 * days
     assert numbers["record", "cost_month"] == pytest.approx(writes + kept)
+    units = {each["unit"] for each in found["predictions"] if each["metric"] == "cost_month"}
+    assert units == {"EUR"}
+    size = ("--records", 10_000_000, "--batch", 50_000, "--calibration", fitted["fit"])
+    code, said = plan(capsys, *size, "--prices", tmp_path / "prices.toml")
+    assert code == 0
+    assert "EUR" in said
+
+
+def test_constants_are_told_with_their_intervals(capsys, fitted):
+    code, said = plan(capsys, "--constants", "--calibration", fitted["fit"], "--json")
+    assert code == 0
+    found = {(each["equation"], each["amount"]): each for each in json.loads(said)["constants"]}
+    known = calibration.load(fitted["fit"])
+    assert len(found) == sum(len(each.amounts) for each in known.equations.values())
+    for each in found.values():
+        assert each["low"] <= each["high"], each
+    row = found["shuffle/simple", "rows_ordered"]
+    assert (row["unit"], row["words"]) == ("B", "a row, keys that grow")
+    assert row["value"] == pytest.approx(TRUE["rows_ordered"], rel=0.01)
+    assert found["tag/record", "shards_tasks"]["unit"] == "s"
+    code, said = plan(capsys, "--constants", "--calibration", fitted["fit"])
+    assert code == 0
+    assert "a file group of the index, in tasks" in said
+
+
+def test_every_amount_of_every_formula_has_words():
+    for at in (place(rows=1e6, batch=1e4), place(rows=1e6, batch=1e4, shape="ordered")):
+        for formula in EQUATIONS.values():
+            for mode in (TASKS, THREADS):
+                assert all(worded(amount) for amount in formula(at, "simple", mode))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""What a calibration found: each constant with its interval, in words. No numpy.
+
+The interval is where the middle 95 % of the bootstrap draws lie. Constants of one formula lean on
+each other: where two amounts grow alike, one may take the other's part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from harness.units import Unit
+from reports.plan.calibration import Calibration
+from reports.plan.predict import Estimate, middle
+
+WORDS = MappingProxyType({
+    "once": "starting",
+    "shards": "a file group of the index",
+    "files": "a file",
+    "footers": "a footer, or a filter",
+    "block_mb": "a decoded megabyte of the index",
+    "pairs": "a pair of key and file",
+    "rows": "a row",
+    "row_mb": "a rewritten megabyte of rows",
+    "sorted": "a row to sort, for each doubling of their number",
+    "keys": "a key",
+})  # fmt: skip
+"""What one of an amount is; its name may end in the mode or the order of keys that it is for."""
+
+_KINDS = MappingProxyType({
+    "tasks": "in tasks",
+    "threads": "in threads",
+    "random": "keys without order",
+    "ordered": "keys that grow",
+})  # fmt: skip
+_IN_BYTES = ("shuffle", "index_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """What one of an amount costs.
+
+    Attributes:
+        equation: that it is of, `<quantity>/<family>`.
+        amount: its name in the formulas.
+        words: what one of it is.
+        unit: base unit.
+        estimate: the constant and its interval.
+        cells: kinds of work that the equation was fitted to.
+        spread: how far a measured cell is off the equation: a typical |log(measured / fitted)|.
+    """
+
+    equation: str
+    amount: str
+    words: str
+    unit: str
+    estimate: Estimate
+    cells: int
+    spread: float
+
+
+def constants(calibration: Calibration) -> list[Constant]:
+    """All constants, equation by equation."""
+    return [
+        Constant(
+            equation=name,
+            amount=amount,
+            words=worded(amount),
+            unit=(Unit.BYTES if name.split("/")[0] in _IN_BYTES else Unit.SECONDS).value,
+            estimate=Estimate(
+                equation.values[place],
+                *middle([draw[place] for draw in equation.draws], equation.values[place]),
+            ),
+            cells=equation.cells,
+            spread=equation.spread,
+        )
+        for name, equation in calibration.equations.items()
+        for place, amount in enumerate(equation.amounts)
+    ]
+
+
+def worded(amount: str) -> str:
+    """An amount's name in words: `files_tasks` is a file, in tasks."""
+    if amount in WORDS:
+        return WORDS[amount]
+    what, _, kind = amount.rpartition("_")
+    return f"{WORDS[what]}, {_KINDS[kind]}"
+
+
+def document(calibration: Calibration) -> dict[str, Any]:
+    """The constants as `plan --constants --json` prints them."""
+    return {
+        "calibration": calibration.name,
+        "machine": calibration.where,
+        "constants": [
+            {
+                "equation": each.equation,
+                "amount": each.amount,
+                "words": each.words,
+                "unit": each.unit,
+                "value": each.estimate.value,
+                "low": each.estimate.low,
+                "high": each.estimate.high,
+                "cells": each.cells,
+                "spread": each.spread,
+            }
+            for each in constants(calibration)
+        ],
+    }
