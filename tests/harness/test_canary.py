@@ -177,6 +177,7 @@ def test_a_bare_step_leaves_nothing_in_the_event_log(spark, tmp_path):
     context = spark.sparkContext._jsc.sc()
     jvm = spark.sparkContext._jvm
     conf = context.conf().clone().set("spark.eventLog.compress", "false")
+    conf.set("spark.eventLog.rolling.enabled", "false")
     log = jvm.org.apache.spark.scheduler.EventLoggingListener(
         "app", jvm.scala.Option.empty(), jvm.java.net.URI(tmp_path.as_uri()), conf,
         context.hadoopConfiguration(),
