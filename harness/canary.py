@@ -5,17 +5,23 @@ run: other processes, a throttled processor, a busy disk. It runs between slots,
 engine works, and is left out where it would cost more than a hundredth of the run so far.
 
 A beat is one such load: SHA-256 over a fixed buffer in a thread for each core of the run, until
-the last one is done (hashing holds no interpreter lock), then a small file written and synced.
+the last one is done (hashing holds no interpreter lock), then a small file written and synced,
+then a page of memory after the other that the process never had. The last is what every new process
+pays, the workers of Spark's Python tasks among them; on a virtual machine its price can double
+while the processor is as fast as ever.
 """
 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import numpy as np
 
 from harness import environment
 from harness.results import Beat
@@ -29,6 +35,7 @@ FIRST = 3
 
 _BUFFER = bytes(range(256)) * (64 << 10)
 _BLOCK = _BUFFER[: 1 << 20]
+_FRESH = 16 << 20
 
 
 class Canary:
@@ -59,7 +66,7 @@ class Canary:
             return
         if not self._beats:
             self._hash()  # the first pays for what is cold
-        cpu, disk = self._hash(), self._sync()
+        cpu, disk, memory = self._hash(), self._sync(), self._touch()
         stolen, since = environment.stolen(), self._steal
         self._steal = stolen
         self._folder.append_beat(
@@ -68,6 +75,7 @@ class Canary:
                 before=before,
                 cpu_s=cpu,
                 disk_s=disk,
+                memory_s=memory,
                 load_1m=environment.load(),
                 mhz=environment.megahertz(),
                 steal_s=max(stolen - since, 0.0),
@@ -92,4 +100,13 @@ class Canary:
             os.fsync(file.fileno())
         spent = self._clock() - start
         path.unlink()
+        return spent
+
+    def _touch(self) -> float:
+        with mmap.mmap(-1, _FRESH) as fresh:
+            pages = np.frombuffer(fresh, np.uint8)[:: mmap.PAGESIZE]
+            start = self._clock()
+            pages[:] = 1
+            spent = self._clock() - start
+            del pages  # or the memory could not be given back
         return spent

@@ -87,6 +87,7 @@ class Beat:
         before: the slot that came next, `<cell>|<turn>`.
         cpu_s: seconds of its processor work, with a thread for each core of the run.
         disk_s: seconds until its small file was on the disk.
+        memory_s: seconds until every page of its fresh memory was there.
         load_1m: the machine's load average, of the run itself too.
         mhz: mean clock rate of the cores; 0 where the machine does not say.
         steal_s: core seconds that the host gave to others since the last beat.
@@ -96,6 +97,7 @@ class Beat:
     before: str
     cpu_s: float
     disk_s: float
+    memory_s: float
     load_1m: float
     mhz: float
     steal_s: float

@@ -33,7 +33,7 @@ _CHART_TITLE = "Every beat of the canary"
 _SECONDS = Unit.SECONDS.value
 _FEWEST = 3
 _PANEL_ROWS = 4
-_LOADS = (("processor", "cpu_s", "o"), ("disk", "disk_s", "s"))
+_LOADS = (("processor", "cpu_s", "o"), ("disk", "disk_s", "s"), ("memory", "memory_s", "^"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Spread:
     """How much the time of one kind of load varied.
 
     Attributes:
-        load: `processor` or `disk`.
+        load: `processor`, `disk` or `memory`.
         middle: the median, in seconds.
         low: a tenth of the beats took less.
         high: a tenth of the beats took more.
@@ -116,7 +116,7 @@ def noise_values(beats: Sequence[Beat]) -> list[dict[str, Any]]:
 
 
 def spreads(beats: Sequence[Beat]) -> list[Spread]:
-    """Both loads' spreads; none where there are too few beats or a time that cannot be."""
+    """Every load's spread; none where there are too few beats or a time that cannot be."""
     times = {load: [getattr(beat, name) for beat in beats] for load, name, _ in _LOADS}
     if len(beats) < _FEWEST or min(map(min, times.values())) <= 0:
         return []

@@ -6,6 +6,7 @@ What takes long to import is imported where it is needed: `plan --json` answers 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def plan(
     local_bytes: flags.LocalBytes = situation.LOCAL_BYTES,
     broadcast_bytes: flags.BroadcastBytes = 10 << 20,
     calibration_: flags.Calibration = None,
+    fit_rows: flags.FitRows = None,
     prices: flags.Prices = None,
     score: flags.Score = None,
     constants: flags.Constants = False,
@@ -46,7 +48,7 @@ def plan(
     as_json: flags.AsJson = False,
 ) -> None:
     """Predict what each index costs for a table, and recommend one; or score predictions."""
-    known = _calibration(calibration_ or [])
+    known = _calibration(calibration_ or [], fit_rows)
     if save is not None:
         save.write_text(known.to_json(), encoding="utf-8")
     if score:
@@ -98,17 +100,17 @@ def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
         print(f"page: {html}")
 
 
-def _calibration(names: Sequence[str]) -> Calibration:
+def _calibration(names: Sequence[str], fit_rows: int | None) -> Calibration:
     """The package's own fit, a saved one, or that of calibration runs."""
-    if not names:
-        return calibration.load()
     paths = [run_places.local(name) for name in names]
-    if len(paths) == 1 and paths[0].is_file():
-        return calibration.load(paths[0])
+    if not paths or (len(paths) == 1 and paths[0].is_file()):
+        if fit_rows is not None:
+            raise ReportError("--fit-rows is for a fit: it needs --calibration RUN, a run folder")
+        return calibration.load(*paths)
     from reports import projection  # noqa: PLC0415
     from reports.plan import fit  # noqa: PLC0415  numpy and scipy, only for a fit
 
-    return fit.calibrate(projection.load(paths))
+    return fit.calibrate(projection.load(paths), most_rows=fit_rows or math.inf)
 
 
 def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> None:

@@ -25,6 +25,8 @@ WORDS = MappingProxyType({
     "row_mb": "a rewritten megabyte of rows",
     "sorted": "a row to sort, for each doubling of their number",
     "keys": "a key",
+    "found": "a key that is there",
+    "absent": "a key that is not there",
 })  # fmt: skip
 """What one of an amount is; its name may end in the mode or the order of keys that it is for."""
 

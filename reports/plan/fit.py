@@ -6,12 +6,15 @@ that the machine disturbed moves little. It is found by non-negative least squar
 are taken anew from the deviations, round after round.
 Cells that are the same work are fitted as one. How far cells are off is told by each of them: where
 there are few kinds of work, the constants follow even what chance did to their medians.
+Whoever reads the key column of a file does the same to a row, so these equations share its constant
+and are fitted at once: alone none of them tells it well from small tables.
 Draws are bootstrap samples: every cell's fit, off by what some cell was off. So each has all cells,
 few as a mode may have. The seed is fixed: equal runs give equal calibrations.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,30 +32,34 @@ DRAWS = 60
 _SEED = 1
 _ROUNDS = 30
 _ORDINARY = 0.1
-_LEAST_CELLS = 4
 _LEAST = 1e-12
+_SCANS = ("tag/simple", "tag/bloom", "lookup/bucket")
+_SCANNED = "rows"
 RANGED = ("rows", "batch", "files", "shards", "cores")
 
 
-def calibrate(runs: Sequence[Run]) -> Calibration:
+def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibration:
     """Fit the equations to the verified cells of runs.
+
+    Args:
+        runs: that measured them.
+        most_rows: of a table; cells of larger ones are left for a score.
 
     Raises:
         ReportError: they have too few cells that the model is about.
     """
-    found = [each for run in runs for each in observations(run)]
-    equations = {}
-    for name in EQUATIONS:
-        cells = [each for each in found if each.equation == name]
-        if len(pooled(cells)) >= _LEAST_CELLS:
-            equations[name] = fit(cells)
+    found = [each for run in runs for each in observations(run) if each.at.rows <= most_rows]
+    equations: dict[str, Equation] = {}
+    for group in (_SCANS, *((name,) for name in EQUATIONS if name not in _SCANS)):
+        cells = [each for name in group for each in _enough(found, name)]
+        equations |= fit(cells) if cells else {}
     names = ", ".join(run.name for run in runs)
     if not any(name.startswith("tag/") for name in equations):
         raise ReportError(
             f"{names}: too few cells with upserts to fit a cost model; `run_bench.py run calibrate`"
             " measures what it takes"
         )
-    places = [each.at for each in found]
+    places = [each.at for each in found if each.quantity == "tag"]
     ranges = {
         key: (min(float(getattr(p, key)) for p in places), max(getattr(p, key) for p in places))
         for key in RANGED
@@ -66,27 +73,53 @@ def calibrate(runs: Sequence[Run]) -> Calibration:
         row_bytes=round(float(np.median([p.row_bytes for p in places])), 1),
         key_bytes=places[0].key_bytes,
         ranges=ranges,
-        equations=equations,
+        equations={name: equations[name] for name in EQUATIONS if name in equations},
     )
 
 
-def fit(cells: Sequence[Observation]) -> Equation:
-    """Fit one equation to its cells."""
-    names = tuple(dict.fromkeys(name for each in cells for name in each.amounts))
-    table, measured = _table(pooled(cells), names)
+def _enough(found: Sequence[Observation], name: str) -> list[Observation]:
+    """The cells of an equation; none where its kinds of work are fewer than its amounts."""
+    cells = [each for each in found if each.equation == name]
+    return cells if len(pooled(cells)) >= len(_amounts(cells)) else []
+
+
+def fit(cells: Sequence[Observation]) -> dict[str, Equation]:
+    """Fit equations to their cells; those that share a constant need one another's."""
+    points = pooled(cells)
+    columns = list(dict.fromkeys(_column(each, name) for each in points for name in each.amounts))
+    table, measured = _table(points, columns)
     best = robust_constants(table, measured)
-    amounts, values = _table(cells, names)
+    amounts, values = _table(cells, columns)
     fitted = np.maximum(amounts @ best, _LEAST)
     off = values / fitted
     chance = np.random.default_rng(_SEED)
     made = [_as_measured(cells, fitted * chance.choice(off, len(cells))) for _ in range(DRAWS)]
-    return Equation(
-        amounts=names,
-        values=tuple(float(value) for value in best),
-        draws=tuple(tuple(map(float, robust_constants(table, each))) for each in made),
-        spread=float(np.median(np.abs(np.log(off)))),
-        cells=len(measured),
-    )
+    draws = [robust_constants(table, each) for each in made]
+    found = {}
+    for equation in dict.fromkeys(str(each.equation) for each in points):
+        own = [each for each in points if each.equation == equation]
+        names = _amounts(own)
+        places = [columns.index(_column(own[0], name)) for name in names]
+        mine = np.array([each.equation == equation for each in cells])
+        found[equation] = Equation(
+            amounts=names,
+            values=tuple(map(float, best[places])),
+            draws=tuple(tuple(map(float, draw[places])) for draw in draws),
+            spread=float(np.median(np.abs(np.log(off[mine])))),
+            cells=len(own),
+        )
+    return found
+
+
+def _amounts(cells: Sequence[Observation]) -> tuple[str, ...]:
+    """The names of all amounts of cells."""
+    return tuple(dict.fromkeys(name for each in cells for name in each.amounts))
+
+
+def _column(cell: Observation, amount: str) -> str:
+    """What a constant is known by in a fit: its amount, and whose it is if it is not shared."""
+    shared = amount == _SCANNED and cell.equation in _SCANS
+    return amount if shared else f"{cell.equation} {amount}"
 
 
 def _as_measured(cells: Sequence[Observation], values: Any) -> Any:
@@ -97,10 +130,13 @@ def _as_measured(cells: Sequence[Observation], values: Any) -> Any:
     return np.array([each.value for each in pooled(made)])
 
 
-def _table(cells: Sequence[Observation], names: Sequence[str]) -> tuple[Any, Any]:
-    """Amounts, a row per cell and a column per name, and what was measured; float64."""
-    table = [[each.amounts.get(name, 0.0) for name in names] for each in cells]
-    return np.array(table), np.array([each.value for each in cells])
+def _table(cells: Sequence[Observation], columns: Sequence[str]) -> tuple[Any, Any]:
+    """Amounts, a row per cell and a column per constant, and what was measured; float64."""
+    table = np.zeros((len(cells), len(columns)))
+    for row, each in zip(table, cells, strict=True):
+        for name, amount in each.amounts.items():
+            row[columns.index(_column(each, name))] = amount
+    return table, np.array([each.value for each in cells])
 
 
 def robust_constants(table: Any, measured: Any) -> Any:

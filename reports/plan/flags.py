@@ -49,6 +49,12 @@ Score = Annotated[
         metavar="RUN", help="compare predictions with this run, a path or URL; repeatable"
     ),
 ]
+FitRows = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="fit tables up to this size only; --score then takes the run's larger ones"
+    ),
+]
 Constants = Annotated[
     bool, typer.Option("--constants", help="print the calibration's constants with their intervals")
 ]

@@ -109,9 +109,12 @@ def bucket_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
 
 
 def hbase_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
-    """Round trips of `hoodie.index.hbase.get.batch.size` keys each; the server does the rest."""
-    del index, mode
-    return {"once": 1.0, "keys": at.batch}
+    """Round trips of `hoodie.index.hbase.get.batch.size` keys each; the server does the rest.
+
+    A key that is there costs it an answer of three cells, one that is not ends at a row filter.
+    """
+    del index
+    return {f"once_{mode}": 1.0, "found": at.updates, "absent": at.inserts}
 
 
 def bucket_lookup(at: Situation, index: str, mode: str) -> dict[str, float]:
@@ -130,8 +133,8 @@ def record_index(at: Situation, index: str, mode: str) -> dict[str, float]:
 
 def hbase_index(at: Situation, index: str, mode: str) -> dict[str, float]:
     """Puts of the new keys, as many a second as the options let pass."""
-    del index, mode
-    return {"once": 1.0, "keys": at.inserts}
+    del index
+    return {f"once_{mode}": 1.0, "keys": at.inserts}
 
 
 def rewritten(at: Situation) -> float:
@@ -245,7 +248,7 @@ _NAMES = {
     for quantity, group in _FAMILIES.items()
     for family, (indexes, _) in group.items()
     for index in indexes
-}
+} | {("lookup", "hbase"): "tag/hbase"}
 
 
 def name_of(quantity: str, index: str) -> str | None:
@@ -255,7 +258,7 @@ def name_of(quantity: str, index: str) -> str | None:
 
 def indexes_of(equation: str) -> tuple[str, ...]:
     """The indexes that share an equation."""
-    return tuple(index for (_, index), name in _NAMES.items() if name == equation)
+    return tuple(dict.fromkeys(index for (_, index), name in _NAMES.items() if name == equation))
 
 
 def other(mode: str) -> str:
@@ -284,6 +287,7 @@ def weight(quantity: str, index: str, at: Situation) -> float:
         "global_bloom": scanned + at.files * _FOOTER_BYTES,
         "bloom": scanned + at.files * _FOOTER_BYTES,
         "bucket": scanned,
+        "hbase": at.batch * (at.key_bytes + _SLOT_BYTES),
     }
     return by_index.get(index, 0.0)
 

@@ -73,6 +73,7 @@ def observations(run: Run) -> Iterator[Observation]:
         at = situation(run.info, known[cell], load)
         if at is not None:
             yield from _of_cell(view, at, load if cell == load.cell else None)
+            yield from _of_lookup(view, asked(run.info, at))
 
 
 def situation(info: Mapping[str, Any], cell: Mapping[str, Any], load: CellView) -> Situation | None:
@@ -116,7 +117,6 @@ def _of_cell(view: CellView, at: Situation, load: CellView | None) -> Iterator[O
         "write": list(phases["write"].values()),
         "index": list(phases["index"].values()),
         "around": list(rest.values()),
-        "lookup": list(view.values("lookup", "total", "wall_s").values()),
     }
     if load is not None:
         whole = "total" if view.index == "bucket" else "index"
@@ -130,6 +130,22 @@ def _of_cell(view: CellView, at: Situation, load: CellView | None) -> Iterator[O
     for quantity, numbers in counted.items():
         if numbers:
             yield _observed(view, quantity, at, tuple(numbers.values()))
+
+
+def asked(info: Mapping[str, Any], at: Situation) -> Situation:
+    """The situation of a cell's lookup, by the keys that run.json says it asks."""
+    scenario = info.get("scenario")
+    workload = scenario.get("workload", {}) if isinstance(scenario, Mapping) else {}
+    present = float(workload.get("lookup_present") or 0)
+    absent = float(workload.get("lookup_absent") or 0)
+    keys = present + absent
+    return replace(at, batch=keys, new_share=absent / keys) if keys else at
+
+
+def _of_lookup(view: CellView, at: Situation) -> Iterator[Observation]:
+    values = tuple(view.values("lookup", "total", "wall_s").values())
+    if values and min(values) > 0:
+        yield _observed(view, "lookup", at, values)
 
 
 def pooled(found: Iterable[Observation]) -> list[Observation]:

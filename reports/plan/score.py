@@ -100,20 +100,12 @@ def score(calibration: Calibration, runs: Sequence[Run]) -> Score:
     """Compare predictions with the verified cells of runs.
 
     Raises:
-        ReportError: a run is one that the calibration was fitted to, or has nothing to compare.
+        ReportError: a run has only cells that the calibration was fitted to, or nothing to compare.
     """
-    seen = [run.name for run in runs if run.run_id in calibration.runs]
-    if seen:
-        raise ReportError(f"{seen[0]} is one of the runs that the calibration was fitted to")
-    found = [
-        each
-        for run in runs
-        for each in observations(run)
-        if each.index in calibration.indexes and each.quantity in SCORED
-    ]
-    if not found:
+    found = [each for run in runs for each in _unseen(calibration, run)]
+    places = {each.cell: each.at for each in found if each.quantity == "tag"}
+    if not places:
         raise ReportError("nothing to score: the runs have no verified upserts of native tables")
-    places = {each.cell: each.at for each in found}
     factors = [max(beyond(calibration.ranges, at).values(), default=1.0) for at in places.values()]
     return Score(
         cells=len(places),
@@ -122,6 +114,22 @@ def score(calibration: Calibration, runs: Sequence[Run]) -> Score:
         off=tuple(_all_off(calibration, found)),
         chosen=tuple(_choices(calibration, found)),
     )
+
+
+def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
+    """What a run tells that the fit has not seen: of a run of the fit, its larger tables."""
+    found = [
+        each
+        for each in observations(run)
+        if each.index in calibration.indexes and each.quantity in SCORED
+    ]
+    if run.run_id not in calibration.runs:
+        return found
+    _, most = calibration.ranges["rows"]
+    larger = [each for each in found if each.at.rows > most]
+    if not larger:
+        raise ReportError(f"{run.name} is one of the runs that the calibration was fitted to")
+    return larger
 
 
 def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Off]:

@@ -23,7 +23,10 @@ from harness.store import RunFolder
 from harness.table_places import Here
 from harness.workload import WHOLE, Step, StepResult
 
-BEAT = Beat(at=1.0, before="a|r0", cpu_s=0.01, disk_s=0.02, load_1m=1.5, mhz=2100.0, steal_s=0.0)
+BEAT = Beat(
+    at=1.0, before="a|r0", cpu_s=0.01, disk_s=0.02, memory_s=0.03, load_1m=1.5, mhz=2100.0,
+    steal_s=0.0,
+)  # fmt: skip
 
 
 class Clock:
@@ -52,7 +55,8 @@ def test_a_beat_has_all_that_is_told_and_leaves_nothing_behind(folder):
         take(f"native/record|r{number}")
     beats = folder.beats()
     assert [beat.before for beat in beats] == [f"native/record|r{n}" for n in range(FIRST)]
-    assert all(beat.cpu_s > 0 and beat.disk_s > 0 and beat.at > 1e9 for beat in beats)
+    assert all(min(beat.cpu_s, beat.disk_s, beat.memory_s) > 0 for beat in beats)
+    assert all(beat.at > 1e9 for beat in beats)
     assert list((folder.path / "scratch").iterdir()) == []
     (line, *_) = folder.canary_file.read_text().splitlines()
     assert list(json.loads(line)) == [field.name for field in dataclasses.fields(Beat)]
@@ -64,8 +68,8 @@ def test_it_costs_a_hundredth_of_the_run_at_most(folder):
     for _ in range(2000):
         clock.now += 0.5  # a slot
         take("x")
-    # A beat looks six times at the clock, five of them behind its start.
-    spent = 0.05 * len(folder.beats())
+    # A beat looks eight times at the clock, seven of them behind its start.
+    spent = 0.07 * len(folder.beats())
     assert 0.9 * COST < spent / clock.now <= COST
 
 

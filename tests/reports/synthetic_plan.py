@@ -9,7 +9,7 @@ from pathlib import Path
 from synthetic_runs import INFO, sample, write_run
 
 from reports.plan.formulas import EQUATIONS, mode_of
-from reports.plan.observe import equation_of
+from reports.plan.observe import asked, equation_of
 from reports.plan.situation import FILTER_BYTES, Situation
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
@@ -25,6 +25,8 @@ TRUE = {
     "shards_threads": 0.004,
     "block_mb": 2e-3,
     "keys": 1e-5,
+    "found": 1.5e-4,
+    "absent": 2e-5,
     "keys_tasks": 1e-5,
     "keys_threads": 2e-7,
     "sorted": 1e-7,
@@ -125,8 +127,8 @@ def _upsert(shared, index, at, disturbed):
     made.append(sample(**shared, **step, value=whole))
     moved = true("shuffle", index, at)
     made.append(sample(**shared, **step, phase="tag", metric="shuffle_write_bytes", value=moved))
-    asked = disturbed * true("lookup" if index == "bucket" else "tag", index, at)
-    return [*made, sample(**shared, step="lookup", round=1, value=asked)]
+    looked_up = true("lookup" if index == "bucket" else "tag", index, asked(INFO, at))
+    return [*made, sample(**shared, step="lookup", round=1, value=disturbed * looked_up)]
 
 
 def _load(shared, index, at):

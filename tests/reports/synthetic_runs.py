@@ -155,6 +155,7 @@ def beats(path: Path, taken: Sequence[float]) -> None:
                 before=f"native/record|r{number}",
                 cpu_s=seconds,
                 disk_s=0.004,
+                memory_s=0.003,
                 load_1m=0.5,
                 mhz=2100.0,
                 steal_s=0.0,

@@ -36,8 +36,8 @@ STEADY = [0.010, 0.0101, 0.0099] * 10
 
 def test_the_spread_is_that_of_the_middle_four_fifths(tmp_path):
     run = run_with(tmp_path / "run", [*(0.010 + 0.0001 * n for n in range(11)), 5.0])
-    processor, disk = spreads(run.beats)
-    assert (processor.load, disk.load) == ("processor", "disk")
+    processor, disk, memory = spreads(run.beats)
+    assert [each.load for each in (processor, disk, memory)] == ["processor", "disk", "memory"]
     assert processor.middle == pytest.approx(0.01055)
     assert processor.worst == 5.0
     assert processor.share < 0.1
@@ -140,7 +140,7 @@ def test_the_report_shows_the_noise_and_its_warnings(tmp_path):
     assert "## The machine's noise" in markdown
     summary = json.loads((path / "summary.json").read_text())
     assert [each["kind"] for each in summary["cautions"]] == ["noisy_machine"]
-    (processor, disk) = summary["noise"][INFO["run_id"]]
+    (processor, disk, _) = summary["noise"][INFO["run_id"]]
     assert (processor["n"], processor["load"], disk["spread"]) == (20, "processor", 0)
     metric = summary["cells"][0]["metrics"][0]
     assert metric["bootstrap_low"] <= metric["median"] <= metric["bootstrap_high"]

@@ -215,8 +215,9 @@ def test_a_wrong_price_file_is_one_clear_line(capsys, fitted, tmp_path, text, ex
         (["--records", "10", "--batch", "1", "--index", "hash"], "knows no index 'hash'"),
         (["--records", "10", "--batch", "1", "--calibration", "/nowhere"], "not a run folder"),
         (["--records", "0", "--batch", "1"], "--records"),
+        (["--records", "10", "--batch", "1", "--fit-rows", "9"], "it needs --calibration RUN"),
     ],
-    ids=["missing", "index", "calibration", "zero"],
+    ids=["missing", "index", "calibration", "zero", "no-fit"],
 )
 def test_a_wrong_question_is_one_clear_line(capsys, words, expected):
     code, said = plan(capsys, *words)

@@ -94,6 +94,23 @@ def test_what_was_not_measured_is_predicted(calibrations, index, part):
     assert said.value == pytest.approx(true(part, index, at), rel=0.05)
 
 
+def test_hbase_is_calibrated_by_a_run_of_its_own(tmp_path):
+    """What a key costs that is there, and one that is not, its lookup tells apart."""
+    known = fit.calibrate(load_runs([plan_run(tmp_path / "run", indexes=("hbase",))]))
+    assert known.indexes == ("hbase",)
+    assert known.ranges["batch"] == (1_000, 8_000)
+    for share in (0.1, 0.5, 0.9):
+        at = replace(place(rows=800_000, batch=32_000), new_share=share)
+        for part in ("tag", "lookup", "index"):
+            said = quantity(known, part, "hbase", at)
+            assert said.value == pytest.approx(true(part, "hbase", at), rel=0.01)
+
+
+def test_fewer_kinds_of_work_than_constants_are_not_fitted(tmp_path):
+    run = plan_run(tmp_path / "run", sizes=(25_000,), batches=(1_000,))
+    assert "tag/bucket" not in fit.calibrate(load_runs([run])).equations
+
+
 def test_shuffle_is_predicted_to_the_byte(calibrations):
     at = place(rows=800_000, batch=32_000, shape="ordered")
     said = quantity(calibrations["clean"], "shuffle", "simple", at)
@@ -188,6 +205,19 @@ def test_errors_are_shares_of_the_measured_value(calibrations, tmp_path):
 def test_the_runs_of_the_fit_are_no_score(calibrations, runs):
     with pytest.raises(ReportError, match="fitted to"):
         score(calibrations["clean"], runs["clean"])
+
+
+def test_a_run_may_hold_out_its_larger_tables(tmp_path):
+    """One interleaved run is fitted and scored, so that both parts met the same machine."""
+    run = load_runs([plan_run(tmp_path / "both", sizes=(25_000, 100_000, 400_000))])
+    known = fit.calibrate(run, most_rows=100_000)
+    alone = fit.calibrate(load_runs([plan_run(tmp_path / "small", sizes=(25_000, 100_000))]))
+    assert known.ranges == alone.ranges
+    assert known.equations["write/all"].values == pytest.approx(alone.equations["write/all"].values)
+    made = score(known, run)
+    assert made.cells == made.outside == 72
+    assert made.factors == (4, 4)
+    assert max(each.error for each in made.off) < 0.05
 
 
 def test_the_plan_of_a_true_model_is_its_cheapest_index(calibrations):
