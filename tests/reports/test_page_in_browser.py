@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import browser
 import pytest
 from synthetic_matrix import matrix
@@ -13,6 +15,7 @@ from test_publish import HOSTILE, small_run
 from test_virtual_part import cells_of
 from test_virtual_part import run_of as virtual_of
 
+import run_bench
 from reports.publish import publish
 
 pytestmark = [
@@ -52,6 +55,15 @@ def everything(tmp_path_factory):
     return publish(paths, work / "out")
 
 
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """The page of `plan`, by the package's own calibration."""
+    path = tmp_path_factory.mktemp("planned") / "plan.html"
+    words = ("--records", "50000000", "--batch", "20000", "--keys-stay", "--html", str(path))
+    assert run_bench.main(["plan", *words]) == 0
+    return SimpleNamespace(index=path)
+
+
 def test_the_largest_scenario_has_126_cells(largest):
     assert largest.report.checked == 126
     assert all((largest.report.growths, largest.report.noises, largest.report.choices))
@@ -64,7 +76,7 @@ def test_the_page_of_everything_has_every_section(everything):
     assert any(run.warnings for run in report.runs)
 
 
-@pytest.mark.parametrize("page", ["largest", "everything"])
+@pytest.mark.parametrize("page", ["largest", "everything", "planned"])
 def test_the_console_stays_silent(page, request, tmp_path):
     assert browser.console(request.getfixturevalue(page).index, tmp_path) == []
 
@@ -76,9 +88,12 @@ def test_the_console_stays_silent(page, request, tmp_path):
         ("largest", LAPTOP, True),
         ("everything", PHONE, True),
         ("everything", LAPTOP, False),
+        ("planned", PHONE, True),
+        ("planned", LAPTOP, False),
     ],
-    ids=["largest-phone", "largest-laptop-dark", "everything-phone-dark", "everything-laptop"],
-)
+    ids=["largest-phone", "largest-laptop-dark", "everything-phone-dark", "everything-laptop",
+         "planned-phone-dark", "planned-laptop"],
+)  # fmt: skip
 def test_the_page_fits_and_everybody_can_read_it(page, width, dark, request, tmp_path):
     seen = browser.see(request.getfixturevalue(page).index, tmp_path, width=width, dark=dark)
     assert seen.width == width
