@@ -46,8 +46,8 @@ $(VENV4)/.installed: requirements-spark4.lock pyproject.toml
 	$(VENV4)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-test-cluster: install ## of the suite, the tests on a Spark cluster of two workers
-	$(BIN)/python -m pytest tests/cluster
+test-cluster: install ## longer histories and all kills on a Spark cluster of two workers
+	$(BIN)/python -m pytest tests/cluster --cluster full
 
 test-long: install ## thousands of random histories of a table; goes on where it stopped
 	$(BIN)/python tests/table/histories/run_long.py --histories 3000

@@ -12,6 +12,15 @@ settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--cluster",
+        choices=("share", "full"),
+        default="share",
+        help="the tests on a cluster of two workers: shorter histories and five kills, or all",
+    )
+
+
 @pytest.fixture(scope="session")
 def spark():
     """One local session for all tests that are marked `spark`."""

@@ -1,6 +1,6 @@
 """The conformance suite of the indexes on a cluster of two workers: every lookup is Spark's.
 
-Run by `test_cluster.py` in a process of its own.
+Run by `test_cluster.py` in a process of its own; `--cluster full` makes the histories longer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from test_conformance_virtual import MadeKeys, virtual
 
 pytestmark = pytest.mark.filterwarnings("ignore:keys of column id hold a colon")
 
-STEPS = 2
+STEPS = {"share": 1, "full": 2}
 CASES = [
     pytest.param(index, shape.name, n, id=f"{index}-{shape.name}")
     for index in INDEXES
@@ -26,11 +26,16 @@ def asked(index):
     return (BY_METADATA.get(index, index),)
 
 
+@pytest.fixture
+def steps(request):
+    return STEPS[request.config.getoption("--cluster")]
+
+
 @pytest.mark.parametrize(("index", "shape", "seed"), CASES)
-def test_history(tmp_path, spark, index, shape, seed):
+def test_history(tmp_path, spark, steps, index, shape, seed):
     history = History.start(tmp_path / "t", index, SHAPES_BY_NAME[shape], seed=seed)
     distributed(history, spark)
-    play(history, asked(index), STEPS)
+    play(history, asked(index), steps)
     assert history.by_hudi_rs() == history.model.contents()
 
 
@@ -38,15 +43,15 @@ def test_history(tmp_path, spark, index, shape, seed):
     ("index", "shape", "seed"),
     [pytest.param(*case, id=f"{case[0]}-{case[1].name}") for case in VIRTUAL],
 )
-def test_history_without_stored_keys(tmp_path, spark, index, shape, seed):
+def test_history_without_stored_keys(tmp_path, spark, steps, index, shape, seed):
     history = MadeKeys.start(tmp_path / "t", index, virtual(shape), seed=seed)
     distributed(history, spark)
-    play(history, asked(index), STEPS)
+    play(history, asked(index), steps)
 
 
 @pytest.mark.parametrize(("index", "shape"), [("record", "typed"), ("bucket", "composite")])
-def test_history_of_spark_frames(tmp_path, spark, index, shape):
+def test_history_of_spark_frames(tmp_path, spark, steps, index, shape):
     history = History.start(tmp_path / "t", index, SHAPES_BY_NAME[shape], seed=1)
     distributed(history, spark)
     history.frames = True
-    play(history, asked(index), STEPS)
+    play(history, asked(index), steps)

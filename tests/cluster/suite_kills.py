@@ -1,6 +1,7 @@
 """A worker of two is killed in the middle of a write: it takes longer, and the result is exact.
 
-Run by `test_cluster.py` in a process of its own.
+Run by `test_cluster.py` in a process of its own; `--cluster full` runs those too that are not
+named `share`.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ LOADED, UPDATED = range(300), range(200, 400)
 UPSERTS = [
     pytest.param(call, path, moment, outlives, id=name)
     for name, call, path, moment, outlives in (
-        ("tag", "open", SHARD, AFTER, False),
+        ("share_tag", "open", SHARD, AFTER, False),
         ("write_before_the_file", "put", DATA, BEFORE, False),
-        ("write_after_the_file", "put", DATA, AFTER, False),
+        ("share_write_after_the_file", "put", DATA, AFTER, False),
         ("write_outlived", "put", DATA, BEFORE, True),
         ("index_before_the_log", "put", SHARD, BEFORE, False),
-        ("index_after_the_log", "put", SHARD, AFTER, False),
+        ("share_index_after_the_log", "put", SHARD, AFTER, False),
         ("index_outlived", "put", SHARD, BEFORE, True),
     )
 ]
 BULKS = [
     pytest.param(path, moment, id=name)
     for name, path, moment in (
-        ("write", DATA, AFTER),
+        ("share_write", DATA, AFTER),
         ("keys", KEY_FILE, AFTER),
         ("index", SHARD, AFTER),
     )
@@ -99,7 +100,7 @@ def test_a_worker_dies_in_an_upsert(tmp_path, spark, call, path, moment, outlive
     check_exact(tmp_path / "t", expected(LOADED, UPDATED))
 
 
-def test_a_worker_dies_while_the_driver_commits(tmp_path, spark, workers):
+def test_share_a_worker_dies_while_the_driver_commits(tmp_path, spark, workers):
     table = create(tmp_path / "t")
     table.upsert(rows(LOADED))
     victim = workers[0].process.pid

@@ -1,7 +1,7 @@
 """Keymark on a Spark standalone cluster of two workers: conformance, kills and a comparison.
 
 A process has one Spark, and these tests need one of their own: what is asked is in the modules
-`suite_*.py`, each run by a pytest of its own.
+`suite_*.py`, each run by a pytest of its own. `--cluster full` asks for more.
 """
 
 from __future__ import annotations
@@ -65,14 +65,20 @@ def python(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(("suite", "at_least"), [("suite_conformance", 58), ("suite_kills", 13)])
-def test_suite(tmp_path, suite, at_least):
+@pytest.mark.parametrize(
+    ("suite", "cases"),
+    [("suite_conformance", {"share": 58, "full": 58}), ("suite_kills", {"share": 5, "full": 13})],
+    ids=["conformance", "kills"],
+)
+def test_suite(request, tmp_path, suite, cases):
+    asked = request.config.getoption("--cluster")
+    chosen = ["-k", "share"] if (suite, asked) == ("suite_kills", "share") else []
     code, told, said = python(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "child"),
-        HERE / f"{suite}.py",
+        *("--cluster", asked, HERE / f"{suite}.py", *chosen),
     )
     assert code == 0, told + said
-    assert int(re.search(r"(\d+) passed", told)[1]) >= at_least
+    assert int(re.search(r"(\d+) passed", told)[1]) == cases[asked]
     assert "skipped" not in told
 
 
