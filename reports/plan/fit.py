@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,8 +92,12 @@ def fit(cells: Sequence[Observation]) -> dict[str, Equation]:
     fitted = np.maximum(amounts @ best, _LEAST)
     off = values / fitted
     chance = np.random.default_rng(_SEED)
-    made = [_as_measured(cells, fitted * chance.choice(off, len(cells))) for _ in range(DRAWS)]
-    draws = [robust_constants(table, each) for each in made]
+    order = [each.work for each in points]
+    works = np.array([order.index(each.work) for each in cells])
+    draws = []
+    for _ in range(DRAWS):
+        drawn = fitted * chance.choice(off, len(cells))
+        draws.append(robust_constants(table, _medians(drawn, works)))
     found = {}
     for equation in dict.fromkeys(str(each.equation) for each in points):
         own = [each for each in points if each.equation == equation]
@@ -122,12 +125,9 @@ def _column(cell: Observation, amount: str) -> str:
     return amount if shared else f"{cell.equation} {amount}"
 
 
-def _as_measured(cells: Sequence[Observation], values: Any) -> Any:
-    """What the cells would have told, had they measured these values."""
-    made = [
-        replace(each, values=(float(value),)) for each, value in zip(cells, values, strict=True)
-    ]
-    return np.array([each.value for each in pooled(made)])
+def _medians(values: Any, works: Any) -> Any:
+    """The median of the values of each work; works are numbered from 0, float64 by number."""
+    return np.array([np.median(values[works == work]) for work in range(works.max() + 1)])
 
 
 def _table(cells: Sequence[Observation], columns: Sequence[str]) -> tuple[Any, Any]:

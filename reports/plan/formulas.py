@@ -243,6 +243,7 @@ EQUATIONS: Mapping[str, Formula] = MappingProxyType(
 )
 """The formulas by name; each names its amounts."""
 
+# A lookup is tagging's work; HBase's is fitted with it, as it asks another share of known keys.
 _NAMES = {
     (quantity, index): f"{quantity}/{family}"
     for quantity, group in _FAMILIES.items()

@@ -56,6 +56,11 @@ class Observation:
         return median(self.values)
 
     @property
+    def work(self) -> tuple[object, ...]:
+        """What it has in common with cells that are the same work for its index."""
+        return (self.index, self.quantity, self.equation, tuple(self.amounts.items()))
+
+    @property
     def noise(self) -> float:
         """By how much of the fastest repetition the median one is slower."""
         return self.value / min(self.values) - 1 if min(self.values) else 0.0
@@ -156,9 +161,8 @@ def pooled(found: Iterable[Observation]) -> list[Observation]:
     """
     kept: dict[tuple[object, ...], Observation] = {}
     for each in found:
-        key = (each.index, each.quantity, each.equation, tuple(each.amounts.items()))
-        first = kept.get(key)
-        kept[key] = replace(each, values=first.values + each.values) if first else each
+        first = kept.get(each.work)
+        kept[each.work] = replace(each, values=first.values + each.values) if first else each
     return list(kept.values())
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.units import Unit
 from reports.plan.calibration import Calibration, Equation
-from reports.plan.formulas import EQUATIONS, memory_bytes, mode_of, other
+from reports.plan.formulas import EQUATIONS, memory_bytes, mode_of, name_of, other
 from reports.plan.observe import equation_of
 from reports.plan.situation import FILTER_BYTES, Situation
 
@@ -75,7 +75,7 @@ def predictions(calibration: Calibration, at: Situation) -> list[Prediction]:
     outside = beyond(calibration.ranges, at)
     for index in calibration.indexes:
         parts = {part: quantity(calibration, part, index, at) for part in PARTS}
-        asked = "lookup" if index == "bucket" else "tag"
+        asked = "lookup" if name_of("lookup", index) else "tag"
         measured = {
             "write_s": total(list(parts.values())),
             "tag_s": parts["tag"],
