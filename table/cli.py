@@ -5,23 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
-from table.errors import InputError, InvalidOptionError
+from table.bar import Bar
+from table.errors import InputError, InvalidOptionError, TableWarning
 from table.files import RowWriter, read_data, read_frame, read_keys
 from table.options import STORAGE_SETTINGS
 from table.table import Table
@@ -136,7 +129,7 @@ def delete(
     if bool(data) + (keys is not None) + bool(key) != 1:
         raise InputError("delete takes either DATA, --keys or --key")
     gone = read_data(data, table) if data else _keys(table, keys, key)
-    _answer(_result(table.delete(gone)), as_json=as_json)
+    _answer(dataclasses.asdict(table.delete(gone)), as_json=as_json)
 
 
 @app.command()
@@ -195,7 +188,8 @@ def read(
         "out": None if out is None else str(out),
     }
     if shown:
-        print(pa.concat_tables(shown).to_pandas().to_string(index=False))
+        lines = pa.concat_tables(shown).to_pandas().to_string(index=False).split("\n")
+        print("\n".join(map(_visible, lines)))
     _answer(answer, as_json=as_json)
 
 
@@ -244,15 +238,47 @@ def info(
 def check(
     path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
 ) -> None:
-    """Compare the record index with the data, key by key; exit 1 if they differ.
-
-    left_behind names a commit of Apache Hudi whose virtual keys the index lacks: build it anew.
-    """
+    """Compare the table with itself, beside pending work; exit 1 if anything differs."""
     with Bar() as bar:
         result = _open(path, option, master).check(bar)
     _answer({"ok": result.ok, **dataclasses.asdict(result)}, as_json=as_json)
     if not result.ok:
         raise typer.Exit(1)
+
+
+@app.command()
+def recover(
+    path: PathArg,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Go back to the last whole commit, where files of the newest commits are empty, cut or gone.
+
+    Torn files and later commits are moved aside, into .hoodie/.keymark/torn, and named.
+    """
+    with Bar() as bar:
+        report = Table.recover(path, dry_run=dry_run, options=_options(option), progress=bar)
+    _answer(dataclasses.asdict(report), as_json=as_json)
+
+
+@app.command()
+def accept(
+    path: PathArg,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Take the present values of hoodie.properties as the table's own, if they fit its files.
+
+    Writes refuse values that differ from those that were sealed before.
+    """
+    with warnings.catch_warnings():
+        # The command says the same.
+        warnings.simplefilter("ignore", TableWarning)
+        table = _open(path, option, None)
+    accepted = table.accept(dry_run=dry_run)
+    _answer({"accepted": accepted, "done": not dry_run}, as_json=as_json)
 
 
 INDEX_ACTIONS = ("list", "use", "build", "schedule", "run", "abort", "drop", "repair")
@@ -379,38 +405,6 @@ def _use_index(
     print("\n".join(f"  - {text}" for text in switch.meaning))
 
 
-class Bar:
-    """A progress bar with the time left, on standard error, where that is a terminal."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int, unit: str) -> None:
-        """Show how far a step came."""
-        task = self._tasks.get(unit)
-        if task is None:
-            task = self._tasks[unit] = self._bar.add_task(unit, total=total)
-        self._bar.update(task, completed=done, total=total)
-
-
 def _open(path: str, option: list[str] | None, master: str | None) -> Table:
     """The table; with a master, what is worth distributing runs there."""
     table = Table.open(path, options=_options(option))
@@ -427,11 +421,7 @@ def _write(operation: str, table: Table, data: list[Path], *, as_json: bool) -> 
         rows = read_frame(data, table.session())
     if rows is None:
         rows = read_data(data, table)
-    _answer(_result(getattr(table, operation)(rows)), as_json=as_json)
-
-
-def _result(result: Any) -> dict[str, Any]:
-    return dataclasses.asdict(result)
+    _answer(dataclasses.asdict(getattr(table, operation)(rows)), as_json=as_json)
 
 
 def _options(given: list[str] | None) -> dict[str, str]:

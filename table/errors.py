@@ -8,6 +8,8 @@ TableError                      root; carries the exit code of the command line
 |   +-- DuplicateKeyError       an insert of a key that exists
 +-- CorruptFileError            bytes of the table are not what their format says
 +-- StorageError                the storage refused or lost an operation (disk full, permission)
+|   +-- MissingFileError        a file is not there (a FileNotFoundError, too)
+|   +-- FileTakenError          a file is there that was to be created (a FileExistsError, too)
 +-- LockHeldError               another writer holds the table
 +-- LeaseLostError              this writer held the table, stood still for too long and lost it
 +-- IndexUnavailableError       the index that is asked for is not built
@@ -76,6 +78,24 @@ class CorruptFileError(TableError):
 
 class StorageError(TableError):
     """The storage refused an operation or lost something it had."""
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """A file that was to be read is not there."""
+
+    @classmethod
+    def of(cls, path: str) -> MissingFileError:
+        """The error for a path."""
+        return cls(f"{path} does not exist")
+
+
+class FileTakenError(StorageError, FileExistsError):
+    """A file that was to be created is there."""
+
+    @classmethod
+    def of(cls, path: str) -> FileTakenError:
+        """The error for a path."""
+        return cls(f"{path} exists already")
 
 
 class LockHeldError(TableError):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from table.clock import Clock
-from table.config import METADATA_PARTITIONS, VERSION, TableConfig, parse_config, save_config
+from table.config import VERSION, TableConfig, parse_config, save_config
 from table.errors import InputError, InvalidOptionError, StorageError, TableWarning
 from table.keygen import check_key_generator
 from table.keygen.facts import check_key_agreement, key_facts
@@ -42,8 +42,10 @@ from table.options import (
     URL_ENCODE,
     Options,
 )
+from table.seal import METADATA_PARTITIONS, STORED_PAYLOAD
 from table.storage import Storage
 from table.timeline.timeline import Timeline
+from table.write.clock_check import check_clock
 from table.write.index import HUDI_TYPES, index_name
 from table.write.transaction import TableState
 
@@ -58,8 +60,6 @@ FACTS = (
     URL_ENCODE,
     COLUMN_STATS_COLUMNS,
 )
-# Hudi 1.x stores it when it makes a table, as 0.15 does for merge-on-read.
-_STORED_PAYLOAD = "hoodie.compaction.payload.class"
 # So many file ids that all start with eight digits by chance are out of the question.
 _BUCKET_EVIDENCE = 4
 
@@ -97,6 +97,7 @@ def create_table(
     _check_identity(identity)
     properties = new_properties(identity, index, given)
     groups = _partition_groups(index, given)
+    check_clock(storage, clock, Options(given))
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
     with exclusively(storage, clock, LeaseTerms.of(Options(given))):
         if _holds_table(storage):
@@ -251,8 +252,8 @@ def _has_buckets(storage: Storage) -> bool:
 def table_options(config: TableConfig, index: str, given: Mapping[str, str]) -> Options:
     """What was given over the table's facts, and the defaults that depend on the table."""
     merged = {name: config.properties[name] for name in FACTS if name in config.properties}
-    if _STORED_PAYLOAD in config.properties:
-        merged.setdefault(PAYLOAD_CLASS, config.properties[_STORED_PAYLOAD])
+    if STORED_PAYLOAD in config.properties:
+        merged.setdefault(PAYLOAD_CLASS, config.properties[STORED_PAYLOAD])
     merged.update(given)
     merged.setdefault(DUP_POLICY, "fail" if index == "record" else "none")
     merged.setdefault(BUCKET_FIELDS, ",".join(config.record_key))

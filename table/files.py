@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
-from table.errors import InputError, StorageError
+from table.errors import CorruptFileError, InputError, StorageError
+from table.format.json_lines import MOST_COLUMNS, read_json_lines
+from table.format.parquet_bounds import check_size
 from table.format.schema import from_avro, without_meta
 from table.timeline.timeline import Timeline
 from table.write.transaction import table_schema
@@ -21,6 +25,7 @@ from table.write.transaction import table_schema
 if TYPE_CHECKING:
     from table.table import Table
 
+MOST_HEADER_BYTES = 1 << 20
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
@@ -47,22 +52,54 @@ def read_frame(paths: Sequence[Path], spark: Any) -> Any:
         raise InputError(f"Spark cannot read the data files: {_first(error)}") from error
 
 
-def _read_file(path: Path, table: Table) -> Any:
+def _read_file(path: Path, table: Table) -> pa.Table:
     if not path.exists():
         raise InputError(f"{path} does not exist")
+    suffix = path.suffix.lower()
     try:
-        match path.suffix.lower():
-            case ".parquet":
-                return pq.read_table(path)
-            case ".csv":
-                return _read_csv(path, table)
-            case suffix if suffix in _JSON_SUFFIXES:
-                return pyarrow.json.read_json(path)
-            case _ if path.is_dir():
-                return pq.read_table(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if suffix == ".csv":
+            rows = _read_csv(path, table)
+        elif suffix in _JSON_SUFFIXES:
+            rows = read_json_lines(path)
+        elif suffix == ".parquet" or path.is_dir():
+            rows = _read_parquet(path)
+        else:
+            raise InputError(f"{path}: data must be .parquet, .csv or .json lines")
+        names = rows.column_names
+    except (pa.ArrowException, OSError, UnicodeDecodeError, CorruptFileError) as error:
         raise InputError(f"{path} cannot be read: {_first(error)}") from error
-    raise InputError(f"{path}: data must be .parquet, .csv or .json lines")
+    _check_names(names, f"{path}, line 1" if suffix == ".csv" else str(path))
+    return rows
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    """The rows of a Parquet file, or of all files in a folder."""
+    for file in [path] if path.is_file() else sorted(path.rglob("*.parquet")):
+        schema = pq.read_schema(file)
+        _check_names(schema.names, str(file))
+        with file.open("rb") as opened:
+            source = _FileReader(str(file), file.stat().st_size, opened.fileno())
+            check_size(source, pq.read_metadata(file), schema.names)
+    return pq.read_table(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileReader:
+    """Ranged reads of a file of the user's, which need not lie in a table."""
+
+    name: str
+    size: int
+    descriptor: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self.descriptor, length, offset)
+
+
+def _check_names(names: Sequence[str], place: str) -> None:
+    """Refuse columns of one name: nobody can say which of them is meant."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"{place}: column {twice!r} is named twice")
 
 
 def _read_csv(path: Path, table: Table) -> Any:
@@ -71,8 +108,18 @@ def _read_csv(path: Path, table: Table) -> Any:
         raise InputError(
             f"{path}: a new table cannot take its types from CSV; give Parquet or JSON"
         )
+    with path.open("rb") as file:
+        columns = file.readline(MOST_HEADER_BYTES).count(b",") + 1
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{path}, line 1 names more than {MOST_COLUMNS:,} columns")
     types = {field.name: field.type for field in without_meta(from_avro(text))}
-    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+    # Only an empty value without quotes is null, as RowWriter writes it. NA and NaN are texts.
+    options = pyarrow.csv.ConvertOptions(
+        column_types=types,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
     return pyarrow.csv.read_csv(path, convert_options=options)
 
 
@@ -82,7 +129,7 @@ def read_keys(path: Path, table: Table) -> Any:
         raise InputError(f"{path} does not exist")
     try:
         if path.suffix.lower() == ".parquet":
-            return table.keys_of(pq.read_table(path))
+            return table.keys_of(_read_parquet(path))
         lines = path.read_bytes().decode("utf-8").split("\n")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {_first(error)}") from error

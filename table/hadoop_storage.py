@@ -24,9 +24,9 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from table import jvm
-from table.errors import StorageError
+from table.errors import FileTakenError, MissingFileError, StorageError
 from table.hadoop import SMALL, Hadoop, connect, java_error, said
-from table.naming import STAGING
+from table.naming import HOODIE, KEYMARK, STAGING
 from table.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
 
 _ALL = (1 << 63) - 1
@@ -123,9 +123,9 @@ class HadoopStorage(Unwatched):
         except FileExistsError:
             self.delete(temporary)
             raise
-        except (StorageError, FileNotFoundError) as error:
+        except StorageError as error:
             told = error
-            if not isinstance(error, StorageError):
+            if isinstance(error, FileNotFoundError):
                 told = StorageError(f"cannot write {self.root}/{path}: there is no folder for it")
             self._settle(temporary, path, data, told)
 
@@ -136,7 +136,7 @@ class HadoopStorage(Unwatched):
             taken_back = self._delete(temporary)
             # What is gone was renamed, unless it was taken for a dead writer's.
             done = not taken_back and self.read(path) == data
-        except (StorageError, FileNotFoundError):
+        except StorageError:
             raise unknown from None
         if not done:
             raise error if taken_back else unknown
@@ -209,6 +209,16 @@ class HadoopStorage(Unwatched):
             return False
         return True
 
+    def time(self, since: int) -> int:
+        """The name node's time of the newest file in the `.hoodie` folder, or of one put now."""
+        times = [entry.modified for entry in self._entries(HOODIE) if entry.is_file]
+        if max(times, default=0) < since:
+            folder, name = f"{KEYMARK}/probe", secrets.token_hex(8)
+            self.put(f"{folder}/{name}", b"")
+            times += [entry.modified for entry in self._entries(folder)]
+            self.delete(f"{folder}/{name}")
+        return max(times, default=0)
+
     def sweep(self) -> None:
         """Delete temporaries that are a day old: no writer takes so long over one."""
         old = time.time_ns() // 1_000_000 - _DEAD_AFTER_MS
@@ -234,9 +244,9 @@ class HadoopStorage(Unwatched):
                 raise
             name, words = said(java) if java is not None else 2 * (type(error).__name__,)
             if name in _ABSENT:
-                raise FileNotFoundError(path) from None
+                raise MissingFileError.of(path) from None
             if name in _EXISTS:
-                raise FileExistsError(path) from None
+                raise FileTakenError.of(path) from None
             raise StorageError(f"cannot {verb} {place}: {words}") from None
 
 

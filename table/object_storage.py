@@ -33,8 +33,13 @@ from obstore.exceptions import (
 )
 from obstore.store import MemoryStore, from_url
 
-from table.errors import InvalidOptionError, StorageError
-from table.naming import KEYMARK
+from table.errors import (
+    FileTakenError,
+    InvalidOptionError,
+    MissingFileError,
+    StorageError,
+)
+from table.naming import HOODIE, KEYMARK
 from table.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
@@ -116,7 +121,7 @@ class ObjectStorage(Unwatched):
         """Create a file by put-if-absent."""
         if self.one_writer:
             if self._owner(path) is not None:
-                raise FileExistsError(path)
+                raise FileTakenError.of(path)
             self._write(path, data, "overwrite", "")
             return
         token = secrets.token_hex(16)
@@ -137,7 +142,7 @@ class ObjectStorage(Unwatched):
             if owner == token:
                 return
             if owner is not None:
-                raise FileExistsError(path)
+                raise FileTakenError.of(path)
             # Nothing was stored, or it was deleted since: once more, under the same token.
         raise StorageError(str(lost or f"cannot write {path}: the store says that it exists"))
 
@@ -193,6 +198,22 @@ class ObjectStorage(Unwatched):
         with _telling("list", self.root, path):
             pages = obstore.list(self._store, self._key(path) or None, chunk_size=1)
             return any(pages)
+
+    def time(self, since: int) -> int:
+        """The store's date of the newest object in the `.hoodie` folder, or of one put now."""
+        with _telling("list", self.root, HOODIE):
+            found = obstore.list_with_delimiter(self._store, self._key(HOODIE))
+        times = [entry["last_modified"].timestamp() for entry in found["objects"]]
+        if int(max(times, default=0) * 1000) < since:
+            path = f"{KEYMARK}/probe/{secrets.token_hex(8)}"
+            self.put(path, b"")
+            try:
+                with _telling("read", self.root, path):
+                    head = obstore.head(self._store, self._key(path))
+                times.append(head["last_modified"].timestamp())
+            finally:
+                self.delete(path)
+        return int(max(times) * 1000)
 
     def sweep(self) -> None:
         """Nothing: an object that was not put whole is not there."""
@@ -284,9 +305,9 @@ def _telling(verb: str, root: str, path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise FileNotFoundError(path) from None
+        raise MissingFileError.of(path) from None
     except AlreadyExistsError:
-        raise FileExistsError(path) from None
+        raise FileTakenError.of(path) from None
     except (GenericError, JoinError, TimeoutError) as error:
         raise _LostAnswerError(f"cannot {verb} {root}/{path}: {_reason(error)}") from None
     except (NotSupportedError, NotImplementedError):

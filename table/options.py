@@ -84,6 +84,9 @@ THRIFT_HOST = "keymark.hbase.thrift.host"
 THRIFT_PORT = "keymark.hbase.thrift.port"
 THRIFT_CONNECTIONS = "keymark.hbase.thrift.connections"
 LOCAL_BYTES = "keymark.local.bytes"
+# How far the clock may be ahead of what the table and its storage say.
+CLOCK_DAYS = "keymark.clock.max.days.ahead"
+LOCAL_SYNC = "keymark.local.sync"
 CONCURRENCY_MODE = "hoodie.write.concurrency.mode"
 ONE_WRITER = "single_writer"
 # Settings of the connection follow, by obstore's or Hadoop's names; no table keeps them.
@@ -125,6 +128,7 @@ _POSITIVE = frozenset(
         HBASE_GET_BATCH,
         HBASE_PUT_BATCH,
         HBASE_PACE,
+        CLOCK_DAYS,
         THRIFT_PORT,
         THRIFT_CONNECTIONS,
         COMMITS_RETAINED,
@@ -202,6 +206,8 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.write.lock.storage.renew.interval.secs": "30",
     BLOCK_CACHE: "67108864",
     LOCAL_BYTES: "67108864",
+    CLOCK_DAYS: "365",
+    LOCAL_SYNC: "true",
     HBASE_TABLE: None,
     "hoodie.index.hbase.zkquorum": None,
     "hoodie.index.hbase.zkport": None,

@@ -35,8 +35,8 @@ def main() -> None:
             table.insert(rows.slice(0, 1).set_column(0, "k", [["new"]]))
             table.delete(rows.slice(0, 5))
             table.lookup([keys[7], "absent"])
+            table.check()
             if index == "record":
-                table.check()
                 table.purge([keys[9]])
                 table.compact()
                 table.drop_index()

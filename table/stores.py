@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 
 from table.errors import StorageError
+from table.local_storage import LocalStorage
 from table.object_storage import SCHEMES, ObjectStorage
-from table.options import CONCURRENCY_MODE, ONE_WRITER, STORAGE_SETTINGS
-from table.storage import LocalStorage, Storage
+from table.options import CONCURRENCY_MODE, LOCAL_SYNC, ONE_WRITER, STORAGE_SETTINGS
+from table.storage import Storage
 
 HDFS = "hdfs"
 
@@ -30,7 +31,8 @@ def storage_at(
     text = os.fspath(path)
     scheme, mark, _ = text.partition("://")
     if not mark or scheme == "file":
-        return LocalStorage.at(text, create=create)
+        durable = options.get(LOCAL_SYNC, "true").lower() != "false"
+        return LocalStorage.at(text, create=create, durable=durable)
     if scheme not in (*SCHEMES, HDFS):
         known = ", ".join(f"{name}://" for name in ("file", *SCHEMES, HDFS))
         raise StorageError(f"{text}: tables can be at {known}")

@@ -1,11 +1,7 @@
 """The table as its users hold it: create, open, write, read, look up, check.
 
-t = Table.create("path", name="trips", record_key="uuid", partition_path="dt", ordering="ts",
-                 index="record")
-t = Table.open("path")
+t = Table.create("path", record_key="uuid", partition_path="dt", ordering="ts", index="record")
 result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
-frame = t.read(keys=["a", "b"])  # Spark DataFrame
-locations = t.lookup(["a", "b"])
 """
 
 from __future__ import annotations
@@ -43,22 +39,25 @@ from table.read.arrow import ReadPlan, plan_read
 from table.read.skipping import ReadStats
 from table.rows import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
 from table.services.archive import Archived
-from table.services.check import CheckResult, check_index
+from table.services.check import CheckResult, check_table
 from table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
 from table.services.maintain import TableServices
 from table.services.purge import Purger, PurgeReport
+from table.services.recover import Recoverer, RecoverReport
 from table.services.rewrite import Rewriter, RewriteReport
 from table.services.switch import IndexSwitch, Switcher
 from table.storage import Storage
 from table.stores import storage_at
 from table.write import bulk, client
+from table.write.clock_check import check_clock
 from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
 from table.write.key_facts import completed, settle_keys
 from table.write.left_behind import left_behind, refuse_left_behind
 from table.write.outside import Entries, located, outside_entries, rebuild
 from table.write.runner import LocalRunner, SparkRunner, TaskRunner
+from table.write.seal_check import accept_properties, warn_of_broken_seal
 from table.write.transaction import TableState, clear_failed
-from table.write.writer import Writer, check_writable, recover_entries
+from table.write.writer import Writer, recover_entries
 
 R = TypeVar("R")
 Names = str | Sequence[str] | None
@@ -90,6 +89,7 @@ class Table:
         self._clock = clock or SystemClock()
         self._ids = ids
         config = load_config(storage)
+        warn_of_broken_seal(config)
         check_agreement(config, self._given)
         self.warned: set[str] = set()
         self.choice = choose_index(config, self._given, storage)
@@ -143,6 +143,18 @@ class Table:
         storage = storage_at(path, check_options(options or {}))
         return cls(storage, options, spark=spark, ids=ids)
 
+    @staticmethod
+    def recover(
+        path: str | PathLike[str],
+        options: Mapping[str, str] | None = None,
+        progress: Progress = no_progress,
+        *,
+        dry_run: bool = False,
+    ) -> RecoverReport:
+        """Go back to the last whole commit of a table that may be too torn to be opened."""
+        given = check_options(options or {})
+        return Recoverer(storage_at(path, given), given, progress=progress).run(dry_run=dry_run)
+
     @property
     def config(self) -> TableConfig:
         """hoodie.properties, read anew."""
@@ -178,8 +190,7 @@ class Table:
     def purge(self, keys: Any, progress: Progress = no_progress) -> PurgeReport:
         """Erase keys, as `delete` takes them, from all that the table keeps, and prove it.
 
-        They go from every partition. Older slices that hold one are deleted: time travel to
-        instants that needed those is refused from then on.
+        They go from older slices, too: instants that need those cannot be read any more.
         """
         texts, _ = self._keys_and_partitions(keys)
         purger = Purger(writer=self._writer(texts), hold=self._hold, progress=progress)
@@ -188,9 +199,8 @@ class Table:
     def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> Any:
         """Where keys are: pa.Table(record_key, partition_path, file_id, instant_time).
 
-        Nulls where a key is absent; the order is that of the keys asked, repeated ones included.
-        Few keys are looked up in this process; many by a Spark task per shard, if this handle has
-        a session or the keys are a DataFrame. What is decoded here stays in the handle's cache.
+        Nulls where a key is absent; in the order of the keys. Many keys are looked up by a Spark
+        task per shard, if this handle has a session or the keys are a DataFrame.
         """
         if is_frame(keys):
             self._spark = self._spark or keys.sparkSession
@@ -215,9 +225,8 @@ class Table:
     ) -> Any:
         """The rows as a Spark DataFrame, with the meta columns unless `columns` are named.
 
-        `keys`, and conjuncts of `where` that fix the record key, prune files by the record index;
-        all of `where` that compares a column with literals prunes them by the column statistics.
-        `stats` tells how many files were left.
+        The record index prunes files by `keys` and record keys in `where`; column statistics prune
+        them by comparisons with literals. `stats` tells how many files were left.
         """
         from table.read.spark import read_frame  # noqa: PLC0415  reading is where Spark is needed
 
@@ -236,9 +245,8 @@ class Table:
     def prune(self, state: TableState, keys: Any) -> tuple[Any, ...]:
         """The base files of a snapshot that can hold the keys (pa.Array of string).
 
-        Only a current snapshot is pruned: the index knows where keys are now. Where all files are
-        buckets it is not asked: Hudi 0.15 leaves out the rows that it adds to a bucket, as it does
-        with virtual keys.
+        Only a current snapshot is pruned, and no buckets: Hudi 0.15 leaves out the rows that it
+        adds to a bucket.
         """
         files = state.snapshot.files
         can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
@@ -256,8 +264,11 @@ class Table:
         return self._keys_and_partitions(keys)[0]
 
     def check(self, progress: Progress = no_progress) -> CheckResult:
-        """Compare the record index with the data, and the listing with storage."""
-        return check_index(TableState.load(self.storage), self._runner(), progress)
+        """Compare the table with itself: its index, its metadata table and its files.
+
+        Differences that pending work explains are no damage: the result names that work.
+        """
+        return check_table(self.storage, self.choice.name, self.options(), self._runner(), progress)
 
     def info(self) -> TableInfo:
         """Rows, index, shards and bytes per key."""
@@ -304,36 +315,38 @@ class Table:
         """
         entries = self._entries(partition)
         if entries is not None:
-            with hold(self.storage, self._clock, LeaseTerms.of(self.options())):
-                context = entries.context(TableState.load(self.storage))
+            with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
+                context = entries.context(TableState.load(lease.storage))
                 rebuild(entries.index, context, progress)
             return True
         return self._held(
-            lambda services, lease: services.indexer().build(partition, lease), progress
+            lambda services, lease: services.indexer(lease).build(partition, lease), progress
         )
 
     def build_mappings(self, source: RowSource, progress: Progress = no_progress) -> bool:
         """Build the record index of given keys on a table without rows; False if it has one.
 
-        For measurements of lookups at sizes whose rows no disk would hold. A build that was cut
-        off goes on where it stopped.
+        For measurements of lookups at sizes whose rows no disk would hold.
         """
         return self._held(
-            lambda services, lease: services.indexer().build_mappings(source, lease), progress
+            lambda services, lease: services.indexer(lease).build_mappings(source, lease), progress
         )
 
     def schedule_index(self, partition: str = RECORD_INDEX) -> str:
         """Open a metadata partition for writers, for `run_index` to build; the instant."""
-        return self._held(lambda services, lease: services.indexer().schedule(partition, lease))
+        return self._held(
+            lambda services, lease: services.indexer(lease).schedule(partition, lease)
+        )
 
     def run_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> str:
         """Build a scheduled partition while others write; the indexing instant."""
-        return self._services(self._runner(), progress).indexer().run(partition, self._hold)
+        services = self._services(self._runner(), progress)
+        return services.indexer_of(self.storage).run(partition, self._hold)
 
     def repair_shard(self, number: int, progress: Progress = no_progress) -> int:
         """Build one shard of the record index anew from the data; the keys in it."""
         return self._held(
-            lambda services, lease: services.indexer().repair(number, lease), progress
+            lambda services, lease: services.indexer(lease).repair(number, lease), progress
         )
 
     def indexes(self) -> list[PartitionInfo]:
@@ -342,11 +355,11 @@ class Table:
 
     def abort_index(self, partition: str = RECORD_INDEX) -> None:
         """Give a scheduled partition up."""
-        self._held(lambda services, _: services.indexer().abort(partition))
+        self._held(lambda services, lease: services.indexer(lease).abort(partition))
 
     def drop_index(self, partition: str = RECORD_INDEX) -> None:
         """Take a metadata partition out of use and delete it."""
-        self._held(lambda services, _: services.indexer().drop(partition))
+        self._held(lambda services, lease: services.indexer(lease).drop(partition))
 
     def use_index(
         self,
@@ -367,23 +380,27 @@ class Table:
         given = check_options(options or {})
         settled = table_options(self.config, name, {**self._given, **given})
         services = replace(self._services(self._runner(), progress), options=settled)
-        switcher = Switcher(services=services, before=self.choice.name, given=given)
+        switcher = Switcher(
+            storage=self.storage, services=services, before=self.choice.name, given=given
+        )
         if dry_run:
             return switcher.plan(name)
         with self._hold() as lease:
-            switch = switcher.run(name, lease)
+            switch = replace(switcher, storage=lease.storage).run(name, lease)
         kept = {name: text for name, text in self._given.items() if name not in INDEX_FACTS}
         self._given = {**kept, **given}
         self.choice = choose_index(self.config, self._given, self.storage)
         return switch
 
     def rewrite(self, virtual_keys: str, progress: Progress = no_progress) -> RewriteReport:
-        """Give up stored keys (`on`), store them again (`off`), or store and `ignore` them.
-
-        In place, a commit for some file groups after the other; what was cut off goes on.
-        """
+        """Give up stored keys (`on`), store them again (`off`), or store and `ignore` them."""
         rewriter = Rewriter(writer=self._writer(None), hold=self._hold, progress=progress)
         return rewriter.run(virtual_keys)
+
+    def accept(self, *, dry_run: bool = False) -> list[str]:
+        """Take the present values of hoodie.properties as the table's own; what is new in them."""
+        with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
+            return accept_properties(lease.storage, dry_run=dry_run)
 
     def _held(
         self, work: Callable[[TableServices, Lease], R], progress: Progress = no_progress
@@ -394,12 +411,13 @@ class Table:
 
     @contextmanager
     def _hold(self) -> Iterator[Lease]:
+        check_clock(self.storage, self._clock, self.options())
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
-            check_writable(settle_keys(self.storage, self._given))
+            settle_keys(lease.storage, self._given)
             recover_entries(
-                self.storage, self.choice.name, lambda state: self._context(state, None)
+                lease.storage, self.choice.name, lambda state: self._context(state, None)
             )
-            clear_failed(self.storage)
+            clear_failed(lease.storage)
             self._services(LocalRunner()).recover(lease)
             yield lease
 
@@ -448,7 +466,6 @@ class Table:
 
     def _services(self, runner: TaskRunner, progress: Progress = no_progress) -> TableServices:
         return TableServices(
-            storage=self.storage,
             clock=self._clock,
             runner=runner,
             options=self.options(),

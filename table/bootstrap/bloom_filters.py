@@ -30,6 +30,7 @@ from table.metadata.reader import split_by_shard
 from table.metadata.records import SCHEMA
 from table.model import BaseFile
 from table.storage import Storage
+from table.write.file_group import open_sized
 from table.write.runner import TaskRunner
 
 
@@ -80,7 +81,7 @@ def build_group(task: BloomTask) -> tuple[BaseFile, int]:
     """Put a group's base file, unless it has no records; the file and its records."""
     writer = HFileWriter(SCHEMA, task.block_size)
     for file in task.files:
-        footer = read_footer(task.storage.open(file.path))
+        footer = read_footer(open_sized(task.storage, file))
         keys, values = bloom_records(file.partition_path, file.name, footer, file.instant_time)
         if keys:
             writer.add(pa.array(keys, pa.string()), pa.array(values, pa.binary()))

@@ -32,6 +32,7 @@ from table.metadata.reader import split_by_shard
 from table.metadata.records import SCHEMA
 from table.model import BaseFile
 from table.storage import Storage
+from table.write.file_group import open_sized
 from table.write.runner import TaskRunner
 
 _SORTED_AT_ONCE = 1 << 16
@@ -106,7 +107,7 @@ def spill_stats(task: StatsTask) -> StatsSpill:
     keys: list[str] = []
     values: list[bytes] = []
     for file in task.files:
-        footer = read_footer(task.storage.open(file.path))
+        footer = read_footer(open_sized(task.storage, file))
         found = column_stats_records(file.partition_path, file.name, footer.metadata, task.schema)
         keys += found[0]
         values += found[1]

@@ -9,6 +9,7 @@ from table.format.row_count import row_count
 from table.metadata.partitions import record_index_groups
 from table.model import BaseFile
 from table.storage import Storage
+from table.write.file_group import open_sized
 from table.write.runner import TaskRunner
 
 # What reading a footer weighs, whatever the size of its file.
@@ -80,4 +81,4 @@ def footer_tasks(
 
 
 def _rows(task: FooterTask) -> int:
-    return sum(row_count(task.storage.open(file.path)) for file in task.files)
+    return sum(row_count(open_sized(task.storage, file)) for file in task.files)

@@ -19,6 +19,7 @@ from table.format.scatter import deal
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.storage import Storage
+from table.write.file_group import open_sized
 
 _KEY_BYTES_MAX = 32767
 
@@ -98,7 +99,7 @@ def record_keys(storage: Storage, file: BaseFile, stored: StoredKeys) -> Iterato
     Raises:
         CorruptFileError: the file is damaged, or a row in it has no key that an index can hold.
     """
-    source = storage.open(file.path)
+    source = open_sized(storage, file)
     for keys in stored.chunks(source, read_metadata(source)):
         if keys.null_count:
             raise CorruptFileError(file.path, 0, f"{keys.null_count} rows have no record key")

@@ -9,6 +9,7 @@ from datetime import tzinfo
 from typing import TypeVar
 
 from table.format.digest import Digest
+from table.format.hfile.file_info import IDENTITY, identity
 from table.format.hfile.writer import BLOCK_SIZE, HFileWriter
 from table.format.log.writer import empty_delete_block
 from table.keygen.stored import StoredKeys
@@ -141,7 +142,7 @@ def put_base(storage: Storage, base: BaseFile, writer: HFileWriter) -> BaseFile:
     if not writer.entry_count:
         return base
     ends = {"minRecordKey": writer.first_key or b"", "maxRecordKey": writer.last_key or b""}
-    data = writer.finish(None, ends)
+    data = writer.finish(None, {**ends, IDENTITY: identity(base.file_id, base.instant_time)})
     path = f"{METADATA}/{base.path}"
     # Small blocks may come out compressed in another way: the file that is there counts.
     there = not put_once(storage, path, data)

@@ -86,6 +86,29 @@ def digest_entries(text: Any, starts: Any, lengths: Any, *, codes: Any, words: A
     return Digest(len(codes), int(low), int(high))
 
 
+def entry_hashes(text: Any, offsets: Any, words: Any) -> Any:
+    """One hash of 64 bits for each key.
+
+    Args:
+        text: uint8, the keys.
+        offsets: int64, where each key starts, and the end of the last one.
+        words: a row of what `location_words` gives.
+
+    Returns:
+        uint64 per key.
+    """
+    hashes = np.empty(len(offsets) - 1, np.uint64)
+    _hash_each(text, offsets, words, hashes)
+    return hashes
+
+
+@kernel
+def _hash_each(text: Any, offsets: Any, words: Any, hashes: Any) -> None:
+    for i in range(len(hashes)):
+        length = offsets[i + 1] - offsets[i]
+        hashes[i], _ = entry_hash(text, offsets[i], length, words[0], words[1])
+
+
 @kernel
 def _sum(text: Any, starts: Any, lengths: Any, codes: Any, words: Any) -> Any:
     low, high = np.uint64(0), np.uint64(0)

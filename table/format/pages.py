@@ -77,6 +77,35 @@ def chunk_pages(
         CorruptFileError: headers and pages are not as they say of each other.
         UnsupportedTableError: compressed by a codec that is not read.
     """
+    for header, start, end in page_headers(data, place, name):
+        size, full = end - start, header[_UNCOMPRESSED]
+        second = header.get(_VERSION_2)
+        if not isinstance(second, dict):
+            yield header, _decompress(codec, data[start:end], full, (name, start))
+            continue
+        # Levels come first and are not compressed in the second version of data pages.
+        told = [second.get(field, 0) for field in (_DEFINITION_BYTES, _REPETITION_BYTES)]
+        levels = sum(told) if all(isinstance(each, int) for each in told) else -1
+        if not 0 <= levels <= min(size, full):
+            raise CorruptFileError(name, start, f"levels of {told} bytes in a page of {size}")
+        plain = second.get(_IS_COMPRESSED, True) is False
+        values = data[start + levels : end]
+        used = "UNCOMPRESSED" if plain else codec
+        found = _decompress(used, values, full - levels, (name, start))
+        yield header, data[start : start + levels] + found
+
+
+def page_headers(data: bytes, place: range, name: str) -> Iterator[tuple[dict[int, Any], int, int]]:
+    """The page headers of a column chunk, and where in the data each page starts and ends.
+
+    Args:
+        data: the file, or a part of it.
+        place: where the chunk lies in it.
+        name: the file, for errors.
+
+    Raises:
+        CorruptFileError: headers and pages are not as they say of each other.
+    """
     at = place.start
     while at < place.stop:
         limit = min(place.stop, at + _HEADER_BYTES_MAX)
@@ -89,20 +118,7 @@ def chunk_pages(
         if not isinstance(full, int) or not 0 <= full <= _PAGE_BYTES_MAX:
             cursor.fail(f"a page of {full} uncompressed bytes")
         at = start + size
-        second = header.get(_VERSION_2)
-        if not isinstance(second, dict):
-            yield header, _decompress(codec, data[start:at], full, (name, start))
-            continue
-        # Levels come first and are not compressed in the second version of data pages.
-        told = [second.get(field, 0) for field in (_DEFINITION_BYTES, _REPETITION_BYTES)]
-        levels = sum(told) if all(isinstance(each, int) for each in told) else -1
-        if not 0 <= levels <= min(size, full):
-            cursor.fail(f"levels of {told} bytes in a page of {size}")
-        plain = second.get(_IS_COMPRESSED, True) is False
-        values = data[start + levels : at]
-        used = "UNCOMPRESSED" if plain else codec
-        found = _decompress(used, values, full - levels, (name, start))
-        yield header, data[start : start + levels] + found
+        yield header, start, at
 
 
 def _decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> bytes:
@@ -110,7 +126,11 @@ def _decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> b
         return page
     try:
         if codec == "GZIP":
-            found = bytes(isal_zlib.decompressobj(_GZIP_WBITS).decompress(page, size + 1))
+            stream = isal_zlib.decompressobj(_GZIP_WBITS)
+            # One byte more than there should be, so that the stream comes to its checksum.
+            found = bytes(stream.decompress(page, size + 1))
+            if not stream.eof:
+                raise CorruptFileError(*place, "a page whose gzip stream does not end")
         elif codec in _CODECS:
             found = pa.Codec(_CODECS[codec]).decompress(page, size, asbytes=True)
         else:

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from table.format.column_chunks import ColumnChunk, check_chunk, column_chunks
 from table.format.compiled import kernel
 from table.format.pages import chunk_pages
+from table.format.parquet_checksums import Checksums
 from table.storage import RangeReader
 
 # Of PageHeader and DataPageHeader in parquet.thrift.
@@ -43,32 +45,30 @@ def plain_strings(source: RangeReader, metadata: Any, column: str) -> list[Any] 
     """
     # Not by metadata.schema: the two would refer to each other, and stay with the bloom filter of
     # the footer until the garbage collector comes around.
-    if not metadata.num_row_groups:
-        return None
-    first = metadata.row_group(0)
-    names = [first.column(number).path_in_schema for number in range(metadata.num_columns)]
-    if column not in names:
-        return None
-    number = names.index(column)
+    checksums = Checksums.of(metadata.metadata)
     arrays: list[Any] = []
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(number)
-        found = _chunk(source, chunk) if chunk.physical_type == "BYTE_ARRAY" else None
-        if found is None or sum(map(len, found)) != metadata.row_group(group).num_rows:
+    for place in column_chunks(metadata, [column]):
+        chunk = place.metadata
+        plain = chunk.path_in_schema == column and chunk.physical_type == "BYTE_ARRAY"
+        found = _chunk(source, place, checksums) if plain else None
+        if found is None or sum(map(len, found)) != chunk.num_values:
             return None
         arrays += found
-    return arrays
+    return arrays or None
 
 
-def _chunk(source: RangeReader, chunk: Any) -> list[Any] | None:
-    start, size = chunk.data_page_offset, chunk.total_compressed_size
+def _chunk(
+    source: RangeReader, place: ColumnChunk, checksums: Checksums | None
+) -> list[Any] | None:
+    chunk = place.metadata
     plain = not chunk.has_dictionary_page and _ENCODINGS.issuperset(chunk.encodings)
     counted = chunk.statistics
     if counted is None or not counted.has_null_count or counted.null_count:
         return None
-    if not plain or not 0 <= start <= start + size <= source.size:
+    if not plain:
         return None
-    data = source.read(start, size)
+    data = source.read(place.start, place.size)
+    check_chunk(place, data, checksums, source.name)
     arrays = []
     for header, page in chunk_pages(data, range(len(data)), chunk.compression, source.name):
         head = header.get(_DATA)

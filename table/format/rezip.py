@@ -14,26 +14,15 @@ here is carried over as it is.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from isal import isal_zlib
+
+from table.format.parquet_checksums import close_file
+from table.format.thrift import Fields, ThriftReader, write_struct
 
 _MAGIC = b"PAR1"
 _GZIP_WBITS = 31
 _LEVEL = 1
-
-# Types of the compact protocol.
-_TRUE = 1
-_FALSE = 2
-_BYTE = 3
-_I16 = 4
-_I32 = 5
-_I64 = 6
-_DOUBLE = 7
-_BINARY = 8
-_LIST = 9
-_STRUCT = 12
-_LONG_LIST = 15
 
 # Field numbers of parquet.thrift.
 _FILE_ROW_GROUPS = 4
@@ -62,37 +51,52 @@ _CHUNK_FIELDS = frozenset({_CHUNK_OFFSET, _CHUNK_META})
 _META_MOVED = frozenset({10, 14, 15})
 _PAGE_CHECKSUM = 4
 
-# A struct: (type, value) by field number.
-_Fields = dict[int, tuple[int, Any]]
+_NAME = "a file that was just written"
 
 
 class _UnknownShapeError(Exception):
     """The file has something that would not survive."""
 
 
-def gzip_pages(data: bytes) -> bytes | None:
+def gzip_pages(data: bytes, path: str | None = None) -> bytes | None:
     """Compress all pages of an uncompressed Parquet file.
 
     Args:
         data: a file as Arrow writes it without compression, data pages of version 1.
+        path: of the file in its table; its footer gets its checksums then.
 
     Returns:
         The same file with codec GZIP; None if it has parts that this cannot carry over.
     """
-    (length,) = struct.unpack("<I", data[-8:-4])
-    footer = _Reader(data, len(data) - 8 - length).fields()
+    footer, _ = _footer(data)
     out = bytearray(_MAGIC)
     try:
         for group in footer[_FILE_ROW_GROUPS][1][1]:
             _zip_group(group, data, out)
     except _UnknownShapeError:
         return None
-    start = len(out)
-    _write_fields(out, footer)
-    return b"".join((out, struct.pack("<I", len(out) - start), _MAGIC))
+    return close_file(out, footer, path)
 
 
-def _zip_group(group: _Fields, data: bytes, out: bytearray) -> None:
+def with_checksums(data: bytes, path: str) -> bytes:
+    """A Parquet file as Arrow writes it, with its checksums in the footer.
+
+    Args:
+        data: the file.
+        path: of the file in its table.
+    """
+    footer, start = _footer(data)
+    return close_file(bytearray(memoryview(data)[:start]), footer, path)
+
+
+def _footer(data: bytes) -> tuple[Fields, int]:
+    """The footer of a file that was just written, and where it starts."""
+    (length,) = struct.unpack("<I", data[-8:-4])
+    start = len(data) - 8 - length
+    return ThriftReader(data, _NAME, start, most=len(data)).struct(), start
+
+
+def _zip_group(group: Fields, data: bytes, out: bytearray) -> None:
     """Append the pages of a row group, and set the group's sizes and places."""
     start = len(out)
     metas = []
@@ -110,7 +114,7 @@ def _zip_group(group: _Fields, data: bytes, out: bytearray) -> None:
     _put(group, _GROUP_OFFSET, start)
 
 
-def _zip_chunk(meta: _Fields, data: bytes, out: bytearray) -> None:
+def _zip_chunk(meta: Fields, data: bytes, out: bytearray) -> None:
     """Append the pages of a column chunk, and set the chunk's codec, sizes and places."""
     if meta[_META_CODEC][1] != _CODEC_UNCOMPRESSED or meta.keys() & _META_MOVED:
         raise _UnknownShapeError
@@ -120,8 +124,8 @@ def _zip_chunk(meta: _Fields, data: bytes, out: bytearray) -> None:
     start, raw = len(out), 0
     places: dict[int, int] = {}
     while at < end:
-        reader = _Reader(data, at)
-        header = reader.fields()
+        reader = ThriftReader(data, _NAME, at)
+        header = reader.struct()
         kind, size = header[_PAGE_TYPE][1], header[_PAGE_COMPRESSED][1]
         if kind not in (_DATA_PAGE, _DICTIONARY_PAGE) or _PAGE_CHECKSUM in header:
             raise _UnknownShapeError
@@ -130,7 +134,7 @@ def _zip_chunk(meta: _Fields, data: bytes, out: bytearray) -> None:
         places.setdefault(kind, len(out))
         _put(header, _PAGE_COMPRESSED, len(page))
         before = len(out)
-        _write_fields(out, header)
+        write_struct(out, header)
         raw += len(out) - before + size
         out += page
     _put(meta, _META_CODEC, _CODEC_GZIP)
@@ -142,99 +146,7 @@ def _zip_chunk(meta: _Fields, data: bytes, out: bytearray) -> None:
         _put(meta, _META_DICTIONARY_OFFSET, places[_DICTIONARY_PAGE])
 
 
-def _put(fields: _Fields, number: int, value: int) -> None:
+def _put(fields: Fields, number: int, value: int) -> None:
     """Set a number, where the field is present."""
     if number in fields:
         fields[number] = (fields[number][0], value)
-
-
-class _Reader:
-    """Reads Thrift's compact protocol from a place in trusted bytes."""
-
-    __slots__ = ("_data", "at")
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
-        self.at = at
-
-    def _take(self, length: int) -> bytes:
-        self.at += length
-        return self._data[self.at - length : self.at]
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def _number(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def fields(self) -> _Fields:
-        """A struct."""
-        found: _Fields = {}
-        number = 0
-        while head := self._data[self.at]:
-            self.at += 1
-            number = number + (head >> 4) if head >> 4 else self._number()
-            found[number] = (head & 15, self._value(head & 15))
-        self.at += 1
-        return found
-
-    def _value(self, kind: int) -> Any:
-        if kind in (_I16, _I32, _I64):
-            return self._number()
-        if kind == _BINARY:
-            return self._take(self._varint())
-        if kind == _STRUCT:
-            return self.fields()
-        if kind == _LIST:
-            head = self._take(1)[0]
-            count = head >> 4 if head >> 4 != _LONG_LIST else self._varint()
-            return head & 15, [self._value(head & 15) for _ in range(count)]
-        # A boolean's value is its type.
-        return self._take({_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8}[kind])
-
-
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _write_fields(out: bytearray, fields: _Fields) -> None:
-    last = 0
-    for number, (kind, value) in fields.items():
-        if 0 < number - last <= 15:
-            out.append((number - last) << 4 | kind)
-        else:
-            out.append(kind)
-            _write_varint(out, number << 1)
-        _write_value(out, kind, value)
-        last = number
-    out.append(0)
-
-
-def _write_value(out: bytearray, kind: int, value: Any) -> None:
-    if kind in (_I16, _I32, _I64):
-        _write_varint(out, (value << 1) ^ (value >> 63))
-    elif kind == _BINARY:
-        _write_varint(out, len(value))
-        out += value
-    elif kind == _STRUCT:
-        _write_fields(out, value)
-    elif kind == _LIST:
-        member, values = value
-        out.append(min(len(values), _LONG_LIST) << 4 | member)
-        if len(values) >= _LONG_LIST:
-            _write_varint(out, len(values))
-        for one in values:
-            _write_value(out, member, one)
-    else:
-        out += value

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from table.config import KEY_COLUMN, TableConfig
 from table.errors import CorruptFileError, InputError, TableWarning
-from table.format.parquet import MIN_KEY, read_base_file
+from table.format.parquet import MIN_KEY, read_columns
 from table.format.plain_strings import plain_strings
 from table.keygen.definition import KeyDefinition
 from table.keygen.generators import keys_of, refuse_null_parts
@@ -64,7 +64,7 @@ class StoredKeys:
                 return list(found)
         elif MIN_KEY in (metadata.metadata or {}):
             _tell_of_stored()
-        return [self.of_rows(read_base_file(source, list(self.columns)), source.name)]
+        return [self.of_rows(read_columns(source, metadata, list(self.columns)), source.name)]
 
     def read(self, source: RangeReader, metadata: Any) -> Any:
         """The same as one pa.Array."""

@@ -150,6 +150,17 @@ def read_ranges(
     return _ranges(np.concatenate(rows), pa.concat_arrays(values), column, files)
 
 
+def decode_ranges(values: Any, column: str, files: Sequence[BaseFile]) -> ColumnRanges:
+    """What records of a column say, in the order of their files.
+
+    Args:
+        values: pa.Array of binary, a record for each file.
+        column: the column's name.
+        files: base files.
+    """
+    return _ranges(np.arange(len(files)), values, column, files)
+
+
 def range_texts(values: Any, name: str) -> Any:
     """The ends of the ranges in records, as texts.
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from table.errors import CorruptFileError
 from table.format.hashing import shards
 from table.format.hfile.cache import BlockCache
-from table.format.hfile.reader import HFileReader
+from table.format.hfile.reader import HFileReader, Owner
 from table.format.hfile.strings import concat
 from table.format.log.block import BlockType, HeaderKey, LogBlock
 from table.format.log.deletes import decode_deletes
@@ -96,6 +96,7 @@ class Shard:
     """One file group of a metadata partition, merged from its latest file slice.
 
     Attributes:
+        groups: how many file groups the partition has.
         cache: what keeps the blocks that lookups decode, where anything does.
         readers: the HFiles opened so far.
     """
@@ -104,6 +105,7 @@ class Shard:
     slice: FileSlice
     validity: Validity
     recorded: Mapping[str, Recorded]
+    groups: int = 1
     cache: BlockCache | None = None
     readers: list[HFileReader] = field(default_factory=list)
 
@@ -150,15 +152,26 @@ class Shard:
                 place = range(block.content_offset, block.content_offset + block.content_length)
                 found.append(self._hfile(block.source, place, block.instant_time))
             elif block.type is BlockType.DELETE:
-                found.append(decode_deletes(block.content(), block.source.name))
+                found.append(self._deletes(block))
             else:
                 detail = f"a block of type {block.type.name} has no place in the metadata table"
                 raise CorruptFileError(block.source.name, block.content_offset, detail)
         base = self.slice.base_file
         if base is not None:
             source = self.storage.open(f"{METADATA}/{base.path}")
+            recorded = self.recorded.get(base.path)
+            if recorded is not None and source.size != recorded.size:
+                detail = f"a file of {source.size} bytes, a commit recorded {recorded.size}"
+                raise CorruptFileError(base.path, min(source.size, recorded.size), detail)
             found.append(self._hfile(source, range(source.size), base.instant_time))
         return tuple(found)
+
+    def _deletes(self, block: LogBlock) -> Any:
+        keys = decode_deletes(block.content(), block.source.name)
+        if self.groups > 1 and (shards(keys, self.groups) != self._number).any():
+            detail = f"its keys do not belong to file group {self.slice.file_id}"
+            raise CorruptFileError(block.source.name, block.content_offset, detail)
+        return keys
 
     def _hfile(self, source: Any, place: range, instant: str) -> HFileReader:
         """The HFile that an instant wrote; no two instants of a table have one name."""
@@ -168,9 +181,14 @@ class Shard:
             length=len(place),
             cache=self.cache,
             scope=f"{self.storage.root} {instant}",
+            owner=Owner(self.slice.file_id, instant, self._number, self.groups),
         )
         self.readers.append(reader)
         return reader
+
+    @property
+    def _number(self) -> int:
+        return int(self.slice.file_id.split("-")[-2])
 
     @property
     def blocks_decoded(self) -> int:
@@ -273,9 +291,10 @@ class MetadataTable:
             partition: its name.
             cache: keeps what lookups in them decode.
         """
+        slices = self.slices(partition)
         return tuple(
-            Shard(self.storage, file_slice, self.validity, self.recorded, cache)
-            for file_slice in self.slices(partition)
+            Shard(self.storage, item, self.validity, self.recorded, len(slices), cache)
+            for item in slices
         )
 
     def slice_files(self, partitions: Iterable[str]) -> dict[str, dict[str, dict[str, list[str]]]]:

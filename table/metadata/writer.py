@@ -7,7 +7,7 @@ Source: HoodieBackedTableMetadataWriter of Hudi 0.15.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import checksum, encode_properties
+from table.errors import CommitConflictError
 from table.format.bloom import BloomFilter
 from table.format.hashing import shards
+from table.format.hfile.file_info import IDENTITY, identity
 from table.format.hfile.writer import write_hfile
 from table.format.log.block import BlockType, HeaderKey
 from table.format.log.deletes import encode_deletes
@@ -29,7 +31,13 @@ from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, file_i
 from table.metadata.reader import MetadataTable
 from table.metadata.records import ALL_PARTITIONS, SCHEMA, encode_files, partition_identifier
 from table.model import BaseFile, FileSlice, LogFile, WriteStat
-from table.naming import METADATA, PARTITION_METADATA, PROPERTIES, parse_log_file
+from table.naming import (
+    METADATA,
+    PARTITION_METADATA,
+    PROPERTIES,
+    parse_base_file,
+    parse_log_file,
+)
 from table.storage import Storage
 from table.timeline.commit_metadata import DeltaStat, encode_commit
 from table.timeline.instant_name import COMPLETED
@@ -37,6 +45,8 @@ from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 PARTITION_LIST, FILE_LIST = 1, 2
 _BOOTSTRAP = "00000000000000"
+# Of an instant that the data has, too; those of the metadata table alone are longer.
+_OWN_DIGITS = 17
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
 
 
@@ -64,7 +74,13 @@ class GroupUpdate:
         headers = {HeaderKey.INSTANT_TIME: self.instant, HeaderKey.SCHEMA: SCHEMA}
         data = b""
         if len(self.keys):
-            content = write_hfile(self.keys, self.values, schema=SCHEMA, block_size=self.block_size)
+            content = write_hfile(
+                self.keys,
+                self.values,
+                schema=SCHEMA,
+                block_size=self.block_size,
+                file_info={IDENTITY: identity(self.slice.file_id, self.instant)},
+            )
             data += encode_block(BlockType.HFILE_DATA, headers, content)
         if self.deletes:
             content = encode_deletes(self.deletes, self.partition)
@@ -100,13 +116,18 @@ class GroupUpdate:
 def put_again(storage: Storage, path: str, data: bytes) -> None:
     """Put what a task makes that may run twice: Spark runs one again whose worker is lost.
 
-    What the first run put counts, if it is the same byte by byte; FileExistsError if it is not.
+    What the first run put counts, if it is the same byte by byte.
+
+    Raises:
+        CommitConflictError: it is not; another writer works on the same instant.
     """
     try:
         storage.put(path, data)
-    except FileExistsError:
+    except FileExistsError as error:
         if storage.read(path) != data:
-            raise
+            raise CommitConflictError(
+                f"{path} exists with another content: another writer took the instant"
+            ) from error
 
 
 def write_group(update: GroupUpdate) -> DeltaStat:
@@ -227,17 +248,47 @@ def take_back_delta(storage: Storage, instant: str) -> None:
     timeline = Timeline.load(storage, METADATA)
     # A completed instant must not name files that are gone already.
     storage.delete(timeline.path(instant, "deltacommit", COMPLETED))
-    for path in _log_files(storage, timeline, instant):
+    for path in _log_files(storage, timeline, {instant}):
         storage.delete(f"{METADATA}/{path}")
     timeline.remove(instant, "deltacommit")
 
 
-def _log_files(storage: Storage, metadata: Timeline, time: str) -> Iterator[str]:
-    """Log files of the metadata table that only that instant wrote, none that others count on."""
+def take_back_orphans(storage: Storage, data: Timeline) -> None:
+    """Take delta commits back that were begun for an instant of which the data knows nothing.
+
+    A writer that lost the table can begin one after its instant was taken back.
+
+    Args:
+        storage: the table's.
+        data: the timeline of the data.
+    """
+    known = {instant.time for instant in data.instants}
+    for instant in Timeline.load(storage, METADATA).pending():
+        own = len(instant.time) == _OWN_DIGITS
+        if instant.action == "deltacommit" and own and instant.time not in known:
+            take_back_delta(storage, instant.time)
+
+
+def late_files_of_metadata(storage: Storage, times: Collection[str]) -> list[str]:
+    """Files of the metadata table that only instants made which were taken back."""
+    timeline = Timeline.load(storage, METADATA)
+    completed = {instant.time for instant in timeline.completed()}
+    found = []
+    for status in storage.walk(METADATA):
+        partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")
+        base = parse_base_file(partition, name, status.size)
+        if base is not None and base.instant_time in times and base.instant_time not in completed:
+            found.append(status.path)
+    logs = _log_files(storage, timeline, times)
+    return found + [f"{METADATA}/{path}" for path in logs]
+
+
+def _log_files(storage: Storage, metadata: Timeline, times: Collection[str]) -> Iterator[str]:
+    """Log files of the metadata table that only those instants wrote, none that others count on."""
     kept = {
         path
         for instant in metadata.completed(COMMIT_ACTIONS)
-        if instant.time != time
+        if instant.time not in times
         for _, path, _ in metadata.commit(instant).files
     }
     for status in storage.walk(METADATA):
@@ -247,7 +298,7 @@ def _log_files(storage: Storage, metadata: Timeline, time: str) -> Iterator[str]
             continue
         blocks = read_blocks(storage.open(status.path), complete=False)
         # A torn first block can only be the dead writer's: nothing completed names the file.
-        if all(block.instant_time == time for block in blocks):
+        if all(block.instant_time in times for block in blocks):
             yield log.path
 
 
@@ -314,6 +365,7 @@ def _first_files_base(
         "bloomFilterTypeCode": b"DYNAMIC_V0",
         "maxRecordKey": ordered[-1].encode(),
         "minRecordKey": ordered[0].encode(),
+        IDENTITY: identity(file_id(FILES, 0), instant),
     }
     data = write_hfile(keys, values, schema=SCHEMA, bloom=bloom.serialize(), file_info=info)
     base = BaseFile(

@@ -17,8 +17,8 @@ from table.model import BaseFile
 from table.storage import RangeReader, Storage
 from table.timeline.clean_metadata import decode_clean_plan
 from table.timeline.instant_name import REQUESTED
-from table.write.file_group import stored_rows, without_values
-from table.write.transaction import TableState, table_schema
+from table.write.file_group import open_sized, stored_rows, without_values
+from table.write.transaction import TableState, naming_the_remedy, table_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,9 @@ class FileRows:
 
     def read(self, file: BaseFile) -> Any:
         """The rows of a file (pa.Table)."""
-        source = open_base(self.storage, file)
-        table = stored_rows(source, read_footer(source), without_meta(self.full))
+        with naming_the_remedy():
+            source = open_base(self.storage, file)
+            table = stored_rows(source, read_footer(source), without_meta(self.full))
         if self.keys is not None:
             stored = StoredKeys.of(self.config).of_rows(table, file.path)
             table = table.filter(pc.is_in(stored, value_set=self.keys))
@@ -119,20 +120,20 @@ def open_base(storage: Storage, file: BaseFile) -> RangeReader:
 
     Raises:
         SnapshotExpiredError: the file was cleaned, or taken back, since it was listed.
-        CorruptFileError: the table still names it, and it is gone or too short.
+        CorruptFileError: the table still names it, and it is gone, or of another size.
     """
     try:
-        source = storage.open(file.path)
+        with naming_the_remedy():
+            return open_sized(storage, file)
     except FileNotFoundError as error:
         if _expired(storage, file):
             raise SnapshotExpiredError(
                 f"{file.path} was cleaned or taken back while it was to be read: open the table "
                 "anew, or let cleaning retain more commits (hoodie.cleaner.commits.retained)"
             ) from error
-        raise CorruptFileError(file.path, 0, "the table names this file and it is gone") from error
-    if source.size < file.size:
-        raise CorruptFileError(file.path, source.size, f"the table names {file.size} bytes")
-    return source
+        with naming_the_remedy():
+            detail = "the table names this file and it is gone"
+            raise CorruptFileError(file.path, 0, detail) from error
 
 
 def _expired(storage: Storage, file: BaseFile) -> bool:
@@ -147,7 +148,7 @@ def _expired(storage: Storage, file: BaseFile) -> bool:
             if instant.action == "clean"
             for path in [state.timeline.path(instant.time, "clean", REQUESTED)]
         ]
-    except (TableError, FileNotFoundError):
+    except TableError:
         return False
     planned = (path for plan in plans for path in plan.files.get(file.partition_path, ()))
     return file.name in {path.rpartition("/")[2] for path in planned}

@@ -226,7 +226,9 @@ def _meets(test: Comparison, low: Any, high: Any) -> Any:
 def _known(ranges: ColumnRanges, kind: Any) -> _Known:
     """What the records of a column of that pa.DataType make sure."""
     wrappers, counted = next((k[1:] for k in _KINDS if k[0](kind)), ((), False))
-    parts = [_sure(ranges, wrapper, kind) for wrapper in wrappers] or [(np.empty(0, np.int64),) * 3]
+    parts = [reliable_ranges(ranges, wrapper, kind) for wrapper in wrappers] or [
+        (np.empty(0, np.int64),) * 3
+    ]
     rows, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
     all_null = (ranges.nulls == ranges.values) & counted
     empty = ranges.found & ((ranges.values == 0) | (all_null & (ranges.values > 0)))
@@ -244,7 +246,7 @@ def _known(ranges: ColumnRanges, kind: Any) -> _Known:
     )
 
 
-def _sure(ranges: ColumnRanges, wrapper: Wrapper, kind: Any) -> tuple[Any, Any, Any]:
+def reliable_ranges(ranges: ColumnRanges, wrapper: Wrapper, kind: Any) -> tuple[Any, Any, Any]:
     """Files, lowest and highest values of the ranges that can be relied upon."""
     rows, low, high = ranges.ends(wrapper)
     sure = (low <= high).astype(bool)

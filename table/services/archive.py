@@ -22,7 +22,7 @@ from table.lease import Lease
 from table.metadata.partitions import FILES
 from table.metadata.reader import MetadataTable
 from table.model import Instant
-from table.naming import TEMP, parse_base_file, parse_log_file
+from table.naming import METADATA, TEMP, parse_base_file, parse_log_file
 from table.options import COMMITS_RETAINED, KEEP_MAX, KEEP_MIN, Options
 from table.services.clean import metadata_commits_retained
 from table.storage import Storage
@@ -34,7 +34,9 @@ from table.timeline.archived import (
 )
 from table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from table.view import Listing
 from table.write.transaction import list_storage
+from table.write.uncommitted import stored_files, uncommitted_files
 
 # Savepoints stay until they are dropped.
 _OTHER_ACTIONS = ("clean", "rollback", "restore", "indexing")
@@ -86,12 +88,16 @@ class Archived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archiver:
-    """Archives the timelines of one reading of a table, under its lease."""
+    """Archives the timelines of one reading of a table, under its lease.
+
+    `known_listing` is the listing of that reading; without it the listing is read when needed.
+    """
 
     config: TableConfig
     timeline: Timeline
     metadata: MetadataTable | None
     lease: Lease
+    known_listing: Listing | None = None
 
     @classmethod
     def load(cls, storage: Storage, config: TableConfig, lease: Lease) -> Archiver:
@@ -110,6 +116,7 @@ class Archiver:
         gone = outdated(self.timeline, data, self._bound())
         if gone:
             gone = outdated(self.timeline, data, min(self._bound(), self._needed()))
+            self._sweep_uncommitted()
             _sweep_markers(self.timeline.storage, {instant.time for instant in gone})
             _move(self.timeline, gone, self.lease)
         left = tuple(instant for instant in self.timeline.instants if instant not in gone)
@@ -131,8 +138,24 @@ class Archiver:
         gone = outdated(timeline, limits, bound)
         if gone:
             gone = outdated(timeline, limits, min(bound, self._uncompacted()))
+            _sweep_unopened(self.metadata, self.config.maintained)
             _move(timeline, gone, self.lease)
         return gone
+
+    def _sweep_uncommitted(self) -> None:
+        """Delete base files of instants that were never completed, before archiving passes them.
+
+        From then on other readers would count them as archived.
+        """
+        listing = self._listing() if self.metadata else None
+        storage = self.timeline.storage
+        for file in uncommitted_files(stored_files(storage), self.timeline, listing):
+            storage.delete(file.path)
+
+    def _listing(self) -> Listing:
+        if self.known_listing is not None:
+            return self.known_listing
+        return self.metadata.listing() if self.metadata else list_storage(self.timeline.storage)
 
     def _bound(self) -> str:
         """The first instant of the data that stays, as far as the timelines can tell."""
@@ -180,7 +203,7 @@ class Archiver:
         replaced = self.timeline.replaced_file_ids()
         if not replaced:
             return _NO_BOUND
-        listing = self.metadata.listing() if self.metadata else list_storage(self.timeline.storage)
+        listing = self._listing()
         files = (
             parse_base_file(partition, name, size)
             for partition, names in listing.items()
@@ -227,6 +250,17 @@ def _sweep_markers(storage: Storage, times: set[str]) -> None:
         storage.delete_tree(f"{TEMP}/{time}")
 
 
+def _sweep_unopened(metadata: MetadataTable, partitions: Sequence[str]) -> None:
+    """Delete files of the metadata table's slices whose instant was never completed."""
+    pending = {instant.time for instant in metadata.timeline.pending()}
+    for partition, groups in metadata.slice_files(partitions).items():
+        for versions in groups.values():
+            for time in versions.keys() - pending:
+                if not metadata.validity.opened(time):
+                    for name in versions[time]:
+                        metadata.storage.delete(f"{METADATA}/{partition}/{name}")
+
+
 def _move(timeline: Timeline, instants: Sequence[Instant], lease: Lease) -> None:
     """Put instants into the archive and delete their files, some at a time."""
     storage = timeline.storage
@@ -245,8 +279,23 @@ def _move(timeline: Timeline, instants: Sequence[Instant], lease: Lease) -> None
         data = encode_archive(entries)
         with lease.fenced():
             _put_archive(storage, archive_folder(timeline), data)
-            for _, path in files:
-                storage.delete(path)
+            _delete(storage, files)
+
+
+def _delete(storage: Storage, files: Sequence[tuple[Instant, str]]) -> None:
+    """Delete files of archived instants; after a power cut no later one is gone before an earlier.
+
+    An instant without its completed file would be taken for a dead writer's, and its data deleted.
+    A gap between completed instants would be taken for commits that were never made.
+    """
+    for instant, path in files:
+        if not instant.completed:
+            storage.delete(path)
+    storage.sync()
+    for instant, path in files:
+        if instant.completed:
+            storage.delete(path)
+            storage.sync()
 
 
 def _files(timeline: Timeline, instant: Instant) -> Iterator[tuple[Instant, str]]:

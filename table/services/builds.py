@@ -1,4 +1,4 @@
-"""Builds of metadata partitions that were scheduled: which there are, and how dead ones end.
+"""Builds of metadata partitions that were scheduled, and how dead ones end; dropping a partition.
 
 .hoodie/<I>.indexing.requested, .inflight    from the schedule to the end of the build
 .hoodie/.keymark/build/<partition>           what the build has for itself
@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from table.config import load_config
-from table.errors import InputError, UnsupportedTableError
+from table.config import (
+    TableConfig,
+    load_config,
+    save_config,
+)
+from table.errors import InputError, StorageError, UnsupportedTableError
+from table.metadata.partitions import FILES
 from table.metadata.reader import is_initial
 from table.metadata.writer import take_back_delta
 from table.naming import BUILD, METADATA, PINS
+from table.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS
 from table.storage import Storage
 from table.timeline.index_plan import IndexedPartition, decode_index_plan, encode_index_commit
 from table.timeline.instant_name import REQUESTED
@@ -120,3 +126,38 @@ def drop_remains(storage: Storage, partition: str) -> None:
         if storage.exists(path):
             take_back_base_files(storage, partition)
             storage.delete_tree(path)
+
+
+def drop_partition(storage: Storage, config: TableConfig, partition: str) -> None:
+    """Take a partition out of use and delete its files.
+
+    Raises:
+        StorageError: a file cannot be deleted. If none was, the partition stays in use.
+    """
+    folder = METADATA if partition == FILES else f"{METADATA}/{partition}"
+    before = list(storage.survey(folder))
+    save_partitions(storage, partition, live=None)
+    try:
+        storage.delete_tree(folder)
+    except StorageError as error:
+        if list(storage.survey(folder)) == before:
+            save_config(storage, config.properties)
+            raise
+        raise StorageError(
+            f"{partition} is dropped, but some of its files are left: {error}; the next write "
+            "deletes them"
+        ) from error
+
+
+def save_partitions(storage: Storage, partition: str, *, live: bool | None) -> None:
+    """Note that a partition is in use, being built, or gone (None)."""
+    config = load_config(storage)
+    names = {
+        METADATA_PARTITIONS: set(config.metadata_partitions) - {partition},
+        BUILDING_PARTITIONS: set(config.building) - {partition},
+    }
+    if live is not None:
+        names[METADATA_PARTITIONS if live else BUILDING_PARTITIONS].add(partition)
+    properties = dict(config.properties)
+    properties |= {option: ",".join(sorted(listed)) for option, listed in names.items()}
+    save_config(storage, properties)

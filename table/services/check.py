@@ -1,50 +1,82 @@
-"""The exact check: the metadata table against the data.
+"""The check: a table compared with itself, whatever index it has.
 
-Each shard's digest is compared with that of the data's keys that belong there; where they differ,
-key by key, in passes over a hash of the keys, so that memory holds a bounded part of the table.
+files          the listing against storage, and against what the active commits wrote
+rows           each base file by itself (`check_files.py`)
+keys           the record index against the data by digests, and key by key where these differ
+               (`check_index.py`); without one, whether keys are in one row only (`check_keys.py`)
+records        `column_stats` and `bloom_filters` against the footers (`check_records.py`)
+pending work   what was begun and not completed (`pending.py`) explains some differences: exactly
+               these are no damage
+
 Reading a shard checks its blocks: checksums, key order, that each block holds the keys that its
-index says. The `files` partition is compared with the files on storage.
+index says. A check holds no lease and changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from table.bootstrap.target import Progress
-from table.errors import UnsupportedTableError
+from table.bootstrap.target import Progress, Steps
+from table.config import load_config
+from table.errors import CorruptFileError, MissingFileError, SnapshotExpiredError
 from table.format.digest import total
-from table.format.hashing import java_hashes, shards
-from table.format.parquet import read_metadata
 from table.keygen.stored import StoredKeys
-from table.metadata.partitions import RECORD_INDEX
-from table.metadata.reader import Shard
-from table.metadata.records import decode_locations
-from table.naming import HOODIE, parse_base_file
-from table.read.arrow import open_base
-from table.services.exactness import data_digests, index_digests
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
+from table.model import BaseFile
+from table.naming import HOODIE, bucket_of, is_bucket_file_id, parse_base_file
+from table.options import BUCKET_COUNT, BUCKET_FIELDS, Options
+from table.services.check_files import FileCheck, FileFacts, check_file
+from table.services.check_index import count_differences
+from table.services.check_keys import KeyScan
+from table.services.check_records import compare_records
+from table.services.exactness import index_digests
+from table.services.pending import PendingWork, pending_work
+from table.storage import FileStatus, Storage
+from table.timeline.timeline import COMMIT_ACTIONS
+from table.write.index import load_index
 from table.write.left_behind import left_behind
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState
+from table.write.uncommitted import uncommitted_files
 
-_KEYS_PER_PASS = 4_000_000
+_LOOKS = 3
+_PATHS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Counts of keys: in the data, and of each kind of difference.
+    """What was compared, and counts of each kind of difference.
 
-    `missing` from the index, `extra` in the index only, `wrong` file group (or in a shard that
-    their hash does not name), `duplicate` in more than one place of the data. `shards` are the
-    numbers of the shards that differ, `digest` is that of all keys and their places in the data.
-    `left_behind` is the commit of Apache Hudi after which the index lacks keys (virtual keys).
-    `files_missing` are listed in the metadata table and not on storage with that size,
-    `files_unlisted` committed and on storage, but not listed.
+    Attributes:
+        keys: in the data.
+        missing: keys that the record index lacks.
+        extra: keys in the record index only.
+        wrong: keys that the record index has in another file group, or in a shard that their hash
+            does not name.
+        duplicate: keys in more than one place of the data; with an index that looks in one
+            partition, in more than one row of a partition.
+        shards: numbers of the shards of the record index that differ.
+        digest: of all keys and their places in the data.
+        files_missing: files that are listed in the metadata table, or that the latest commit of
+            their file group wrote, and that are not on storage with that size.
+        files_unlisted: files that are committed and on storage, but not listed.
+        files_uncommitted: files that are listed, and that no completed commit wrote.
+        files_late: files that are not listed, and whose instant was never completed: a writer that
+            lost the table put them. The next write deletes them; until then other readers may
+            count them.
+        misplaced: rows in a file of another bucket or partition path.
+        key_ranges_wrong: files with a key outside of the key range in their footer.
+        bloom_filters_wrong: files with a key that the bloom filter in their footer lacks.
+        column_stats_wrong: records of column_stats that are not what the footer says.
+        bloom_records_wrong: records of bloom_filters that are not what the footer says.
+        missing_paths, unlisted_paths, uncommitted_paths, late_paths: the first 20 of these files.
+        wrong_paths: the first 20 files that the other counts of files, rows and records concern.
+        left_behind: the commit of Apache Hudi after which the record index lacks keys (virtual
+            keys).
+        compared: what was compared.
+        pending: work that was begun and not completed, a line each. What it explains is in no
+            count.
     """
 
     keys: int
@@ -56,135 +88,312 @@ class CheckResult:
     digest: str = ""
     files_missing: int = 0
     files_unlisted: int = 0
+    files_uncommitted: int = 0
+    files_late: int = 0
+    misplaced: int = 0
+    key_ranges_wrong: int = 0
+    bloom_filters_wrong: int = 0
+    column_stats_wrong: int = 0
+    bloom_records_wrong: int = 0
+    missing_paths: tuple[str, ...] = ()
+    unlisted_paths: tuple[str, ...] = ()
+    uncommitted_paths: tuple[str, ...] = ()
+    late_paths: tuple[str, ...] = ()
+    wrong_paths: tuple[str, ...] = ()
     left_behind: str | None = None
+    compared: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """No difference."""
+        """No difference but those that pending work explains."""
         keys = self.missing or self.extra or self.wrong or self.duplicate
-        return not (keys or self.shards or self.files_missing or self.files_unlisted)
+        files = self.files_missing or self.files_unlisted or self.files_uncommitted
+        rows = self.misplaced or self.key_ranges_wrong or self.bloom_filters_wrong
+        records = self.column_stats_wrong or self.bloom_records_wrong
+        return not (keys or self.shards or files or self.files_late or rows or records)
 
 
-def check_index(state: TableState, runner: TaskRunner, progress: Progress) -> CheckResult:
-    """Compare index and data exactly; UnsupportedTableError without a record index."""
-    if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
-        raise UnsupportedTableError("the table has no record index to check")
-    files_missing, files_unlisted = _compare_files(state)
-    index = index_digests(state, runner, progress)
-    data = data_digests(state, runner, progress)
-    pairs = enumerate(zip(index, data, strict=True))
-    differing = tuple(number for number, (found, wanted) in pairs if found != wanted)
-    same = sum(data[n].count for n in range(len(data)) if n not in differing)
-    rows = sum(data[n].count for n in differing)
-    counts = _exact_counts(state, state.metadata.shards(RECORD_INDEX), differing, rows)
-    keys, missing, extra, wrong, duplicate = counts.tolist()
-    return CheckResult(
-        keys=same + keys,
-        missing=missing,
-        extra=extra,
-        wrong=wrong,
-        duplicate=duplicate,
-        shards=differing,
-        digest=total(data).hex,
-        files_missing=files_missing,
-        files_unlisted=files_unlisted,
-        left_behind=left_behind(state),
+def check_table(
+    storage: Storage, index: str, options: Options, runner: TaskRunner, progress: Progress
+) -> CheckResult:
+    """Compare a table with itself.
+
+    Args:
+        storage: of the table.
+        index: name of its index.
+        options: of the table.
+        runner: where files are read.
+        progress: told how far it came.
+
+    Raises:
+        CorruptFileError: a file is damaged, so that nobody can tell what it holds.
+        SnapshotExpiredError: others changed the table each time it was read.
+        StorageError: a file cannot be read.
+    """
+    for _ in range(_LOOKS):
+        state = None
+        try:
+            state = TableState.load(storage)
+            comparison = _Comparison(
+                state=state, index=index, options=options, runner=runner, progress=progress
+            )
+            result = comparison.run()
+        except (CorruptFileError, MissingFileError, SnapshotExpiredError):
+            if state is None or not _has_changed(state):
+                raise
+        else:
+            # Files come and go while others write.
+            if result.ok or not _has_changed(state):
+                return result
+    raise SnapshotExpiredError(
+        f"{storage.root} was changed each time while it was compared: check it while nobody writes"
     )
 
 
-def _compare_files(state: TableState) -> tuple[int, int]:
-    """How many files are listed and not there, and there and not listed."""
-    stored: dict[tuple[str, str], int] = {}
-    times: dict[tuple[str, str], str] = {}
-    for status in state.storage.walk(""):
-        folder, _, name = status.path.rpartition("/")
-        file = parse_base_file(folder, name, status.size)
-        if file is not None and not status.path.startswith(f"{HOODIE}/"):
-            stored[folder, name] = status.size
-            times[folder, name] = file.instant_time
-    listed = {(p, name): size for p, names in state.listing.items() for name, size in names.items()}
-    missing = sum(stored.get(place) != size for place, size in listed.items())
-    visible = state.timeline.visible(set(times.values()))
-    unlisted = sum(times[place] in visible for place in stored.keys() - listed.keys())
-    return missing, unlisted
+def _has_changed(state: TableState) -> bool:
+    """Whether somebody changed the table since it was read."""
+    if state.timeline.again() != state.timeline or load_config(state.storage) != state.config:
+        return True
+    metadata = state.metadata
+    return metadata is not None and metadata.timeline.again() != metadata.timeline
 
 
-def _exact_counts(
-    state: TableState, groups: Sequence[Shard], differing: tuple[int, ...], rows: int
-) -> Any:
-    """keys, missing, extra, wrong, duplicate of the shards that differ (int64)."""
-    counts = np.zeros(5, np.int64)
-    if not differing:
-        return counts
-    passes = max(1, -(-rows // _KEYS_PER_PASS))
-    for part in range(passes):
-        chosen = _Pass(part, passes, len(groups), differing)
-        data = _data_locations(state, chosen)
-        index, misplaced = _index_locations(groups, chosen)
-        counts += _compare(data, index) + np.array([0, 0, 0, misplaced, 0])
-    return counts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileDifferences:
+    """Paths of files, sorted; see `CheckResult`."""
+
+    missing: tuple[str, ...]
+    unlisted: tuple[str, ...]
+    uncommitted: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """Which keys one pass looks at: a part of those whose shard differs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """One reading of a table, compared with its files."""
 
-    part: int
-    passes: int
-    groups: int
-    differing: tuple[int, ...]
+    state: TableState
+    index: str
+    options: Options
+    runner: TaskRunner
+    progress: Progress
 
-    def of(self, keys: Any) -> Any:
-        """Whether keys belong to the pass (pa.Array of bool)."""
-        mine = java_hashes(keys).astype(np.int64) % self.passes == self.part
-        return pa.array(mine & np.isin(shards(keys, self.groups), self.differing))
+    def run(self) -> CheckResult:
+        """Compare all that can be compared."""
+        state, used = self.state, set(self.state.config.metadata_partitions)
+        stored = tuple(state.storage.walk(""))
+        bases = {file.path: file for status in stored if (file := _base_file(status))}
+        pending = pending_work(state, stored, tuple(bases.values()))
+        files = self._compare_files(bases, pending)
+        listing = state.listing if state.metadata is not None else None
+        late = [file.path for file in uncommitted_files(bases.values(), state.timeline, listing)]
+        listed = [
+            file
+            for partition, names in state.listing.items()
+            for name, size in names.items()
+            if (file := parse_base_file(partition, name, size)) and bases.get(file.path) == file
+        ]
+        current = set(state.snapshot.files)
+        present = [file for file in listed if file in current]
+        works = [self._file_check(file) for file in present]
+        steps = Steps(self.runner, self.progress, "files")
+        facts = steps.run(check_file, works, weights=[file.size for file in present])
+        second = _second_of_bucket(present) if self.index == "bucket" else set()
+        misplaced = [
+            each.rows if file.path in second else each.misplaced
+            for file, each in zip(present, facts, strict=True)
+        ]
+        wrong = [
+            file.path
+            for file, each, rows in zip(present, facts, misplaced, strict=True)
+            if rows or each.range_lacks or each.filter_lacks
+        ]
+        records = compare_records(state, listed, self.runner)
+        result = CheckResult(
+            keys=sum(each.rows for each in facts),
+            missing=0,
+            extra=0,
+            wrong=0,
+            duplicate=0,
+            digest=total([total(each.digests) for each in facts]).hex,
+            files_missing=len(files.missing),
+            files_unlisted=len(files.unlisted),
+            files_uncommitted=len(files.uncommitted),
+            files_late=len(late),
+            misplaced=sum(misplaced),
+            key_ranges_wrong=sum(each.range_lacks > 0 for each in facts),
+            bloom_filters_wrong=sum(each.filter_lacks > 0 for each in facts),
+            column_stats_wrong=records.column_stats,
+            bloom_records_wrong=records.bloom_filters,
+            missing_paths=files.missing[:_PATHS_MAX],
+            unlisted_paths=files.unlisted[:_PATHS_MAX],
+            uncommitted_paths=files.uncommitted[:_PATHS_MAX],
+            late_paths=tuple(sorted(late))[:_PATHS_MAX],
+            wrong_paths=tuple(dict.fromkeys((*wrong, *records.paths)))[:_PATHS_MAX],
+            compared=self._compared(),
+            pending=pending.lines,
+        )
+        if RECORD_INDEX in used:
+            return self._with_index(result, present, facts)
+        return self._with_keys(result, present)
+
+    @property
+    def _has_filters(self) -> bool:
+        """Whether a reader asks key ranges and bloom filters in footers."""
+        config = self.state.config
+        asked = self.index in ("bloom", "global_bloom")
+        asked = asked or BLOOM_FILTERS in config.metadata_partitions
+        return asked and config.stores_meta and not config.virtual_keys
+
+    @property
+    def _has_partition_paths(self) -> bool:
+        """Whether rows say of which partition path they are."""
+        return self.state.config.stores_meta and not self.state.config.virtual_keys
+
+    def _compared(self) -> tuple[str, ...]:
+        """What is compared with what, by name."""
+        used = self.state.config.metadata_partitions
+        names = [
+            name for name in (FILES, RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS) if name in used
+        ]
+        names.append("commits")
+        if RECORD_INDEX not in used:
+            names.append("unique keys")
+        if self._has_partition_paths:
+            names.append("partition paths")
+        if self._has_filters:
+            names += ["key ranges", "filters in footers"]
+        if self.index == "bucket":
+            names.append("buckets")
+        return tuple(names)
+
+    def _file_check(self, file: BaseFile) -> FileCheck:
+        metadata, config = self.state.metadata, self.state.config
+        shards = 1
+        if metadata is not None and RECORD_INDEX in config.metadata_partitions:
+            shards = len(metadata.slices(RECORD_INDEX))
+        buckets = None
+        if self.index == "bucket":
+            given = {name: self.options.optional(name) for name in (BUCKET_COUNT, BUCKET_FIELDS)}
+            buckets = {name: value for name, value in given.items() if value is not None}
+        return FileCheck(
+            storage=self.state.storage,
+            file=file,
+            config=config,
+            shards=shards,
+            filters=self._has_filters,
+            buckets=buckets,
+            partition_paths=self._has_partition_paths,
+        )
+
+    def _compare_files(
+        self, bases: Mapping[str, BaseFile], pending: PendingWork
+    ) -> _FileDifferences:
+        """Compare listing, storage and what commits wrote."""
+        timeline = self.state.timeline
+        times = {file.instant_time for file in bases.values()}
+        # A savepoint has the time of the commit that it keeps.
+        begun = {i.time for i in timeline.pending() if i.action in COMMIT_ACTIONS}
+        visible = timeline.visible(times) - begun - pending.taken_back
+        if self.state.metadata is None:
+            lost = self._lost(bases, pending)
+            return _FileDifferences(missing=tuple(sorted(lost)), unlisted=(), uncommitted=())
+        listed = {
+            f"{partition}/{name}" if partition else name: size
+            for partition, names in self.state.listing.items()
+            for name, size in names.items()
+        }
+        sizes = {path: file.size for path, file in bases.items()}
+        missing = {path for path, size in listed.items() if sizes.get(path) != size}
+        missing -= pending.to_delete - sizes.keys()
+        missing |= self._lost(bases, pending)
+        unlisted = {p for p, file in bases.items() if file.instant_time in visible} - listed.keys()
+        uncommitted = {
+            path for path in listed.keys() & sizes.keys() if bases[path].instant_time not in visible
+        }
+        return _FileDifferences(
+            missing=tuple(sorted(missing)),
+            unlisted=tuple(sorted(unlisted)),
+            uncommitted=tuple(sorted(uncommitted)),
+        )
+
+    def _lost(self, bases: Mapping[str, BaseFile], pending: PendingWork) -> set[str]:
+        """Files that the latest active commit of their file group wrote and that are gone."""
+        timeline = self.state.timeline
+        latest: dict[tuple[str, str], tuple[BaseFile, int]] = {}
+        for commit in timeline.completed(("commit", "replacecommit")):
+            if commit.time in pending.taken_back:
+                continue
+            for _, path, size in timeline.commit(commit).files:
+                partition, _, name = path.rpartition("/")
+                file = parse_base_file(partition, name, size)
+                if file is not None:
+                    latest[partition, file.file_id] = file, size
+        replaced, current = timeline.replaced_file_ids(), self.state.snapshot.by_location()
+        lost = set()
+        for location, (file, size) in latest.items():
+            known, there = current.get(location), bases.get(file.path)
+            if location in replaced:
+                continue
+            older = known is None or known.instant_time < file.instant_time
+            gone = there is None and not (known and known.instant_time > file.instant_time)
+            resized = known == there and there is not None and 0 < size != there.size
+            if older or gone or resized:
+                lost.add(file.path)
+        return lost
+
+    def _with_index(
+        self, result: CheckResult, present: Sequence[BaseFile], facts: Sequence[FileFacts]
+    ) -> CheckResult:
+        """The result with a comparison of record index and data."""
+        index = index_digests(self.state, self.runner, self.progress)
+        data = [total([each.digests[n] for each in facts]) for n in range(len(index))]
+        pairs = enumerate(zip(index, data, strict=True))
+        differing = tuple(number for number, (found, wanted) in pairs if found != wanted)
+        same = sum(data[n].count for n in range(len(data)) if n not in differing)
+        rows = sum(data[n].count for n in differing)
+        counts = count_differences(self.state, present, differing, rows).tolist()
+        keys, missing, extra, wrong, duplicate = counts
+        return replace(
+            result,
+            keys=same + keys,
+            missing=missing,
+            extra=extra,
+            wrong=wrong,
+            duplicate=duplicate,
+            shards=differing,
+            left_behind=left_behind(self.state),
+        )
+
+    def _with_keys(self, result: CheckResult, present: Sequence[BaseFile]) -> CheckResult:
+        """The result of a table without record index: whether keys are in one row only."""
+        scan = KeyScan(
+            storage=self.state.storage,
+            files=present,
+            stored=StoredKeys.of(self.state.config),
+            is_global=load_index(self.index).is_global,
+            runner=self.runner,
+            progress=self.progress,
+        )
+        duplicate, rows = scan.repeated(result.keys)
+        return replace(result, keys=result.keys - rows + duplicate, duplicate=duplicate)
 
 
-def _data_locations(state: TableState, chosen: _Pass) -> Any:
-    """(key, location) of the data's keys of a pass."""
-    tables, stored = [], StoredKeys.of(state.config)
-    for file in state.snapshot.files:
-        source = open_base(state.storage, file)
-        keys = stored.read(source, read_metadata(source))
-        keys = keys.filter(chosen.of(keys))
-        location = pa.repeat(pa.scalar(f"{file.partition_path}\n{file.file_id}"), len(keys))
-        tables.append(pa.table({"key": keys, "location": location.dictionary_encode()}))
-    return _concat(tables)
+def _base_file(status: FileStatus) -> BaseFile | None:
+    """The base file of the data that a path is; None for all others."""
+    if status.path.startswith(f"{HOODIE}/"):
+        return None
+    partition, _, name = status.path.rpartition("/")
+    return parse_base_file(partition, name, status.size)
 
 
-def _index_locations(groups: Sequence[Shard], chosen: _Pass) -> tuple[Any, int]:
-    """(key, location) of the index's keys of a pass, and how many lie in another's shard."""
-    tables, misplaced = [], 0
-    for number in chosen.differing:
-        group = groups[number]
-        for raw, values in group.batches():
-            keys = raw.cast(pa.string())
-            owner = shards(keys, len(groups))
-            if chosen.part == 0:
-                misplaced += int((owner != number).sum())
-            mine = pc.and_(chosen.of(keys), pa.array(owner == number))
-            found = decode_locations(values.filter(mine), group.slice.file_id)
-            location = pc.binary_join_element_wise(
-                found["partition_path"].cast(pa.string()), found["file_id"].cast(pa.string()), "\n"
-            )
-            tables.append(pa.table({"key": keys.filter(mine), "location": location}))
-    return _concat(tables), misplaced
-
-
-def _concat(tables: list[Any]) -> Any:
-    schema = pa.schema([("key", pa.string()), ("location", pa.string())])
-    return pa.concat_tables([t.cast(schema) for t in tables] or [schema.empty_table()])
-
-
-def _compare(data: Any, index: Any) -> Any:
-    """keys, missing, extra, wrong, duplicate."""
-    counted = data.group_by("key").aggregate([("location", "min"), ("location", "count")])
-    duplicate = pc.sum(pc.greater(counted["location_count"], 1)).as_py() or 0
-    joined = counted.join(index, "key", join_type="full outer", right_suffix="_index")
-    in_data = pc.is_valid(joined["location_min"])
-    in_index = pc.is_valid(joined["location"])
-    differs = pc.not_equal(joined["location_min"], joined["location"])
-    wrong = pc.sum(pc.fill_null(differs, fill_value=False)).as_py() or 0
-    missing = pc.sum(pc.and_not(in_data, in_index)).as_py() or 0
-    extra = pc.sum(pc.and_not(in_index, in_data)).as_py() or 0
-    return np.array([counted.num_rows, missing, extra, wrong, duplicate], np.int64)
+def _second_of_bucket(files: Sequence[BaseFile]) -> set[str]:
+    """Paths of files whose bucket another file group of the partition has, too."""
+    first: dict[tuple[str, int], str] = {}
+    second = set()
+    for file in files:
+        if is_bucket_file_id(file.file_id):
+            place = (file.partition_path, bucket_of(file.file_id))
+            if first.setdefault(place, file.file_id) != file.file_id:
+                second.add(file.path)
+    return second

@@ -23,9 +23,11 @@ import pyarrow.compute as pc
 
 from table.errors import UnsupportedTableError
 from table.format.hashing import file_id_hash, partition_id
+from table.format.hfile.file_info import IDENTITY, identity
 from table.format.hfile.writer import HFileWriter
 from table.format.log.block import BlockType
 from table.format.log.writer import empty_delete_block
+from table.lease import Lease
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from table.metadata.reader import MetadataTable, Shard, merged_files
 from table.metadata.records import (
@@ -46,8 +48,10 @@ from table.timeline.compaction_plan import (
     encode_compaction_plan,
     slice_metrics,
 )
+from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import Timeline
 from table.view import Listing
+from table.write.late import note_fenced
 from table.write.runner import TaskRunner
 
 _SUFFIX = "001"
@@ -90,7 +94,9 @@ class GroupCompaction:
             writer.add(keys, values)
         if not count:
             return self._open_empty()
-        data = writer.finish(file_info={"minRecordKey": first, "maxRecordKey": last})
+        named = identity(self.shard.slice.file_id, self.instant)
+        ends = {"minRecordKey": first, "maxRecordKey": last}
+        data = writer.finish(file_info={**ends, IDENTITY: named})
         base = self._base_file(data)
         put_again(self.shard.storage, f"{METADATA}/{base.path}", data)
         return WriteStat(
@@ -199,6 +205,7 @@ class Compactor:
     listing: Listing
     block_size: int
     runner: TaskRunner
+    lease: Lease
 
     def due(self, commits: int) -> bool:
         """Whether so many delta commits were completed since the latest compaction."""
@@ -231,7 +238,8 @@ class Compactor:
         weights = [work.shard.slice.size for work in works]
         stats = self.runner.run(compact_group, works, weights=weights)
         content = encode_commit(stats, schema=SCHEMA, operation="COMPACT", compacted=True)
-        timeline.complete(instant, "commit", content)
+        # Whoever took the table meanwhile has taken this compaction back.
+        self.lease.publish([(timeline.path(instant, "commit", COMPLETED), content)])
         return instant
 
     def _works(self, partition: str, instant: str, chosen: Chosen | None) -> list[GroupCompaction]:
@@ -291,6 +299,7 @@ def take_back_compactions(storage: Storage) -> None:
     for instant in timeline.pending():
         if instant.action not in ("compaction", "logcompaction"):
             continue
+        note_fenced(storage, instant.time, ())
         mine = []
         for status in storage.walk(METADATA):
             partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")

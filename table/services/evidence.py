@@ -2,15 +2,18 @@
 
 base file    keys in the key columns, all other texts, footer; bytes of the file and of its pages
 metadata     keys of cells and index, delete lists, ranges of columns; bytes of file and blocks
-other files  their bytes
+other files  their bytes; Parquet files, HFiles, logs and gzip streams under any name are decoded
 
 Bytes are searched for keys of eight bytes and more only: shorter ones occur by chance. Beside its
-UTF-8 form a key is searched as JSON and Java's properties escape it.
+UTF-8 form a key is searched as JSON and Java's properties escape it. A file that cannot be read is
+evidence of nothing: it says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -21,10 +24,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from table.config import KEY_COLUMN, TableConfig
-from table.errors import CorruptFileError, InputError
+from table.errors import CorruptFileError, InputError, StorageError, UnsupportedTableError
 from table.format.bloom import BloomFilter
 from table.format.hashing import string_buffers
 from table.format.hfile.reader import HFileReader
+from table.format.hfile.trailer import MAGIC as TRAILER_MAGIC
+from table.format.hfile.trailer import TRAILER_SIZE
+from table.format.log.block import MAGIC as LOG_MAGIC
 from table.format.log.block import BlockType, LogBlock
 from table.format.log.deletes import decode_deletes
 from table.format.log.reader import read_blocks
@@ -35,13 +41,18 @@ from table.format.parquet import BaseFileFooter, read_footer
 from table.keygen import record_keys
 from table.keygen.stored import StoredKeys
 from table.metadata.column_ranges import range_texts
-from table.metadata.partitions import COLUMN_STATS, RECORD_INDEX
+from table.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX
 from table.naming import HOODIE, METADATA, parse_base_file, parse_log_file
 from table.storage import BytesReader, RangeReader, Storage
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 26
 _NONE: frozenset[int] = frozenset()
+# Larger files that are none of the table's are searched as bytes only.
+_OTHER_BYTES_MAX = 1 << 28
+_INFLATED_BYTES_MAX = 1 << 30
+_INFLATED_AT_ONCE = 1 << 24
+_GZIP, _GZIP_WBITS, _PARQUET = b"\x1f\x8b\x08", 31, b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,8 @@ class Evidence:
         values: in a value that is no record key, or within a longer one.
         marks: in what describes other bytes: statistics of footers and columns, other cells' keys.
         bytes: somewhere in the bytes.
+        names: as the name of a partition, or within it.
+        unread: why the file could not be searched; empty if it was.
     """
 
     path: str
@@ -110,10 +123,12 @@ class Evidence:
     values: frozenset[int] = _NONE
     marks: frozenset[int] = _NONE
     bytes: frozenset[int] = _NONE
+    names: frozenset[int] = _NONE
+    unread: str = ""
 
     def beside(self, exempt: frozenset[int]) -> frozenset[int]:
         """What it holds that it must not hold, if the values of other keys hold `exempt`."""
-        return self.keys | ((self.values | self.marks | self.bytes) - exempt)
+        return self.keys | ((self.values | self.marks | self.bytes | self.names) - exempt)
 
 
 @dataclass(slots=True)
@@ -125,6 +140,7 @@ class _Found:
     values: set[int] = field(default_factory=set)
     marks: set[int] = field(default_factory=set)
     bytes: set[int] = field(default_factory=set)
+    names: set[int] = field(default_factory=set)
 
     def of(self, path: str, size: int) -> Evidence:
         return Evidence(
@@ -134,6 +150,7 @@ class _Found:
             values=frozenset(self.values),
             marks=frozenset(self.marks),
             bytes=frozenset(self.bytes),
+            names=frozenset(self.names),
         )
 
 
@@ -151,20 +168,37 @@ def search_file(work: FileSearch) -> Evidence:
     """Search a file through and through; a file that is gone holds nothing. A task for a runner.
 
     Raises:
-        CorruptFileError: the file is damaged, so nobody can tell what it holds.
+        CorruptFileError: a file of the table is damaged, so nobody can tell what it holds.
     """
     try:
-        source = work.storage.open(work.path)
+        return _search(work)
     except FileNotFoundError:
         return Evidence(path=work.path, size=0)
+    except StorageError as error:
+        reason = str(error).removeprefix(f"cannot read {work.path}: ")
+        return Evidence(path=work.path, size=0, unread=reason)
+
+
+def _search(work: FileSearch) -> Evidence:
+    source = work.storage.open(work.path)
     found = _Found(work.asked)
-    found.bytes |= work.asked.inside(work.path.encode())
+    found.bytes |= work.asked.inside(work.path.encode(errors="surrogateescape"))
     for stretch in _stretches(source, work.asked.needles.longest):
         found.bytes |= work.asked.inside(stretch)
-    if work.path.startswith(f"{METADATA}/"):
-        _search_metadata(work, source, found)
-    elif is_base_file(work.path):
+    if is_base_file(work.path):
+        found.names |= _in_names(work.asked, [work.path.rpartition("/")[0]])
         _search_base(work, found)
+    elif (partition := metadata_partition(work.path)) is not None:
+        if parse_base_file(partition, work.path.rpartition("/")[2], 0):
+            _search_hfile(HFileReader(source), partition, work.path, found)
+        else:
+            for block in read_blocks(source, complete=True):
+                _search_block(block, partition, found)
+    else:
+        try:
+            _search_other(work, source, found)
+        except (CorruptFileError, UnsupportedTableError) as error:
+            return Evidence(path=work.path, size=source.size, unread=str(error))
     return found.of(work.path, source.size)
 
 
@@ -173,6 +207,13 @@ def is_base_file(path: str) -> bool:
     folder, _, name = path.rpartition("/")
     inside = folder == HOODIE or folder.startswith(f"{HOODIE}/")
     return not inside and parse_base_file(folder, name, 0) is not None
+
+
+def metadata_partition(path: str) -> str | None:
+    """The partition of the metadata table whose base or log file has that path; None for others."""
+    partition, _, name = path.removeprefix(f"{METADATA}/").rpartition("/")
+    of_slice = parse_base_file(partition, name, 0) or parse_log_file(partition, name, 0)
+    return partition if path.startswith(f"{METADATA}/") and of_slice else None
 
 
 def _stretches(source: RangeReader, longest: int) -> Iterator[bytes]:
@@ -184,14 +225,15 @@ def _stretches(source: RangeReader, longest: int) -> Iterator[bytes]:
 
 def _search_base(work: FileSearch, found: _Found) -> None:
     data = work.storage.read(work.path)
-    footer = read_footer(BytesReader(name=work.path, data=data))
+    footer = read_footer(BytesReader(name=work.path, data=data), misplaced=True)
     found.marks |= _footer_marks(footer, work)
     for page in pages(data, footer.metadata, work.path):
         found.bytes |= work.asked.inside(page)
     try:
         file = pq.ParquetFile(pa.BufferReader(data), metadata=footer.metadata, pre_buffer=False)
         columns = [f.name for f in file.schema_arrow if _has_text(f.type)]
-        columns += [name for name in work.config.record_key if name not in columns]
+        keys = [name for name in work.config.record_key if name in file.schema_arrow.names]
+        columns += [name for name in keys if name not in columns]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
             _search_rows(work, pa.Table.from_batches([batch]), found)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -268,13 +310,44 @@ def _texts(array: Any) -> Iterator[Any]:
         yield array.drop_null()
 
 
-def _search_metadata(work: FileSearch, source: RangeReader, found: _Found) -> None:
-    partition, _, name = work.path.removeprefix(f"{METADATA}/").rpartition("/")
-    if parse_base_file(partition, name, 0):
-        _search_hfile(HFileReader(source), partition, work.path, found)
-    elif parse_log_file(partition, name, 0):
+def _search_other(work: FileSearch, source: RangeReader, found: _Found) -> None:
+    """Search a file that is no base or log file by its name, but may be a copy of one.
+
+    Raises:
+        CorruptFileError, UnsupportedTableError: it begins like one and cannot be decoded.
+    """
+    if source.size > _OTHER_BYTES_MAX:
+        return
+    start, size = source.read(0, len(LOG_MAGIC)), source.size
+    if start.startswith(_PARQUET):
+        _search_base(work, found)
+    elif source.read(max(0, size - TRAILER_SIZE), len(TRAILER_MAGIC)) == TRAILER_MAGIC:
+        _search_hfile(HFileReader(source), RECORD_INDEX, work.path, found)
+    elif start == LOG_MAGIC:
         for block in read_blocks(source, complete=True):
-            _search_block(block, partition, found)
+            if block.type in (BlockType.HFILE_DATA, BlockType.DELETE):
+                _search_block(block, RECORD_INDEX, found)
+    else:
+        _search_gzip(work, source.read(0, size), found)
+
+
+def _search_gzip(work: FileSearch, data: bytes, found: _Found) -> None:
+    """Search the gzip streams in a file, wherever they begin."""
+    left = _INFLATED_BYTES_MAX
+    at = data.find(_GZIP)
+    while at >= 0:
+        stream, tail, rest = zlib.decompressobj(_GZIP_WBITS), b"", data[at:]
+        with contextlib.suppress(zlib.error):
+            while rest and not stream.eof:
+                part = stream.decompress(rest, _INFLATED_AT_ONCE)
+                rest = stream.unconsumed_tail
+                left -= len(part)
+                if left < 0:
+                    detail = f"more than {_INFLATED_BYTES_MAX} bytes when inflated"
+                    raise CorruptFileError(work.path, at, detail)
+                found.bytes |= work.asked.inside(tail + part)
+                tail = (tail + part)[-max(1, work.asked.needles.longest) :]
+        at = data.find(_GZIP, at + 1)
 
 
 def _search_block(block: LogBlock, partition: str, found: _Found) -> None:
@@ -290,19 +363,29 @@ def _search_block(block: LogBlock, partition: str, found: _Found) -> None:
 
 
 def _search_hfile(reader: HFileReader, partition: str, name: str, found: _Found) -> None:
-    """Search cells, index and file info; only in the record index are cells' keys record keys."""
+    """Search cells, index and file info.
+
+    In the record index the cells' keys are record keys, in `files` they are names of partitions.
+    """
     asked = found.asked
-    into = found.keys if partition == RECORD_INDEX else found.marks
+    into = {RECORD_INDEX: found.keys, FILES: found.names}.get(partition, found.marks)
     into |= asked.among(reader.index_keys())
     # hfile.LASTKEY is a whole key of a cell: two bytes of length, the row, ten bytes more.
     info = list(reader.file_info.values())
     into |= asked.among([*info, *(value[2:-10] for value in info)])
     for keys, values in reader.scan():
         into |= asked.among(keys)
+        if partition == FILES:
+            found.names |= _in_names(asked, keys.cast(pa.string()).to_pylist())
         if partition == COLUMN_STATS:
             found.marks |= asked.among(range_texts(values, name))
     for payload in reader.payloads():
         found.bytes |= asked.inside(payload)
+
+
+def _in_names(asked: KeySet, names: list[str]) -> frozenset[int]:
+    """The keys that are names of partitions, or parts of such names."""
+    return asked.among(names) | asked.inside("\0".join(names).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +405,7 @@ def record_keys_in(work: QuickSearch) -> frozenset[int]:
     orders characters beyond U+FFFF in another way.
     """
     source = work.storage.open(work.path)
-    footer = read_footer(source)
+    footer = read_footer(source, misplaced=True)
     keys = work.asked.texts
     if footer.bloom_text is not None and not work.stored.virtual:
         bloom = BloomFilter.parse(footer.bloom_text, footer.bloom_type, work.path)

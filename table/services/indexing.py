@@ -30,7 +30,7 @@ from table.bootstrap.repair import rebuild_shard
 from table.bootstrap.rows import RowSource
 from table.bootstrap.target import BuildTarget, Built, Progress, open_groups
 from table.clock import Clock
-from table.config import BUILDING_PARTITIONS, METADATA_PARTITIONS, load_config, save_config
+from table.config import load_config, save_config
 from table.errors import (
     CorruptFileError,
     InputError,
@@ -62,8 +62,10 @@ from table.options import (
 )
 from table.services.builds import (
     Build,
+    drop_partition,
     forget_build,
     is_scheduled,
+    save_partitions,
     scheduled,
     take_back_base_files,
 )
@@ -134,7 +136,7 @@ class Indexer:
         with lease.fenced():
             _commit_build(state, target.instant, built)
             forget_build(self.storage, partition)
-            _save_partitions(self.storage, partition, live=True)
+            save_partitions(self.storage, partition, live=True)
         return True
 
     def build_mappings(self, source: RowSource, lease: Lease) -> bool:
@@ -161,7 +163,7 @@ class Indexer:
         )
         with lease.fenced():
             _commit_build(state, target.instant, built)
-            _save_partitions(self.storage, RECORD_INDEX, live=True)
+            save_partitions(self.storage, RECORD_INDEX, live=True)
             # Last: what a large build kept takes a while to delete.
             forget_build(self.storage, RECORD_INDEX)
         return True
@@ -197,7 +199,7 @@ class Indexer:
         open_groups(target)
         with lease.fenced():
             _commit_build(state, target.instant, None)
-            _save_partitions(self.storage, partition, live=False)
+            save_partitions(self.storage, partition, live=False)
         return instant
 
     def run(self, partition: str, hold: Hold) -> str:
@@ -209,22 +211,22 @@ class Indexer:
         build = scheduled(self.storage, partition)
         try:
             self._run(build, hold)
-        except (TableError, FileNotFoundError) as error:
+        except TableError as error:
             # Taken back under the running build, its files are missing anywhere.
             if is_scheduled(self.storage, build):
                 raise
-            with hold():
-                if partition not in load_config(self.storage).maintained:
-                    self.storage.delete_tree(f"{METADATA}/{partition}")
-                    forget_build(self.storage, partition)
+            with hold() as lease:
+                if partition not in load_config(lease.storage).maintained:
+                    lease.storage.delete_tree(f"{METADATA}/{partition}")
+                    forget_build(lease.storage, partition)
             raise InputError(f"the build of {partition} was ended by another process") from error
         return build.instant
 
     def _run(self, build: Build, hold: Hold) -> None:
         partition = build.partition
-        with self._hold_build(build, hold):
-            take_back_base_files(self.storage, partition)
-            state = TableState.load(self.storage)
+        with self._hold_build(build, hold) as lease:
+            take_back_base_files(lease.storage, partition)
+            state = TableState.load(lease.storage)
             state.timeline.ensure_started(build.instant, "indexing", b"")
             # All that the timelines tell is read here: instants are archived by and by.
             start = _snapshot_of(state, build.upto)
@@ -268,13 +270,17 @@ class Indexer:
     def abort(self, partition: str) -> None:
         """Give a scheduled partition up."""
         build = scheduled(self.storage, partition)
-        _save_partitions(self.storage, partition, live=None)
+        save_partitions(self.storage, partition, live=None)
         self.storage.delete_tree(f"{METADATA}/{partition}")
         forget_build(self.storage, partition)
         Timeline.load(self.storage).remove(build.instant, "indexing")
 
     def drop(self, partition: str) -> None:
-        """Take a partition out of use and delete it."""
+        """Take a partition out of use and delete it.
+
+        Raises:
+            StorageError: a file cannot be deleted. If none was, the partition stays in use.
+        """
         _check_name(partition)
         config = load_config(self.storage)
         if partition not in config.metadata_partitions:
@@ -282,8 +288,7 @@ class Indexer:
         if partition == FILES and config.maintained != (FILES,):
             others = ", ".join(name for name in config.maintained if name != FILES)
             raise InputError(f"files is what the others rest on: drop {others} first")
-        _save_partitions(self.storage, partition, live=None)
-        self.storage.delete_tree(METADATA if partition == FILES else f"{METADATA}/{partition}")
+        drop_partition(self.storage, config, partition)
 
     def _build_files(self, lease: Lease) -> None:
         """The `files` partition of a table without metadata table, from one listing."""
@@ -309,7 +314,7 @@ class Indexer:
         config = load_config(self.storage)
         initialize(self.storage, config.name, {}, latest=_latest(timeline), listing=committed)
         with lease.fenced():
-            _save_partitions(self.storage, FILES, live=True)
+            save_partitions(self.storage, FILES, live=True)
 
     def _target(
         self, state: TableState, partition: str, instant: str, groups: int | None = None
@@ -355,9 +360,9 @@ class Indexer:
 
     def _pinned(self, build: Build, hold: Hold) -> TableState:
         """The table as it is now, whose files cleaning leaves from now on."""
-        with self._hold_build(build, hold):
-            state = TableState.load(self.storage)
-            _pin(self.storage, build.partition, _latest(state.timeline))
+        with self._hold_build(build, hold) as lease:
+            state = TableState.load(lease.storage)
+            _pin(lease.storage, build.partition, _latest(state.timeline))
         return state
 
     def _catch_up(self, build: Build, start: Snapshot, hold: Hold) -> None:
@@ -365,7 +370,7 @@ class Indexer:
         if not index_fixes(start, self._pinned(build, hold), self.runner):
             return
         with self._hold_build(build, hold) as lease:
-            state = TableState.load(self.storage)
+            state = TableState.load(lease.storage)
             assert state.metadata is not None
             block_size = self.options.integer("hoodie.hfile.block.size")
             delta = DeltaCommit(state.metadata, _free_instant(state), block_size)
@@ -382,7 +387,7 @@ class Indexer:
         """
         partition = build.partition
         with self._hold_build(build, hold) as lease:
-            state = TableState.load(self.storage)
+            state = TableState.load(lease.storage)
             if partition == RECORD_INDEX and index_fixes(proven.snapshot, state, self.runner):
                 raise CorruptFileError(
                     f"{METADATA}/{partition}", 0, "a commit since the proof is not in the index"
@@ -390,8 +395,8 @@ class Indexer:
             done = encode_index_commit([IndexedPartition(partition=partition, upto=build.upto)])
             with lease.fenced():
                 _commit_build(state, _free_instant(state), built)
-                _save_partitions(self.storage, partition, live=True)
-                forget_build(self.storage, partition)
+                save_partitions(lease.storage, partition, live=True)
+                forget_build(lease.storage, partition)
                 state.timeline.complete(build.instant, "indexing", done)
 
 
@@ -470,20 +475,6 @@ def _commit_files(timeline: Timeline, instant: str, stats: Sequence[WriteStat]) 
     timeline.start(instant, "deltacommit")
     content = encode_commit(stats, schema=SCHEMA, operation="BULK_INSERT")
     timeline.complete(instant, "deltacommit", content)
-
-
-def _save_partitions(storage: Storage, partition: str, *, live: bool | None) -> None:
-    """Note that a partition is in use, being built, or gone (None)."""
-    config = load_config(storage)
-    names = {
-        METADATA_PARTITIONS: set(config.metadata_partitions) - {partition},
-        BUILDING_PARTITIONS: set(config.building) - {partition},
-    }
-    if live is not None:
-        names[METADATA_PARTITIONS if live else BUILDING_PARTITIONS].add(partition)
-    properties = dict(config.properties)
-    properties |= {option: ",".join(sorted(listed)) for option, listed in names.items()}
-    save_config(storage, properties)
 
 
 def _pin(storage: Storage, partition: str, instant: str) -> None:

@@ -12,6 +12,7 @@ from table.clock import Clock
 from table.config import TableConfig, load_config
 from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from table.lease import Lease
+from table.metadata.writer import take_back_orphans
 from table.naming import METADATA
 from table.options import Options
 from table.services.archive import Archived, Archiver, Limits
@@ -43,7 +44,6 @@ class TableServices:
     `index` is the name of the table's index.
     """
 
-    storage: Storage
     clock: Clock
     runner: TaskRunner
     options: Options
@@ -52,25 +52,28 @@ class TableServices:
 
     def recover(self, lease: Lease) -> None:
         """Finish or take back what services that died left."""
-        config = load_config(self.storage)
+        storage = lease.storage
+        config = load_config(storage)
         if not config.maintained:
             # No fact of the table names it: what a dead build or drop of `files` left.
-            self.storage.delete_tree(METADATA)
-        if self._at_rest(config):
+            storage.delete_tree(METADATA)
+        if _at_rest(storage, config):
             return
-        settle_builds(self.storage)
-        take_back_unfinished(self.storage)
-        sweep_taken_back(self.storage)
-        take_back_compactions(self.storage)
-        resume_metadata_cleans(self.storage)
-        Cleaner(self.storage, self.clock, lease).resume()
+        take_back_orphans(storage, Timeline.load(storage))
+        settle_builds(storage)
+        take_back_unfinished(storage)
+        sweep_taken_back(storage)
+        take_back_compactions(storage)
+        resume_metadata_cleans(storage)
+        Cleaner(storage, self.clock, lease).resume()
 
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
-        config = load_config(self.storage)
-        if self.storage.exists(FOLDER):
+        storage = lease.storage
+        config = load_config(storage)
+        if storage.exists(FOLDER):
             # A change of index died while it looked for repeated keys.
-            self.storage.delete_tree(FOLDER)
+            storage.delete_tree(FOLDER)
         for partition, option in BUILT_BY:
             switch = self.options.optional(option)
             if switch == "false" and partition in config.maintained:
@@ -81,18 +84,9 @@ class TableServices:
             if partition in config.maintained:
                 continue
             if self.options.flag(option):
-                self.indexer().build(partition, lease)
+                self.indexer(lease).build(partition, lease)
             else:
-                drop_remains(self.storage, partition)
-
-    def _at_rest(self, config: TableConfig) -> bool:
-        """Whether the timelines tell of nothing that died, or may have been left by what did."""
-        data = Timeline.load(self.storage)
-        if data.pending() or data.completed({"rollback", "restore"}):
-            return False
-        if Timeline.load(self.storage, METADATA).pending():
-            return False
-        return not config.building
+                drop_remains(storage, partition)
 
     def maintain(self, attempt: Attempt) -> None:
         """Compact, clean and archive, where the options ask for it and it is time.
@@ -120,23 +114,27 @@ class TableServices:
 
     def compact(self, lease: Lease) -> str | None:
         """Compact the metadata table; the instant, None if there is nothing to compact."""
-        del lease
-        compactor = self._compactor(TableState.load(self.storage))
+        compactor = self._compactor(TableState.load(lease.storage), lease)
         return compactor.run() if compactor else None
 
     def clean(self, lease: Lease) -> str | None:
         """Delete files that no retained commit needs; the data's clean instant, or None."""
-        change = self._clean(TableState.load(self.storage), lease)
+        change = self._clean(TableState.load(lease.storage), lease)
         return change.time or None if change else None
 
     def archive(self, lease: Lease) -> Archived:
         """Move the oldest instants of both timelines to their archives."""
-        return self._archived(Archiver.load(self.storage, load_config(self.storage), lease))
+        config = load_config(lease.storage)
+        return self._archived(Archiver.load(lease.storage, config, lease))
 
-    def indexer(self) -> Indexer:
-        """Builds, drops and repairs partitions of the metadata table."""
+    def indexer(self, lease: Lease) -> Indexer:
+        """Builds, drops and repairs partitions of the metadata table, under the lease."""
+        return self.indexer_of(lease.storage)
+
+    def indexer_of(self, storage: Storage) -> Indexer:
+        """Runs builds that take the lease now and then."""
         return Indexer(
-            storage=self.storage,
+            storage=storage,
             clock=self.clock,
             runner=self.runner,
             options=self.options,
@@ -146,11 +144,10 @@ class TableServices:
     def restorer(self, lease: Lease) -> Restorer:
         """Savepoints, rollback, restore."""
         entries = outside_entries(self.index, self.options, self.runner)
-        return Restorer(self.storage, self.clock, self.runner, lease, entries)
+        return Restorer(lease.storage, self.clock, self.runner, lease, entries)
 
     def _compact_if_due(self, state: TableState, lease: Lease) -> Change | None:
-        del lease
-        compactor = self._compactor(state)
+        compactor = self._compactor(state, lease)
         commits = self.options.integer("hoodie.metadata.compact.max.delta.commits")
         if compactor is None or not compactor.due(commits):
             return None
@@ -164,21 +161,25 @@ class TableServices:
             done = clean_metadata_table(state.metadata, state.config.maintained, retained)
         retention = Retention.of(self.options, state.timeline.completed(COMMIT_ACTIONS))
         files = outdated_files(state, retention) if retention else {}
-        instant = Cleaner(self.storage, self.clock, lease).clean(state, files, retention)
+        instant = Cleaner(lease.storage, self.clock, lease).clean(state, files, retention)
         if instant is None:
             return Change() if done else None
         return Change(time=instant, deleted=files)
 
     def _archive(self, state: TableState, lease: Lease) -> None:
         archiver = Archiver(
-            config=state.config, timeline=state.timeline, metadata=state.metadata, lease=lease
+            config=state.config,
+            timeline=state.timeline,
+            metadata=state.metadata,
+            lease=lease,
+            known_listing=state.listing,
         )
         self._archived(archiver)
 
     def _archived(self, archiver: Archiver) -> Archived:
         return archiver.run(data=Limits.of(self.options), metadata=Limits.of_metadata(self.options))
 
-    def _compactor(self, state: TableState) -> Compactor | None:
+    def _compactor(self, state: TableState, lease: Lease) -> Compactor | None:
         if state.metadata is None:
             return None
         return Compactor(
@@ -187,4 +188,15 @@ class TableServices:
             listing=state.listing,
             block_size=self.options.integer("hoodie.hfile.block.size"),
             runner=self.runner,
+            lease=lease,
         )
+
+
+def _at_rest(storage: Storage, config: TableConfig) -> bool:
+    """Whether the timelines tell of nothing that died, or may have been left by what did."""
+    data = Timeline.load(storage)
+    if data.pending() or data.completed({"rollback", "restore"}):
+        return False
+    if Timeline.load(storage, METADATA).pending():
+        return False
+    return not config.building

@@ -9,16 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from table.bootstrap.target import Progress, Steps
-from table.naming import METADATA, parse_base_file, parse_log_file
+from table.config import KEY_TYPES, TableConfig
+from table.errors import StorageError
+from table.naming import parse_base_file, parse_log_file
 from table.services.evidence import (
     Evidence,
     FileSearch,
     KeySet,
     is_base_file,
+    metadata_partition,
     search_file,
     union,
 )
-from table.storage import FileStatus, Storage
+from table.storage import Obstacle, Storage
 from table.timeline.instant_name import COMPLETED
 from table.timeline.savepoint_metadata import decode_savepoint
 from table.write.runner import TaskRunner
@@ -39,6 +42,7 @@ class Proof:
         progress: told how many files were searched.
         state: the table as it is now; whoever changes it reads it anew.
         evidence: by path.
+        obstacles: path of each place that could not be looked into -> why.
     """
 
     storage: Storage
@@ -47,17 +51,34 @@ class Proof:
     progress: Progress
     state: TableState
     evidence: dict[str, Evidence] = field(default_factory=dict)
+    obstacles: dict[str, str] = field(default_factory=dict)
 
-    def look(self, wanted: Callable[[FileStatus], bool]) -> None:
-        """Search the wanted files that were not searched yet; forget those that are gone."""
-        there = {status.path: status for status in self.storage.walk("")}
+    def look(self, wanted: Callable[[str], bool]) -> None:
+        """Search the wanted paths that were not searched yet; forget those that are gone.
+
+        Files are those that storage shows and those that the table lists: either may know of one
+        that the other does not.
+        """
+        stored, self.obstacles = survey(self.storage)
+        there = {**listed_files(self.state), **stored}
         for path in self.evidence.keys() - there.keys():
             del self.evidence[path]
-        new = [s for path, s in there.items() if path not in self.evidence and wanted(s)]
-        works = [FileSearch(self.storage, s.path, self.asked, self.state.config) for s in new]
+        new = [path for path in there if path not in self.evidence and wanted(path)]
+        works = [FileSearch(self.storage, path, self.asked, self.state.config) for path in new]
         steps = Steps(self.runner, self.progress, "files")
-        for found in steps.run(search_file, works, weights=[status.size for status in new]):
+        for found in steps.run(search_file, works, weights=[there[path] for path in new]):
             self.evidence[found.path] = found
+
+    @property
+    def unsearched(self) -> dict[str, str]:
+        """Path of each place and file that nobody could search -> why."""
+        unread = {path: found.unread for path, found in self.evidence.items() if found.unread}
+        return {**self.obstacles, **unread}
+
+    def refuse_unread_rows(self) -> None:
+        """StorageError if a file with current rows, or one of a savepoint, was not searched."""
+        for path in sorted(self.kept & self.unsearched.keys()):
+            raise StorageError(f"cannot read {path}: {self.unsearched[path]}")
 
     @property
     def kept(self) -> frozenset[str]:
@@ -68,9 +89,19 @@ class Proof:
 
     @property
     def exempt(self) -> frozenset[int]:
-        """Keys that occur in values of rows that stay: those belong to other keys."""
+        """Keys that occur in values of rows that stay, or in names of partitions.
+
+        Those values belong to other keys. A partition keeps its name when its last row has gone;
+        the name is a trace of a record only where it is made from a key column.
+        """
         kept = self.kept
-        return union(found.values for path, found in self.evidence.items() if path in kept)
+        values = union(found.values for path, found in self.evidence.items() if path in kept)
+        return values if names_hold_keys(self.state.config) else values | self.names
+
+    @property
+    def names(self) -> frozenset[int]:
+        """Keys that occur in names of partitions."""
+        return union(found.names for found in self.evidence.values())
 
     def outdated(self) -> list[str]:
         """Base files that hold a key in any way and are not needed."""
@@ -91,9 +122,10 @@ class Proof:
         exempt = self.exempt
         found: dict[tuple[str, str], set[str]] = {}
         for path, evidence in self.evidence.items():
-            partition, _, name = path.removeprefix(f"{METADATA}/").rpartition("/")
-            of = parse_base_file(partition, name, 0) or parse_log_file(partition, name, 0)
-            if path.startswith(f"{METADATA}/") and of is not None and evidence.beside(exempt):
+            partition, name = metadata_partition(path), path.rpartition("/")[2]
+            if partition is not None and evidence.beside(exempt):
+                of = parse_base_file(partition, name, 0) or parse_log_file(partition, name, 0)
+                assert of is not None
                 found.setdefault((partition, of.file_id), set()).add(path)
         return found
 
@@ -103,9 +135,31 @@ class Proof:
         return [path for path, found in self.evidence.items() if found.beside(exempt)]
 
 
-def base_files(state: TableState) -> list[FileStatus]:
-    """All base files of the data on storage, listed or not."""
-    return [status for status in state.storage.walk("") if is_base_file(status.path)]
+def survey(storage: Storage, folder: str = "") -> tuple[dict[str, int], dict[str, str]]:
+    """Path of each file on storage -> its bytes; path of what cannot be looked into -> why."""
+    files: dict[str, int] = {}
+    obstacles: dict[str, str] = {}
+    for found in storage.survey(folder):
+        if isinstance(found, Obstacle):
+            obstacles[found.path] = found.reason
+        else:
+            files[found.path] = found.size
+    return files, obstacles
+
+
+def listed_files(state: TableState) -> dict[str, int]:
+    """Path of each base file that the table lists -> its bytes."""
+    return {
+        f"{partition}/{name}" if partition else name: size
+        for partition, names in state.listing.items()
+        for name, size in names.items()
+    }
+
+
+def names_hold_keys(config: TableConfig) -> bool:
+    """Whether the name of a partition may be made from a column of the record key."""
+    known = config.key_generator in KEY_TYPES.values()
+    return not known or bool(set(config.record_key) & set(config.partition_fields))
 
 
 def savepoint_paths(state: TableState) -> dict[str, frozenset[str]]:

@@ -7,8 +7,12 @@ compact   groups of the metadata table with a key are merged without it, and oth
           merged as well, as Hudi expects of a compaction: <X>001.commit, and
           their older slices are deleted: <X>002.clean
 sweep     markers, key files, spills and partitions that nothing names
-prove     every file that is left is decoded and searched
+prove     every file that is left is decoded and searched, whether the table lists it, or storage
+          shows it, or both; what cannot be searched is named, and nothing is proven then
 outside   entries of the keys in an index that is outside the table are deleted
+
+Nothing is changed where a file that holds current rows, or the index of them, cannot be read. An
+entry of an index goes only after its row: a key that a current file holds keeps its entry.
 
 Each step is found anew by what is there: a purge that was cut off is run again. Time travel to an
 instant that needed a retired slice is refused from then on. What a purge writes and reports holds
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,17 +32,24 @@ import pyarrow as pa
 
 from table.bootstrap.target import Progress, Steps
 from table.config import load_config
-from table.errors import InputError
+from table.errors import InputError, StorageError
 from table.format.hashing import string_buffers
 from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.reader import MetadataTable
 from table.metadata.records import SCHEMA
-from table.naming import BUILD, HOODIE, METADATA, TEMP
+from table.naming import BUILD, HOODIE, METADATA, STAGING, TEMP
 from table.services.clean import Cleaner, delete_slices
 from table.services.compact import Chosen, Compactor
-from table.services.evidence import KeySet, QuickSearch, is_base_file, record_keys_in
-from table.services.proof import Places, Proof, base_files, savepoint_paths
+from table.services.evidence import KeySet, QuickSearch, is_base_file, record_keys_in, union
+from table.services.proof import (
+    Places,
+    Proof,
+    listed_files,
+    names_hold_keys,
+    savepoint_paths,
+    survey,
+)
 from table.timeline.commit_metadata import encode_commit
 from table.write.client import delete_found
 from table.write.outside import outside_entries
@@ -49,6 +60,7 @@ from table.write.writer import Writer
 _ROUNDS = 3
 _KEY_BYTES_MAX = 32767
 _FIRST_SUFFIX = 10
+_LINES_MAX = 1000
 
 Hold = Callable[[], AbstractContextManager[Lease]]
 """Takes the table's lease for a while."""
@@ -68,11 +80,14 @@ class PurgeReport:
         files_searched: files that are left and were searched.
         bytes_searched: their bytes, as stored.
         keys_as_bytes: keys that were searched as bytes, too: long ones that occur nowhere else.
-        keys_in_other_values: keys that occur in values of rows that belong to other keys.
+        keys_in_other_values: keys that occur in values of rows that belong to other keys, or in
+            names of partitions.
         files_left: files that still hold a key.
-        proven: none does.
+        unsearched: what could not be searched, `path: reason` each, a key in a path left out; a
+            long list ends with how many more there are.
+        proven: everything was searched, and no file holds a key.
         instants: of the table's timeline, that the purge made.
-        notes: what of keys is outside the table, and how to be rid of it.
+        notes: what of keys stays, or is outside the table, and how to be rid of it.
         salt: 32 hex digits.
         key_digest: what `key_digest` gives for the keys and that salt.
     """
@@ -88,6 +103,7 @@ class PurgeReport:
     keys_as_bytes: int
     keys_in_other_values: int
     files_left: int
+    unsearched: tuple[str, ...]
     proven: bool
     instants: tuple[str, ...]
     notes: tuple[str, ...]
@@ -146,6 +162,8 @@ class Purger:
         Raises:
             InputError: a savepoint keeps a key, a build is under way, or a key can be none; nothing
                 was changed.
+            StorageError: a file that is needed cannot be read; nothing was changed. Or a file
+                cannot be written or deleted.
             CorruptFileError: a file is damaged, so nobody can tell what it holds.
         """
         _check_keys(keys)
@@ -153,14 +171,17 @@ class Purger:
         with self.hold():
             state = TableState.load(self.writer.storage)
             self._refuse(state, asked)
-            places = self._search_quickly(state, asked)
+            _refuse_unreadable_index(state)
+            stored, _ = survey(state.storage)
+            paths = {path for path in stored if is_base_file(path)} | listed_files(state).keys()
+            places = self._holding(paths, asked, needed={f.path for f in state.snapshot.files})
         for _ in range(_ROUNDS):
             self._delete(state, asked, places)
             with self.hold() as lease:
-                state = TableState.load(self.writer.storage)
+                state = TableState.load(lease.storage)
                 self._refuse(state, asked)
                 proof = Proof(
-                    storage=self.writer.storage,
+                    storage=lease.storage,
                     runner=self.writer.runner,
                     asked=asked,
                     progress=self.progress,
@@ -170,6 +191,8 @@ class Purger:
             places = proof.undeleted()
             if not places:
                 break
+        # A power cut must not bring back what is proven to be gone.
+        proof.state.storage.sync()
         return self._report(asked, proof)
 
     def _refuse(self, state: TableState, asked: KeySet) -> None:
@@ -178,8 +201,9 @@ class Purger:
             names = ", ".join(state.config.building)
             raise InputError(f"{names} is being built: finish or abort that first")
         saved = savepoint_paths(state)
-        paths = sorted({path for kept in saved.values() for path in kept})
-        held = self._holding(paths, asked)
+        paths = {path for kept in saved.values() for path in kept}
+        there = {path for path in paths if self.writer.storage.exists(path)}
+        held = self._holding(there, asked, needed=there)
         holding = sorted(time for time, kept in saved.items() if kept & held.keys())
         if holding:
             raise InputError(
@@ -187,15 +211,25 @@ class Purger:
                 "first"
             )
 
-    def _search_quickly(self, state: TableState, asked: KeySet) -> Places:
-        return self._holding([status.path for status in base_files(state)], asked)
+    def _holding(self, paths: Collection[str], asked: KeySet, needed: Collection[str]) -> Places:
+        """Of base files those that hold a key as record key.
 
-    def _holding(self, paths: Collection[str], asked: KeySet) -> Places:
-        """Of base files those that hold a key as record key."""
+        Files that cannot be read are left out; StorageError if one of those is needed.
+        """
         storage = self.writer.storage
         stored = StoredKeys.of(load_config(storage))
-        works = [QuickSearch(storage, p, asked, stored) for p in paths if storage.exists(p)]
-        weights = [storage.open(work.path).size for work in works]
+        works, weights = [], []
+        for path in sorted(paths):
+            try:
+                weights.append(storage.open(path).size)
+            except FileNotFoundError as error:
+                if path in needed:
+                    raise StorageError(f"cannot read {path}: the table lists it") from error
+            except StorageError:
+                if path in needed:
+                    raise
+            else:
+                works.append(QuickSearch(storage, path, asked, stored))
         steps = Steps(self.writer.runner, self.progress, "files")
         found = steps.run(record_keys_in, works, weights=weights)
         return {work.path: rows for work, rows in zip(works, found, strict=True) if rows}
@@ -220,12 +254,13 @@ class Purger:
         """Do away with everything but current rows that holds a key, and look at what is left."""
         current = {file.path for file in proof.state.snapshot.files}
         self._retire(proof, lease, [path for path in places if path not in current])
-        proof.look(lambda status: is_base_file(status.path))
+        proof.look(is_base_file)
+        proof.refuse_unread_rows()
         self._retire(proof, lease, proof.outdated())
         _sweep(proof.state)
         if proof.state.metadata is not None:
-            proof.look(lambda status: status.path.startswith(f"{METADATA}/"))
-            self._compact(proof)
+            proof.look(lambda path: path.startswith(f"{METADATA}/"))
+            self._compact(proof, lease)
         proof.look(lambda _: True)
 
     def _retire(self, proof: Proof, lease: Lease, paths: Iterable[str]) -> None:
@@ -242,7 +277,7 @@ class Purger:
             self._tally.instants.append(instant)
             proof.state = TableState.load(proof.storage)
 
-    def _compact(self, proof: Proof) -> None:
+    def _compact(self, proof: Proof, lease: Lease) -> None:
         """Merge the groups of the metadata table that hold a key, delete their older slices."""
         found = proof.groups()
         if not found:
@@ -261,8 +296,9 @@ class Purger:
             listing=state.listing,
             block_size=self.writer.options.integer("hoodie.hfile.block.size"),
             runner=self.writer.runner,
+            lease=lease,
         )
-        compactor.run(Chosen(chosen, proof.asked.texts.cast(pa.binary())))
+        compactor.run(Chosen(chosen, _without_rows(proof).cast(pa.binary())))
         proof.state = TableState.load(proof.storage)
         assert proof.state.metadata is not None
         old = _old_files(proof.state.metadata, found)
@@ -270,14 +306,14 @@ class Purger:
             delete_slices(proof.state.metadata, old, None)
             self._tally.metadata_files_deleted += sum(len(names) for names in old.values())
 
-    def _erase_entries(self, asked: KeySet) -> tuple[str, ...]:
+    def _erase_entries(self, proof: Proof) -> tuple[str, ...]:
         """Erase the keys' entries in an index that is outside the table."""
         writer = self.writer
         entries = outside_entries(writer.index, writer.options, writer.runner)
         if entries is None:
             return ()
         context = entries.context(TableState.load(writer.storage))
-        return (entries.index.erase(asked.texts, context),)
+        return (entries.index.erase(_without_rows(proof), context),)
 
     def _report(self, asked: KeySet, proof: Proof) -> PurgeReport:
         tally, left = self._tally, proof.left()
@@ -295,9 +331,10 @@ class Purger:
             keys_as_bytes=len(frozenset(asked.needles.owners.tolist()) - exempt),
             keys_in_other_values=len(exempt),
             files_left=len(left),
-            proven=not left,
+            unsearched=_lines(asked, proof.unsearched),
+            proven=not left and not proof.unsearched,
             instants=tuple(tally.instants),
-            notes=self._erase_entries(asked),
+            notes=(*self._erase_entries(proof), *_notes_on_names(proof)),
             salt=salt,
             key_digest=key_digest(asked.texts, salt),
         )
@@ -312,15 +349,58 @@ def _check_keys(keys: Any) -> None:
         raise InputError(f"a key of {lengths.min() or lengths.max()} bytes, not 1 to 32767")
 
 
+def _refuse_unreadable_index(state: TableState) -> None:
+    """StorageError if a file of the metadata table that readers need cannot be read."""
+    if state.metadata is None:
+        return
+    for path in sorted(_current_files(state.metadata, state.config.metadata_partitions)):
+        try:
+            state.storage.open(path)
+        except FileNotFoundError as error:
+            raise StorageError(f"cannot read {path}: the table needs it") from error
+
+
+def _without_rows(proof: Proof) -> pa.Array:
+    """The keys (strings) that no current row has: their entries may go."""
+    with_rows = union(proof.undeleted().values())
+    chosen = [row for row in range(len(proof.asked.texts)) if row not in with_rows]
+    return proof.asked.texts.take(pa.array(chosen, pa.int64()))
+
+
+def _lines(asked: KeySet, unsearched: Mapping[str, str]) -> tuple[str, ...]:
+    """What could not be searched, as text that holds no long key."""
+    lines = []
+    for path, reason in sorted(unsearched.items())[:_LINES_MAX]:
+        line = f"{path or '.'}: {reason}".encode(errors="surrogateescape")
+        for row in sorted(asked.inside(line)):
+            line = line.replace(asked.texts[row].as_py().encode(), b"(a key)")
+        lines.append(line.decode(errors="backslashreplace"))
+    if len(unsearched) > _LINES_MAX:
+        lines.append(f"and {len(unsearched) - _LINES_MAX} more")
+    return tuple(lines)
+
+
+def _notes_on_names(proof: Proof) -> tuple[str, ...]:
+    """What to know of keys that occur in names of partitions."""
+    if not proof.names:
+        return ()
+    count = f"{len(proof.names)} of the keys occur in the name of a partition, which stays"
+    if names_hold_keys(proof.state.config):
+        return (f"{count}; such names are made from a key column, so they are traces of the keys",)
+    return (f"{count}: no partition column is part of the record key",)
+
+
 def _sweep(state: TableState) -> None:
     """Delete what writers, builds and dropped indexes left: no reader asks for it."""
-    for folder in (TEMP, BUILD):
-        if state.storage.exists(folder):
+    # The staging folder is in use by this holder of the lease, and swept of all others.
+    marked = {s.path.split("/")[2] for s in state.storage.walk(TEMP) if s.path.count("/") > 2}
+    for folder in (*(f"{TEMP}/{time}" for time in sorted(marked)), BUILD):
+        if folder != STAGING and state.storage.exists(folder):
             state.storage.delete_tree(folder)
     named = {HOODIE, *state.config.maintained}
-    folders = {
-        s.path.removeprefix(f"{METADATA}/").split("/")[0] for s in state.storage.walk(METADATA)
-    }
+    inside, _ = survey(state.storage, METADATA)
+    names = [path.removeprefix(f"{METADATA}/").partition("/") for path in inside]
+    folders = {folder for folder, slash, _ in names if slash}
     for folder in sorted(folders - named):
         state.storage.delete_tree(f"{METADATA}/{folder}")
 

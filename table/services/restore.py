@@ -75,7 +75,8 @@ class Restorer:
             user=getpass.getuser(), millis=self.clock.millis(), comments="", files=files
         )
         state.timeline.ensure_started(commit.time, "savepoint", b"")
-        state.timeline.complete(commit.time, "savepoint", encode_savepoint(made))
+        path = state.timeline.path(commit.time, "savepoint", COMPLETED)
+        self.lease.publish([(path, encode_savepoint(made))])
         return commit.time
 
     def drop_savepoint(self, time: str) -> str:
@@ -271,8 +272,11 @@ def sweep_taken_back(storage: Storage) -> None:
         # Invisible at once to those who read the timeline and list storage, and pending: whatever
         # takes a dead write back can go on from here.
         storage.delete(timeline.path(instant.time, instant.action, COMPLETED))
+        # A power cut must not bring a commit back whose files are gone, nor files without it.
+        storage.sync()
         for path in list(data_files(storage, instant.time)):
             storage.delete(path)
+        storage.sync()
         timeline.remove(instant.time, instant.action)
 
 

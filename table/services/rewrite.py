@@ -136,7 +136,7 @@ class Rewriter:
             if config.stores_meta and target != "off":
                 self._prove(TableState.load(storage))
             if not stores:
-                _declare(storage, config, lease, stores=False, ignored=False)
+                _declare(config, lease, stores=False, ignored=False)
         results: list[CommitResult] = []
         before = 0
         while True:
@@ -187,7 +187,7 @@ class Rewriter:
                 return False
             config = load_config(self.writer.storage)
             ignored = target == "ignore"
-            _declare(self.writer.storage, config, lease, stores=True, ignored=ignored)
+            _declare(config, lease, stores=True, ignored=ignored)
         return True
 
     def _rewrite(self, files: Sequence[BaseFile], *, stores: bool) -> CommitResult:
@@ -271,16 +271,14 @@ def _check(config: TableConfig, target: str) -> None:
         virtual_facts(config.record_key, config.key_generator, wanted)
 
 
-def _declare(
-    storage: Storage, config: TableConfig, lease: Lease, *, stores: bool, ignored: bool
-) -> None:
+def _declare(config: TableConfig, lease: Lease, *, stores: bool, ignored: bool) -> None:
     facts = {**config.properties, META_FIELDS: str(stores).lower()}
     facts.pop(KEYS_IGNORED, None)
     if ignored:
         facts[KEYS_IGNORED] = "true"
     if facts != config.properties:
         with lease.fenced():
-            save_config(storage, facts)
+            save_config(lease.storage, facts)
 
 
 def _stores_none(metadata: Any) -> bool:

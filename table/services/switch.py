@@ -22,6 +22,7 @@ from table.metadata.partitions import RECORD_INDEX
 from table.options import HBASE_TABLE, INDEX_TYPE, MOVE_OPTIONS
 from table.services.indexing import group_sizing
 from table.services.maintain import TableServices
+from table.storage import Storage
 from table.write.index import index_name, load_index
 from table.write.outside import outside_entries, rebuild
 from table.write.transaction import TableState
@@ -49,11 +50,13 @@ class Switcher:
     """Gives one table another index.
 
     Attributes:
+        storage: of the table; that of the lease, to run.
         services: of the table, with the options that the new index would have.
         before: name of the index that the table has.
         given: options given for the switch.
     """
 
+    storage: Storage
     services: TableServices
     before: str
     given: Mapping[str, str]
@@ -65,7 +68,7 @@ class Switcher:
             InvalidOptionError: there is no such index, or an option does not fit it.
             UnsupportedTableError: the table cannot have it as it is laid out.
         """
-        state = TableState.load(self.services.storage)
+        state = TableState.load(self.storage)
         facts = self._facts(state, after)
         steps = [*self._proofs(state, after)]
         builds = after == "record" and RECORD_INDEX not in state.config.metadata_partitions
@@ -98,12 +101,12 @@ class Switcher:
         switch = self.plan(after)
         if not switch.steps:
             return switch
-        storage = self.services.storage
+        storage = self.storage
         state = TableState.load(storage)
         if self._proofs(state, after):
             self._prove_unique(state)
         if after == "record":
-            self.services.indexer().build(RECORD_INDEX, lease)
+            self.services.indexer(lease).build(RECORD_INDEX, lease)
         if self._enters(state, after, self._facts(state, after)):
             self._enter(state, after)
         with lease.fenced():
@@ -153,9 +156,9 @@ class Switcher:
 
     def _prove_unique(self, state: TableState) -> None:
         services = self.services
-        rows = count_rows(services.storage, state.snapshot.files, runner=services.runner)
+        rows = count_rows(self.storage, state.snapshot.files, runner=services.runner)
         target = BuildTarget(
-            storage=services.storage,
+            storage=self.storage,
             folder=FOLDER,
             partition=RECORD_INDEX,
             instant="",

@@ -11,7 +11,7 @@ from typing import Any
 from table.clock import Clock
 from table.errors import CommitConflictError
 from table.model import Instant
-from table.naming import HOODIE
+from table.naming import FENCED, HOODIE
 from table.storage import Storage
 from table.timeline.clean_metadata import decode_clean
 from table.timeline.commit_metadata import CommitMetadata, decode_commit
@@ -170,7 +170,13 @@ class Timeline:
     def _put(self, time: str, action: str, state: str, content: bytes) -> None:
         path = self.path(time, action, state)
         try:
-            self.storage.put(path, content)
+            requested = state == REQUESTED and not self.base
+            if state == COMPLETED or content or requested:
+                # A plan is on the disk before anybody acts on it, and an instant before its files:
+                # without it nothing would lead to them after a power cut.
+                self.storage.commit(path, content)
+            else:
+                self.storage.put(path, content)
         except FileExistsError as error:
             raise CommitConflictError(f"instant {path} exists: another writer won") from error
 
@@ -199,9 +205,14 @@ def zone_of(timezone: str) -> tzinfo | None:
 
 
 def next_instant(clock: Clock, zone: tzinfo | None, *timelines: Timeline) -> str:
-    """An instant not before the clock, and one millisecond after the latest known at least."""
+    """An instant not before the clock, and one millisecond after the latest known at least.
+
+    An instant that was taken back is known, too, while its writer may still put files of it.
+    """
     now = format_instant(clock.millis(), zone)
-    latest = max((t.instants[-1].time[:17] for t in timelines if t.instants), default="")
+    known = [t.instants[-1].time[:17] for t in timelines if t.instants]
+    known += [s.name[:17] for t in timelines[:1] for s in t.storage.list(FENCED)]
+    latest = max(known, default="")
     if now > latest:
         return now
     return format_instant(instant_millis(latest, zone) + 1, zone)

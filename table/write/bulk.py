@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import TableConfig
+from table.durability import sync_all
 from table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
 from table.format.parquet import write_base_file
 from table.format.schema import with_meta
@@ -206,6 +207,8 @@ class _WritePartition:
         quiet_worker()
         try:
             answer: BulkDone | TableError = write_stream(self._rows(batches), self.task, *_turn())
+            # The driver cannot sync what this process has put.
+            sync_all()
         except TableError as error:
             answer = error
         yield pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
@@ -368,7 +371,7 @@ class _Stream:
         )
         meta = meta_columns(target, number, keys, path, file.name)
         table = pa.table([*meta, *rows.columns], schema=with_meta(target.schema))
-        data = bytes(write_base_file(table, options=target.options))
+        data = bytes(write_base_file(table, options=target.options, path=file.path))
         written, records = put_base_file(target, file, data, schema=table.schema, kind="CREATE")
         stat = WriteStat(
             file_id=file.file_id,

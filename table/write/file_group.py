@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from table.config import KEY_COLUMN
 from table.errors import CorruptFileError, InputError
+from table.format.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
 from table.format.parquet import (
     BaseFileFooter,
     BaseFileOptions,
@@ -38,8 +39,6 @@ from table.metadata.writer import partition_metadata
 from table.model import BaseFile, WriteStat
 from table.naming import PARTITION_METADATA, marker_path, write_token
 from table.storage import BytesReader, RangeReader, Storage
-
-FILE_NAME_COLUMN, PARTITION_COLUMN = "_hoodie_file_name", "_hoodie_partition_path"
 
 
 class Op(IntEnum):
@@ -183,12 +182,36 @@ def stored_ordering(target: WriteTarget, base: BaseFile, keys: Any) -> Any:
 
 
 def read_base(storage: Storage, base: BaseFile) -> BytesReader:
-    """A base file of the table, whole, in memory."""
+    """A base file of the table, whole, in memory.
+
+    Raises:
+        CorruptFileError: it is gone, or not of the size that the table names.
+    """
     try:
         data = storage.read(base.path)
     except FileNotFoundError as error:
         raise CorruptFileError(base.path, 0, "the table names this file and it is gone") from error
+    check_size(base, len(data))
     return BytesReader(name=base.path, data=data)
+
+
+def open_sized(storage: Storage, base: BaseFile) -> RangeReader:
+    """Open a base file of the table.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        CorruptFileError: it is not of the size that the table names.
+    """
+    source = storage.open(base.path)
+    check_size(base, source.size)
+    return source
+
+
+def check_size(base: BaseFile, size: int) -> None:
+    """Refuse a base file that is not of the size that the table names."""
+    if size != base.size:
+        detail = f"a file of {size} bytes, the table names {base.size}"
+        raise CorruptFileError(base.path, min(size, base.size), detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +362,13 @@ def put_slice(
     """
     base = work.base
     inserted = work.keys.filter(pa.array(outcomes == Outcome.INSERTED))
-    data = write_base_file(table, options=work.target.options, previous=previous, inserted=inserted)
+    data = write_base_file(
+        table,
+        options=work.target.options,
+        previous=previous,
+        inserted=inserted,
+        path=file.path,
+    )
     kind = "CREATE" if base is None else "MERGE"
     written, records = put_base_file(work.target, file, bytes(data), schema=table.schema, kind=kind)
     stat = WriteStat(

@@ -12,13 +12,33 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from table.config import COMPLEX_KEYS, KEY_COLUMN, TableConfig, load_config, save_config
+from table.config import (
+    COMPLEX_KEYS,
+    KEY_COLUMN,
+    TableConfig,
+    load_config,
+    parse_config,
+    save_config,
+)
 from table.errors import InvalidOptionError, UnsupportedTableError
 from table.format.parquet import read_base_file
+from table.keygen import check_key_generator
 from table.keygen.facts import missing_facts
 from table.keygen.texts import texts_of
-from table.options import KEY_ENCODING, NAMED_ENCODING, PLAIN_ENCODING
+from table.metadata.partitions import supported
+from table.naming import PROPERTIES
+from table.options import (
+    EVENT_TIME_PAYLOAD,
+    KEY_ENCODING,
+    NAMED_ENCODING,
+    OVERWRITE_PAYLOAD,
+    PAYLOAD_CLASS,
+    PLAIN_ENCODING,
+)
+from table.seal import SEAL, STORED_PAYLOAD
 from table.storage import Storage
+from table.write.file_group import read_base
+from table.write.seal_check import check_seal
 from table.write.transaction import TableState
 
 
@@ -26,10 +46,12 @@ def settle_keys(storage: Storage, given: Mapping[str, str]) -> TableConfig:
     """Store what is known now of the keys of a table that does not say it; call it under the lease.
 
     Raises:
+        CorruptFileError: the properties are not those that were sealed, or do not fit the files.
         InvalidOptionError: an option contradicts the rows.
-        UnsupportedTableError: rows have keys of both encodings.
+        UnsupportedTableError: rows have keys of both encodings, or Keymark cannot write the table.
     """
     config = load_config(storage)
+    check_seal(storage, config)
     facts = missing_facts(config, given)
     known = with_encoding(config, storage)
     if known is not config:
@@ -40,9 +62,31 @@ def settle_keys(storage: Storage, given: Mapping[str, str]) -> TableConfig:
                 f"option {KEY_ENCODING}={asked} differs from the keys of the table's rows, which "
                 f"are {facts[KEY_ENCODING]}"
             )
-    if facts:
-        save_config(storage, {**config.properties, **facts})
-    return load_config(storage) if facts else config
+    settled = parse_config({**config.properties, **facts}) if facts else config
+    check_writable(settled)
+    if facts or SEAL not in config.properties:
+        # A damaged value must not be sealed.
+        _check_payload(settled, given)
+        save_config(storage, settled.properties)
+    return settled
+
+
+def _check_payload(config: TableConfig, given: Mapping[str, str]) -> None:
+    """Refuse a payload class that no write could use."""
+    stored = config.properties.get(PAYLOAD_CLASS, config.properties.get(STORED_PAYLOAD))
+    name = given.get(PAYLOAD_CLASS, stored)
+    if name not in (None, OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD):
+        raise UnsupportedTableError(f"{PROPERTIES}: payload class {name} is not supported yet")
+
+
+def check_writable(config: TableConfig) -> None:
+    """Refuse what Keymark could not keep right by writing."""
+    check_key_generator(config)
+    for partition in config.maintained:
+        if not supported(partition):
+            raise UnsupportedTableError(
+                f"the metadata partition {partition} cannot be kept up to date yet"
+            )
 
 
 def completed(config: TableConfig, storage: Storage, given: Mapping[str, str]) -> TableConfig:
@@ -66,7 +110,7 @@ def _stored_encoding(config: TableConfig, storage: Storage) -> str | None:
     """The encoding of the first file with rows; None where there are none."""
     (field,) = config.record_key
     for file in TableState.load(storage).snapshot.files:
-        rows = read_base_file(storage.open(file.path), [KEY_COLUMN, field])
+        rows = read_base_file(read_base(storage, file), [KEY_COLUMN, field])
         if not rows.num_rows or rows.num_columns < 2:
             continue
         keys = rows[KEY_COLUMN].combine_chunks()

@@ -33,8 +33,9 @@ from table.format.parquet import read_metadata
 from table.keygen.stored import StoredKeys
 from table.naming import ENTRIES
 from table.options import Options
-from table.storage import BytesReader, Storage
+from table.storage import Storage
 from table.timeline.timeline import Timeline
+from table.write.file_group import read_base
 from table.write.index import LOCATION_SCHEMA, Index, IndexContext, load_index
 from table.write.key_file import KeyFile, keys_of_instant
 from table.write.repeats import last_of_each
@@ -271,7 +272,7 @@ def _held(keys: Any, places: Any, context: IndexContext) -> Any:
             rows.setdefault(place, []).append(row)
     for place, members in rows.items():
         base = bases[place]
-        data = BytesReader(name=base.path, data=context.storage.read(base.path))
+        data = read_base(context.storage, base)
         stored = StoredKeys.of(context.config).read(data, read_metadata(data))
         found = pc.is_in(keys.take(pa.array(members)), value_set=stored)
         held[members] = found.to_numpy(zero_copy_only=False)

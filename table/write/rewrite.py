@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from table.config import KEY_COLUMN
 from table.errors import CorruptFileError
+from table.format.footer_check import FILE_NAME_COLUMN
 from table.format.parquet import read_footer
 from table.format.schema import META_COLUMNS, with_meta
 from table.write.file_group import (
-    FILE_NAME_COLUMN,
     FileGroupResult,
     FileGroupWrite,
     meta_columns,

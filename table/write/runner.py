@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from table.durability import sync_all
 from table.errors import TableError
 
 A = TypeVar("A")
@@ -135,12 +136,19 @@ class _PackTask:
 
     def __call__(self, packs: Iterable[list[tuple[int, Any]]]) -> Iterator[tuple[int, Any]]:
         quiet_worker()
+        done: list[tuple[int, Any]] = []
         for members in packs:
             for number, item in members:
                 try:
-                    yield number, self.function(item)
+                    done.append((number, self.function(item)))
                 except TableError as error:
-                    yield number, error
+                    done.append((number, error))
+        try:
+            # The driver cannot sync what this process has put.
+            sync_all()
+        except TableError as error:
+            done = [(number, error) for number, _ in done]
+        yield from done
 
 
 def quiet_worker() -> None:

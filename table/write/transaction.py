@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from table.config import TableConfig, load_config
-from table.errors import UnsupportedTableError
+from table.config import TableConfig, load_config, restore_properties
+from table.errors import CorruptFileError, UnsupportedTableError
 from table.format.schema import from_avro, with_meta, without_meta
 from table.metadata.partitions import FILES
 from table.metadata.reader import MetadataTable, Validity
@@ -24,8 +24,6 @@ from table.metadata.writer import take_back_delta
 from table.model import BaseFile
 from table.naming import (
     PARTITION_METADATA,
-    PROPERTIES,
-    PROPERTIES_BACKUP,
     TEMP,
     check_relative,
     marked_file,
@@ -35,8 +33,11 @@ from table.storage import Storage
 from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import Timeline
 from table.view import Listing, Snapshot, snapshot
+from table.write.late import fenced_times, note_fenced, sweep_late
+from table.write.uncommitted import may_be_archived
 
 _LOOKS = 3
+_REMEDY = "table recover PATH"
 _MARKERS_FILE = re.compile(r"^MARKERS\d+$")
 
 
@@ -83,18 +84,22 @@ class TableState:
         config = load_config(storage)
         timeline = Timeline.load(storage)
         metadata = None
-        if FILES in config.metadata_partitions:
-            metadata = MetadataTable.load(storage, timeline)
-            listing: Listing = metadata.listing()
-        else:
-            listing = list_storage(storage)
+        with naming_the_remedy():
+            if FILES in config.metadata_partitions:
+                metadata = MetadataTable.load(storage, timeline)
+                listing: Listing = metadata.listing()
+            else:
+                listing = list_storage(storage, without=fenced_times(storage))
+            shown = snapshot(listing, timeline, as_of)
+            # The newest commit says how rows are read.
+            table_schema(timeline)
         return cls(
             storage=storage,
             config=config,
             timeline=timeline,
             metadata=metadata,
             listing=listing,
-            snapshot=snapshot(listing, timeline, as_of),
+            snapshot=shown,
         )
 
     def after(self, change: Change) -> TableState:
@@ -120,6 +125,18 @@ class TableState:
         )
 
 
+@contextlib.contextmanager
+def naming_the_remedy() -> Iterator[None]:
+    """Name the command that goes back to the last whole commit where a file is torn."""
+    try:
+        yield
+    except CorruptFileError as error:
+        if _REMEDY in error.detail:
+            raise
+        detail = f"{error.detail}; `{_REMEDY}` goes back to the last whole commit"
+        raise CorruptFileError(error.name, error.offset, detail) from error
+
+
 def _changed(listing: Listing, change: Change) -> Listing:
     changed = {partition: dict(names) for partition, names in listing.items()}
     for file in change.written:
@@ -130,12 +147,16 @@ def _changed(listing: Listing, change: Change) -> Listing:
     return changed
 
 
-def list_storage(storage: Storage) -> dict[str, dict[str, int]]:
-    """The listing of a table without a metadata table: every folder that holds base files."""
+def list_storage(storage: Storage, *, without: Collection[str] = ()) -> dict[str, dict[str, int]]:
+    """The listing of a table without a metadata table: every folder that holds base files.
+
+    Files of the instants `without` are left out.
+    """
     listing: dict[str, dict[str, int]] = {}
     for status in storage.walk(""):
         folder, _, name = status.path.rpartition("/")
-        if status.path.startswith(".hoodie/") or parse_base_file(folder, name, status.size) is None:
+        file = parse_base_file(folder, name, status.size)
+        if file is None or status.path.startswith(".hoodie/") or file.instant_time in without:
             continue
         listing.setdefault(folder, {})[name] = status.size
     return listing
@@ -147,32 +168,32 @@ def clear_failed(storage: Storage) -> None:
     Call it under the lease. Pending writes of kinds that Keymark does not make are refused by name:
     they belong to an engine that can finish them.
     """
-    storage.sweep()
-    if storage.exists(PROPERTIES_BACKUP) and storage.exists(PROPERTIES):
-        storage.delete(PROPERTIES_BACKUP)
+    restore_properties(storage)
     timeline = Timeline.load(storage)
     _refuse_pending(timeline)
     for instant in timeline.pending():
         if instant.action == "commit":
-            undo(storage, timeline, instant.time)
+            note_fenced(storage, instant.time, _marked(storage, instant.time))
+            # A power cut may have taken markers and left files.
+            undo(storage, timeline, instant.time, everywhere=True)
     _sweep_markers(storage, timeline)
+    sweep_late(storage, timeline)
 
 
 def _sweep_markers(storage: Storage, timeline: Timeline) -> None:
     """Delete the markers of completed instants, and what tasks wrote that outlived their writer.
 
     Such a task makes markers and files of an instant that was taken back already, or completed
-    without them. An instant from before the active timeline may be archived: its files stay.
+    without them. The files of an instant that was archived stay.
     """
     done = {instant.time: instant for instant in timeline.completed()}
-    start = min((instant.time for instant in timeline.instants), default="")
     for time in {s.path.split("/")[2] for s in storage.walk(TEMP) if s.path.count("/") > 2}:
         instant = done.get(time)
         if instant is not None and instant.action in ("commit", "replacecommit"):
             named = {path for _, path, _ in timeline.commit(instant).files}
             sweep_losers(storage, time, named)
         elif instant is None:
-            if not time.isdigit() or time < start:
+            if not time.isdigit() or may_be_archived(time, timeline):
                 continue
             for path in list(data_files(storage, time)):
                 storage.delete(path)
@@ -188,26 +209,36 @@ def _refuse_pending(timeline: Timeline) -> None:
             )
 
 
-def undo(storage: Storage, timeline: Timeline, time: str) -> None:
+def undo(storage: Storage, timeline: Timeline, time: str, *, everywhere: bool = False) -> None:
     """Take an uncompleted commit back: data files, index blocks, markers, instants, in that order.
+
+    Files are found by the instant's markers, or `everywhere`, by a listing of the table.
 
     An instant that was completed after all stays: the put may have succeeded and its answer lost.
     """
     if storage.exists(timeline.path(time, "commit", COMPLETED)):
         return
-    for path in data_files(storage, time):
+    for path in data_files(storage, time, everywhere=everywhere):
         storage.delete(path)
     take_back_delta(storage, time)
     storage.delete_tree(f"{TEMP}/{time}")
+    # After a power cut nothing but the instant leads to a file that is there again.
+    storage.sync()
     timeline.remove(time, "commit")
 
 
-def data_files(storage: Storage, time: str) -> Iterator[str]:
-    """Files that an instant made, by its markers, or by a listing where it has none."""
+def data_files(storage: Storage, time: str, *, everywhere: bool = False) -> Iterator[str]:
+    """Files that an instant made, by its markers, and by a listing where it has none or is asked.
+
+    Args:
+        storage: the table's.
+        time: the instant.
+        everywhere: whether files without a marker are looked for.
+    """
     folder = f"{TEMP}/{time}"
     marked = set(_marked(storage, time))
-    if not storage.exists(folder):
-        marked = {status.path for status in storage.walk("")}
+    if everywhere or not storage.exists(folder):
+        marked |= {status.path for status in storage.walk("")}
     partitions: set[str] = set()
     found: list[str] = []
     for path in marked:

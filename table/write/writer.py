@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -30,11 +30,10 @@ from table.format.schema import (
     without_meta,
 )
 from table.ids import RANDOM, Ids
-from table.keygen import check_key_generator, record_keys
+from table.keygen import record_keys
 from table.keygen.auto import auto_keys
 from table.keygen.stored import StoredKeys
 from table.lease import Lease, LeaseTerms, hold
-from table.metadata.partitions import supported
 from table.model import BaseFile, CommitResult
 from table.naming import TEMP
 from table.options import (
@@ -49,6 +48,7 @@ from table.rows import to_arrow
 from table.storage import Storage
 from table.timeline.timeline import next_instant
 from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
+from table.write.clock_check import check_clock
 from table.write.file_group import WriteTarget
 from table.write.index import Index, IndexContext, load_index, usable_index
 from table.write.key_facts import settle_keys
@@ -115,15 +115,17 @@ class Writer:
             work: does the write; whatever it raises takes the table back to where it was.
         """
         started = self.clock.seconds()
+        check_clock(self.storage, self.clock, self.options)
         with hold(self.storage, self.clock, LeaseTerms.of(self.options)) as lease:
-            check_writable(settle_keys(self.storage, self.options.given))
-            recover_entries(self.storage, self.index, self.context)
-            clear_failed(self.storage)
+            holder = replace(self, storage=lease.storage)
+            settle_keys(lease.storage, self.options.given)
+            recover_entries(lease.storage, self.index, self.context)
+            clear_failed(lease.storage)
             self.services.recover(lease)
             self.services.prepare(lease)
-            state = TableState.load(self.storage)
+            state = TableState.load(lease.storage)
             refuse_left_behind(state)
-            attempt = Attempt.of(self, state, lease, operation, incoming=schema)
+            attempt = Attempt.of(holder, state, lease, operation, incoming=schema)
             result = self._run(attempt, work)
             self.services.maintain(attempt)
         result.phases["total"] = self.clock.seconds() - started
@@ -145,11 +147,11 @@ class Writer:
             with contextlib.suppress(TableError, OSError):
                 if isinstance(attempt.index, OutsideIndex):
                     take_back(attempt.index, attempt.instant, attempt.context)
-                undo(self.storage, attempt.state.timeline, attempt.instant)
+                undo(attempt.storage, attempt.state.timeline, attempt.instant)
             raise
         # The write is done; markers that cannot be swept now, the next write sweeps.
         with contextlib.suppress(StorageError):
-            self.storage.delete_tree(f"{TEMP}/{attempt.instant}")
+            attempt.storage.delete_tree(f"{TEMP}/{attempt.instant}")
         return result
 
 
@@ -318,16 +320,6 @@ def _by_event_time(options: Options) -> bool:
     if name not in (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD):
         raise UnsupportedTableError(f"payload class {name} is not supported yet")
     return name == EVENT_TIME_PAYLOAD
-
-
-def check_writable(config: TableConfig) -> None:
-    """Refuse what Keymark could not keep right by writing."""
-    check_key_generator(config)
-    for partition in config.maintained:
-        if not supported(partition):
-            raise UnsupportedTableError(
-                f"the metadata partition {partition} cannot be kept up to date yet"
-            )
 
 
 def _warn_of_two_forms(config: TableConfig, schema: Any) -> None:

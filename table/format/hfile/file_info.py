@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from table.format.coding import ByteCursor, encode_varint
 
+IDENTITY = "keymark.file"
+"""Entry of HFiles of ours: their file group and the instant that wrote them. Others ignore it."""
+
 _MAGIC = b"PBUF"
 _ENTRY_TAG = b"\x0a"
 _KEY_TAG = b"\x0a"
@@ -14,6 +17,11 @@ _VALUE_TAG = b"\x12"
 
 def _delimited(tag: bytes, value: bytes) -> bytes:
     return tag + encode_varint(len(value)) + value
+
+
+def identity(file_id: str, instant: str) -> bytes:
+    """The value of the entry `IDENTITY`."""
+    return f"{file_id}_{instant}".encode()
 
 
 def encode_file_info(entries: Mapping[str, bytes]) -> bytes:

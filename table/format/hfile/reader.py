@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from table.errors import CorruptFileError
 from table.format.coding import encode_int32
+from table.format.hashing import shards
 from table.format.hfile import kernels
 from table.format.hfile.block import BlockKind, BlockReader
 from table.format.hfile.cache import BlockCache
-from table.format.hfile.file_info import decode_file_info
+from table.format.hfile.file_info import IDENTITY, decode_file_info, identity
 from table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
 from table.format.hfile.strings import concat, from_arrow, to_arrow
 from table.format.hfile.trailer import TRAILER_SIZE, read_trailer
@@ -26,6 +27,7 @@ _CELL_BYTES_MIN = 20
 _ROW_LENGTH_AT = 8
 _ROW_AT = 10
 _LAYOUT = "layout"
+_LAST_KEY = "hfile.LASTKEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,16 @@ class _Layout:
         return int(self.root.payload.nbytes + self.root.entries.nbytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The file group that an HFile was found in, the n-th of `groups`, and its instant."""
+
+    file_id: str
+    instant: str
+    number: int
+    groups: int
+
+
 class HFileReader:
     """One HFile, read by ranges: the trailer on construction, everything else when it is needed.
 
@@ -56,6 +68,7 @@ class HFileReader:
         cache: keeps what lookups decode, once it was checked; a scan leaves it alone.
         scope: what tells the file from others of its path in that cache, the table it belongs to
             and the instant that wrote it.
+        owner: what the file must belong to.
 
     Attributes:
         entry_count: how many keys there are.
@@ -66,7 +79,7 @@ class HFileReader:
         UnsupportedTableError: compressed by a codec that is not read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a part of a file, what keeps it, and what must be in it
         self,
         source: RangeReader,
         *,
@@ -74,6 +87,7 @@ class HFileReader:
         length: int | None = None,
         cache: BlockCache | None = None,
         scope: str = "",
+        owner: Owner | None = None,
     ) -> None:
         self._blocks = BlockReader(source, offset, length)
         self._trailer = read_trailer(self._blocks)
@@ -81,6 +95,7 @@ class HFileReader:
         self.entry_count = self._trailer.entry_count
         self.blocks_decoded = 0
         self._cache = cache
+        self._owner = owner
         self._identity = (scope, *self._blocks.identity) if cache is not None else ()
 
     @cached_property
@@ -94,7 +109,31 @@ class HFileReader:
     def _layout(self) -> _Layout:
         # HBase expects an MVCC byte at the end of each cell only if the file announces it.
         mvcc = self.file_info.get("KEY_VALUE_VERSION") == _KEY_VALUE_VERSION_WITH_MVCC
-        return _Layout(read_root(self._blocks, self._trailer), int(mvcc))
+        layout = _Layout(read_root(self._blocks, self._trailer), int(mvcc))
+        if self._owner is not None:
+            self._check_owner(self._owner, layout.root)
+        return layout
+
+    def _check_owner(self, owner: Owner, root: IndexNode) -> None:
+        """Refuse the HFile of another file group or instant.
+
+        Files of ours name theirs. Of other files the first and last key must have the hash of their
+        file group.
+        """
+        named = self.file_info.get(IDENTITY)
+        if named is not None and named != identity(owner.file_id, owner.instant):
+            self._fail(0, f"this is {named.decode(errors='replace')}, in the wrong place")
+        if named is not None or owner.groups == 1 or not root.entries.shape[1]:
+            return
+        last = self.file_info.get(_LAST_KEY, b"")
+        # Two bytes of length, the row, and what releases of Hudi put behind it or not.
+        ends = [root.row(0), last[2 : 2 + int.from_bytes(last[:2], "big")]]
+        try:
+            keys = pa.array([end.decode() for end in ends if end], pa.string())
+        except UnicodeDecodeError:
+            self._fail(0, "a key that is not UTF-8")
+        if (shards(keys, owner.groups) != owner.number).any():
+            self._fail(0, f"its keys do not belong to file group {owner.file_id}")
 
     def _recall(self, at: int | str) -> Any:
         """The part of the file at `at` that an earlier lookup kept, None if there is none."""
