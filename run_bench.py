@@ -84,22 +84,31 @@ def explain(error: Exception) -> int:
         return fail(str(error), code)
     if isinstance(error, OSError):
         return fail(str(error))
-    traceback.print_exception(error)
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        print(f"{indent}{_line(line)}", file=sys.stderr)
     return fail(f"this is a bug of Keymark's: {type(error).__name__}: {error}", 4)
 
 
 def show(otherwise: Callable[..., None], message: Warning, *rest: Any) -> None:
     """Print a warning of ours as one line, any other as it was."""
     if type(message).__name__ == "TableWarning":
-        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"warning: {_line(str(message))}", file=sys.stderr)
     else:
         otherwise(message, *rest)
 
 
 def fail(message: str, code: int = 2) -> int:
     """Print the one line that names what is wrong."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"error: {_line(message)}", file=sys.stderr)
     return code
+
+
+def _line(text: str) -> str:
+    """One line without secrets and without characters that steer a terminal."""
+    from harness.redaction import terminal_text  # noqa: PLC0415  most commands print no error
+
+    return terminal_text(text)
 
 
 if __name__ == "__main__":

@@ -304,7 +304,7 @@ def _read(source: str | Path) -> tuple[str, dict[str, Any]]:
         raise DatasetError(f"dataset {str(source)!r} is neither built in nor a TOML file{hint}")
     try:
         return str(source), expand(tomllib.loads(path.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, DatasetError) as error:
+    except (OSError, ValueError, RecursionError, DatasetError) as error:
         raise DatasetError(f"{source}: {error}") from error
 
 
@@ -314,7 +314,7 @@ def _typed(value: Any) -> Any:
         return value
     try:
         return tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (tomllib.TOMLDecodeError, RecursionError, KeyError):
         return value
 
 

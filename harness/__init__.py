@@ -1,5 +1,5 @@
 """Scenarios to measured, verified results in a run folder.
 
 The path: `scenario` -> `matrix` -> `runner` -> (`cell`, `workload`, `verify`) -> `store`.
-`results`, `units` and `store` are leaf modules: the only ones that `reports` imports.
+`results`, `units`, `redaction` and `store` are leaf modules: the only ones that `reports` imports.
 """

@@ -26,11 +26,12 @@ from harness.inputs import SparkInputs
 from harness.kit import Kit
 from harness.mappings import MappingRun
 from harness.matrix import expand, neighbours
+from harness.redaction import redact, redact_arguments, redact_document
 from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
 from harness.scenario import Scenario
-from harness.session import SparkRuntime, cores, redact, redact_arguments, redact_document
+from harness.session import SparkRuntime, cores
 from harness.stages import stage_lines
-from harness.store import RunFolder, unwatched
+from harness.store import RunFolder, is_run_name, unwatched
 from harness.table_places import Here, Places, There
 from table.errors import StorageError
 
@@ -165,9 +166,13 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
     if request.out is None:
         raise RunFolderError("--resume needs --out, the folder of the run to go on with")
     folder = RunFolder.open(request.out, request.kept)
+    folder.refuse_links()
     info = folder.read_info()
     if info.get("scenario") != described:
         raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
+    if not is_run_name(info.get("run_id")):
+        # It names the folder of the tables, which is deleted at the end.
+        raise RunFolderError(f"{folder.info_file} has no run_id that can name a folder")
     steps = workload.steps(request.scenario.workload)
     names = [name for step in steps for name in step.measured]
     samples = folder.samples()

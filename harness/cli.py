@@ -37,6 +37,7 @@ from harness import hbase_server, jars, revisions, run_places
 from harness import scenario as scenarios_
 from harness.engines import NATIVE, engine_mistake, hudi_version
 from harness.errors import HarnessError
+from harness.redaction import terminal_text
 from harness.schema import scenario_schema
 from harness.store import RunFolder
 
@@ -101,9 +102,9 @@ def run(
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=as_json)
     for engine_, reason in finished.skipped.items():
-        print(f"SKIPPED {engine_}: {reason}", file=sys.stderr)
+        print(terminal_text(f"SKIPPED {engine_}: {reason}"), file=sys.stderr)
     for cell, reason in finished.failed.items():
-        print(f"FAILED {cell}: {reason}", file=sys.stderr)
+        print(terminal_text(f"FAILED {cell}: {reason}"), file=sys.stderr)
     if finished.failed:
         raise typer.Exit(1)
 
@@ -128,6 +129,7 @@ def kernels(
     repetitions = kernels_.repetitions(set_ or ())
     path = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-kernels"
     folder = RunFolder.open(path) if resume else RunFolder.create(path)
+    folder.refuse_links()
     with Shown() as shown:
         kernels_.measure(engines, folder, shown, repetitions)
     print(json.dumps({"run_id": path.name}) if as_json else path)
@@ -286,7 +288,7 @@ class Shown:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = Console(stderr=True)
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -312,6 +314,7 @@ class Shown:
 
     def begin(self, what: str) -> None:
         """Tell what is being done."""
+        what = terminal_text(what)
         self._bar.update(self._task, description=what)
         if not self._console.is_terminal:
             task = self._bar.tasks[0]

@@ -38,7 +38,7 @@ def toml_value(text: str) -> object:
     """A value as TOML reads it; what TOML cannot read is text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

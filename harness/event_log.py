@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness.engines.hudi_phases import phase_of
+from harness.errors import RunFolderError
 from harness.results import PHASES
 from harness.stages import stage_name
 
@@ -190,25 +191,34 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     for line in _lines(path):
         try:
             event = json.loads(line)
-        except ValueError:
-            continue  # cut off by a kill
+        except (ValueError, RecursionError):
+            continue  # cut off by a kill, or by nobody who runs Spark
         if isinstance(event, dict):
             yield event
 
 
+_LONGEST_LINE = 64 << 20
+"""Bytes of one event; plans of large queries take some megabytes"""
 _CHUNK = 4096  # small: what a cut-off stream yields last is lost by the chunk
 
 
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a log, decompressed as far as the stream goes."""
     compressed = ".zstd" in path.suffixes
-    rest = b""
+    parts: list[bytes] = []
+    length = 0
     with pa.OSFile(str(path)) as file:
         stream: Any = pa.CompressedInputStream(file, "zstd") if compressed else file
         while chunk := _chunk(stream):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from lines
-    yield rest
+            first, *lines = chunk.split(b"\n")
+            parts.append(first)
+            length += len(first)
+            if length > _LONGEST_LINE:
+                raise RunFolderError(f"{path} has a line of more than {_LONGEST_LINE:,} bytes")
+            for line in lines:
+                yield b"".join(parts)
+                parts, length = [line], len(line)
+    yield b"".join(parts)
 
 
 def _chunk(stream: Any) -> bytes:

@@ -27,6 +27,7 @@ from indexes.hbase_client import Access, EntryClient
 from indexes.hbase_entries import delete_entries, put_entries
 from indexes.hbase_pace import Pace, Throttle
 from table import Table
+from table.local_storage import LocalStorage
 from table.options import (
     HBASE_GET_BATCH,
     HBASE_PACE,
@@ -36,7 +37,6 @@ from table.options import (
     THRIFT_HOST,
     THRIFT_PORT,
 )
-from table.storage import LocalStorage
 from table.timeline.timeline import Timeline
 from table.write.outside import CHANGES
 

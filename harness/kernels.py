@@ -20,9 +20,9 @@ from xml.etree import ElementTree as ET
 
 from harness import environment, revisions
 from harness.errors import HarnessError
+from harness.redaction import redact_arguments
 from harness.results import Sample
 from harness.runner import Progress
-from harness.session import redact_arguments
 from harness.store import RunFolder
 
 SUITE = revisions.ROOT / "tests" / "benchmarks" / "test_kernels.py"

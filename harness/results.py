@@ -203,7 +203,10 @@ def _kinds(cls: type, texts: Sequence[str]) -> dict[str, type]:
 
 def _checked(line: bytes | str, kinds: Mapping[str, type]) -> dict[str, Any]:
     """The known fields of a line of JSON; ValueError where one is missing or of another type."""
-    values = json.loads(line)
+    try:
+        values = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of damage
     wrong = [name for name, kind in kinds.items() if not _is(values.get(name), kind)]

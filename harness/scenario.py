@@ -30,6 +30,7 @@ from harness.engines import (
 )
 from harness.errors import ScenarioError
 from harness.fields import Names, Natural, Numbers, Positive, Section, TextGroups, Texts
+from harness.store import is_run_name
 from table.errors import TableError
 from table.options import EVENT_TIME_PAYLOAD, MOVE_OPTIONS, PAYLOAD_CLASS, check_options
 
@@ -165,6 +166,13 @@ class Scenario(Section):
     workload: WorkloadSection = Field(default_factory=WorkloadSection)
     schedule: ScheduleSection = Field(default_factory=ScheduleSection)
     spark: SparkSection = Field(default_factory=SparkSection)
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not is_run_name(value):
+            raise ValueError("must be fit for the name of a folder: printable, without / and \\")
+        return value
 
     @field_validator("engines")
     @classmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,26 +19,19 @@ from pyspark.sql import SparkSession
 
 from harness.event_log import STEP_PROPERTY
 from harness.log_cost import LogClock, StepCost
+from harness.redaction import SPARK_REGEX, SPARK_TEXT_REGEX, redact
 from harness.scenario import SparkSection
 from table import spark as table_spark
 
 _CORES = re.compile(r"local\[(\d+)")
-# Of a store's settings every one counts: what is a secret among them depends on the store.
-_SENSITIVE = (
-    r"secret|password|passwd|token|credential|access[._-]?key|account[._-]?key|keymark\.storage\."
-)
-_SECRET = re.compile(_SENSITIVE, re.IGNORECASE)
-_SECRET_ARGUMENT = re.compile(rf"((?:{_SENSITIVE})[^=]*=).*", re.IGNORECASE | re.DOTALL)
-_USERINFO = re.compile(r"(://)[^/@\s]+@")
-
 _FLUSH_MS = 60_000
-
-REDACTED = "*(redacted)*"
 
 
 def measuring_conf(section: SparkSection, events: Path) -> dict[str, str]:
     """The Spark options of a run: the harness's, and the scenario's laid over them."""
     count = cores(section.master)
+    own = section.conf.get("spark.redaction.regex")
+    given = [own] if own else []
     return {
         "spark.app.name": "keymark-run",
         "spark.default.parallelism": str(count),
@@ -52,8 +45,10 @@ def measuring_conf(section: SparkSection, events: Path) -> dict[str, str]:
         "spark.eventLog.compress": "true",
         "spark.eventLog.compression.codec": "zstd",
         "spark.eventLog.rolling.enabled": "false",
-        "spark.redaction.regex": f"(?i){_SENSITIVE}",
         **section.conf,
+        # Plans hold paths, and errors of tasks hold what a store said.
+        "spark.redaction.string.regex": SPARK_TEXT_REGEX,
+        "spark.redaction.regex": "|".join([SPARK_REGEX, *given]),
     }
 
 
@@ -63,34 +58,6 @@ def cores(master: str) -> int:
     if match:
         return int(match.group(1))
     return 1 if master == "local" else os.cpu_count() or 1
-
-
-def redact_arguments(arguments: Iterable[str]) -> list[str]:
-    """A command line fit for a file: what follows `=` after a secret-looking name left out."""
-    return [
-        _USERINFO.sub(r"\1", _SECRET_ARGUMENT.sub(rf"\1{REDACTED}", argument))
-        for argument in arguments
-    ]
-
-
-def redact(values: Mapping[str, str]) -> dict[str, str]:
-    """Options fit for a file: values of secret-looking names and user parts of URLs left out."""
-    return {
-        key: REDACTED if _SECRET.search(key) else _USERINFO.sub(r"\1", value)
-        for key, value in sorted(values.items())
-    }
-
-
-def redact_document(value: Any) -> Any:
-    """The same of a document of JSON's types, at any depth."""
-    if isinstance(value, Mapping):
-        return {
-            key: REDACTED if _SECRET.search(key) else redact_document(inner)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [redact_document(inner) for inner in value]
-    return _USERINFO.sub(r"\1", value) if isinstance(value, str) else value
 
 
 class SparkRuntime:

@@ -1,5 +1,7 @@
 """A run folder on disk: `run.json`, `samples.jsonl`, `canary.jsonl`, `events/`. A leaf module.
 
+Whatever text is written goes through `harness.redaction` here, whoever made it.
+
 A block of samples is appended by one write and synced, so a run killed at any moment loses at
 most the repetition that was being measured. Whatever a kill cut off is the unfinished last line.
 """
@@ -10,16 +12,31 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFolderError
+from harness.redaction import redact_document, redact_text
 from harness.results import SCHEMA_VERSION, Beat, Sample, Stage
+
+LONGEST_NAME = 120
+"""Characters of the name of a run"""
 
 
 def unwatched() -> None:
     """Of a folder that nobody copies."""
+
+
+def is_run_name(name: object) -> bool:
+    """Whether a run, or the scenario that it is named after, may be called so: it names folders."""
+    return (
+        isinstance(name, str)
+        and 0 < len(name) <= LONGEST_NAME
+        and name.isprintable()
+        and not name.startswith(".")
+        and not {"/", "\\"} & set(name)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +76,20 @@ class RunFolder:
         made = (self.samples_file.name, self.events.name, _temporary(self.info_file).name)
         return self.path.is_dir() and all(
             each.name in made
+            and not each.is_symlink()
             and (not each.stat().st_size or each.suffix == ".tmp" or each.is_dir())
             for each in self.path.iterdir()
         )
+
+    def refuse_links(self) -> None:
+        """Check that nothing which a run writes to is a link, which may lead anywhere.
+
+        Raises:
+            RunFolderError: something is; says what.
+        """
+        for path in (*self.path.iterdir(), *(self.path / "work").glob("*"), *self.events.glob("*")):
+            if path.is_symlink():
+                raise RunFolderError(f"{path} is a link: a run folder with links is not resumed")
 
     @property
     def info_file(self) -> Path:
@@ -97,7 +125,7 @@ class RunFolder:
         """The content of `run.json`; RunFolderError if damaged or of a newer schema."""
         try:
             info = json.loads(self.info_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{self.info_file} cannot be read: {error}") from error
         if not isinstance(info, dict) or not isinstance(info.get("schema_version"), int):
             raise RunFolderError(f"{self.info_file} is not the description of a run")
@@ -110,15 +138,17 @@ class RunFolder:
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Write `run.json` whole or not at all."""
-        text = json.dumps({"schema_version": SCHEMA_VERSION, **info}, indent=2, ensure_ascii=False)
+        document = redact_document({"schema_version": SCHEMA_VERSION, **info})
+        text = json.dumps(document, indent=2, ensure_ascii=False)
         _replace(self.info_file, text + "\n")
         self.kept()
 
     def append(self, samples: Iterable[Sample]) -> None:
         """Add a block of samples by a single synced write."""
-        block = "".join(sample.to_json() + "\n" for sample in samples).encode()
+        told = (replace(each, reason=redact_text(each.reason)) for each in samples)
+        block = "".join(f"{sample.to_json()}\n" for sample in told)
         with self.samples_file.open("ab") as file:
-            file.write(block)
+            file.write(block.encode(errors="backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
         self.kept()
@@ -139,7 +169,8 @@ class RunFolder:
 
     def write_stages(self, stages: Iterable[Stage]) -> None:
         """Write what the stages did, whole or not at all."""
-        _replace(self.stages_file, "".join(f"{stage.to_json()}\n" for stage in stages))
+        told = (replace(each, name=redact_text(each.name)) for each in stages)
+        _replace(self.stages_file, "".join(f"{stage.to_json()}\n" for stage in told))
         self.kept()
 
     def stages(self) -> list[Stage]:
@@ -190,7 +221,10 @@ class RunFolder:
 
 def _replace(path: Path, text: str) -> None:
     temporary = _temporary(path)
-    with temporary.open("w", encoding="utf-8") as file:
+    # What a killed run left may be a link, if the folder came from somebody else.
+    temporary.unlink(missing_ok=True)
+    # Escaped: what is no valid Unicode, such as a name of a file from the command line.
+    with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from harness import snapshot
 from harness.probes import Listing
+from table.errors import StorageError
 from table.storage import Storage
 from table.stores import storage_at
 
@@ -106,6 +107,8 @@ class There:
             (path / name).unlink()
 
         def fetch(name: str) -> None:
+            if not (path / name).resolve().is_relative_to(path.resolve()):
+                raise StorageError(f"{storage.root} holds {name!r}, which leads out of the table")
             data = storage.read(name)
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (path / name).write_bytes(data)

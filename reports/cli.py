@@ -15,6 +15,7 @@ from harness import run_places
 from reports.grids import Grid
 from reports.page import Report
 from reports.publish import Published, publish
+from reports.text import clean
 
 # Columns of what is printed into a file: nothing need be cut there.
 _FILE_WIDTH = 200
@@ -47,7 +48,7 @@ def show(published: Published, target: str, *, as_json: bool) -> None:
     shown = Console().is_terminal
     console = Console(highlight=False, soft_wrap=not shown, width=None if shown else _FILE_WIDTH)
     _comparison(console, published.report)
-    console.print(Text(f"report: {target.rstrip('/')}/report/index.html"))
+    console.print(Text(f"report: {clean(target.rstrip('/'), 4000)}/report/index.html"))
 
 
 def _comparison(console: Console, found: Report) -> None:

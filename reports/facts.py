@@ -6,11 +6,11 @@ not there is not said. Values of options that look like secrets are never shown.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.redaction import is_sensitive, redact_text
 from reports.projection import Run
 from reports.text import NOTHING, clean, listed
 
@@ -22,9 +22,7 @@ LONGEST_LIST = 400
 
 _APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
 _WORK = ("dataset.", "workload.", "table.")
-_SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|private", re.IGNORECASE)
 _MEASURED = ("rows", "batch_updates", "batch_inserts", "deletes", "lookup_keys")
-_USERINFO = re.compile(r"(://)[^/@\s]+@")
 
 
 def compared(run: Run) -> str:
@@ -125,7 +123,7 @@ def command(run: Run) -> str:
         if word == "--out":
             next(words, None)
         elif word not in ("--resume", "--json") and not word.startswith("--out="):
-            kept.append(_USERINFO.sub(r"\1", word))
+            kept.append(redact_text(word))
     return clean(shlex.join(kept), 2000)
 
 
@@ -215,7 +213,7 @@ def _names(value: object) -> list[str]:
 def _flat(section: Mapping[str, Any]) -> list[Fact]:
     facts = []
     for key, value in _leaves(section):
-        shown = "(left out)" if _SECRET.search(key) else clean(_USERINFO.sub(r"\1", _plain(value)))
+        shown = "(left out)" if is_sensitive(key) else clean(_plain(value))
         facts.append((clean(key, 120), shown))
     return facts[:LONGEST_LIST]
 

@@ -11,6 +11,7 @@ from typing import Any
 from reports import export, page, projection
 from reports.engines_chart import PREFIX as ENGINES_PREFIX
 from reports.errors import ReportError
+from reports.files import make_folder, write
 from reports.growth_part import PREFIX as GROWTH_PREFIX
 from reports.model_part import PREFIX as MODEL_PREFIX
 from reports.noise import PREFIX as NOISE_PREFIX
@@ -59,11 +60,13 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
         virtuals=report.virtuals,
     )
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
+    root = next((path for path in paths if target.is_relative_to(path)), target)
     try:
+        make_folder(target, root)
         index = _write(target, report)
-        _text(target / "summary.md", summary_markdown(report))
-        _text(target / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
-        _text(target / "samples.csv", export.samples_csv(runs))
+        write(target / "summary.md", summary_markdown(report))
+        write(target / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        write(target / "samples.csv", export.samples_csv(runs))
     except OSError as error:
         where = clean(error.filename or target)
         raise ReportError(f"{where} cannot be written: {error.strerror}") from error
@@ -72,7 +75,7 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
 
 def _write(target: Path, report: Report) -> Path:
     charts = target / "report" / "charts"
-    charts.mkdir(parents=True, exist_ok=True)
+    make_folder(charts, target)
     prefixes = (MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX, NOISE_PREFIX)
     names = [*page.CHART_TITLES, "phases", *(f"{prefix}*" for prefix in prefixes)]
     stale = [
@@ -85,14 +88,10 @@ def _write(target: Path, report: Report) -> Path:
     beside = [chart for part in report.engines for chart, _ in part.charts]
     noises = [part.chart for part in report.noises]
     for chart in (*report.charts, *grown, *modelled, *beside, *noises):
-        _text(charts / f"{chart.key}.svg", chart.drawing.svg)
-        (charts / f"{chart.key}.png").write_bytes(chart.drawing.png)
+        write(charts / f"{chart.key}.svg", chart.drawing.svg)
+        write(charts / f"{chart.key}.png", chart.drawing.png)
     for choice in report.choices:
-        _text(target / "report" / choice.file, which_index_markdown(choice))
+        write(target / "report" / choice.file, which_index_markdown(choice))
     index = target / "report" / "index.html"
-    _text(index, page.html(report))
+    write(index, page.html(report))
     return index
-
-
-def _text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")

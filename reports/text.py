@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from harness.redaction import redact_text
+
 NOTHING = "—"
 """Stands where there is no value."""
 
@@ -25,14 +27,15 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 def clean(text: object, longest: int = LONGEST) -> str:
     r"""Make one line of showable text.
 
-    Terminal sequences vanish; control characters, bidirectional overrides, lone surrogates and
-    other unshowable code points appear as ``\u....`` so that nothing hides; the rest stays.
+    Secrets (`harness.redaction`) and terminal sequences are left out. Control characters,
+    bidirectional overrides, lone surrogates and other unshowable code points appear as ``\u....``
+    so that nothing hides; the rest stays.
 
     Args:
         text: anything; its ``str`` is taken.
         longest: where to cut, with an ellipsis.
     """
-    raw = _ANSI.sub("", str(text)[: 4 * longest])
+    raw = _ANSI.sub("", redact_text(str(text)[: 4 * longest]))
     shown = "".join(_showable(letter) for letter in raw.replace("\n", " ").replace("\t", " "))
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 

@@ -18,8 +18,9 @@ from harness import revisions
 from harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
 from harness.engines.pipe import Asked, Child
 from harness.event_log import STEP_PROPERTY
+from harness.redaction import redact
 from harness.scenario import SparkSection
-from harness.session import measuring_conf, redact
+from harness.session import measuring_conf
 from harness.table_places import Places
 from table.options import INDEX_TYPE
 from table.write.index import HUDI_TYPES

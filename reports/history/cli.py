@@ -16,6 +16,7 @@ from rich.text import Text
 from harness import run_places
 from reports.amounts import amount
 from reports.errors import ReportError
+from reports.files import make_folder, write
 from reports.history.chart import history_chart, said
 from reports.history.series import History, read
 from reports.text import clean, markdown
@@ -49,12 +50,12 @@ def history(
 
 def _write(folder: Path, found: History, document: Mapping[str, Any]) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, folder)
         drawing = history_chart(found)
-        (folder / "history.svg").write_text(drawing.svg, encoding="utf-8", newline="\n")
-        (folder / "history.png").write_bytes(drawing.png)
-        _text(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
-        _text(folder / "history.md", page(found))
+        write(folder / "history.svg", drawing.svg)
+        write(folder / "history.png", drawing.png)
+        write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+        write(folder / "history.md", page(found))
     except OSError as error:
         raise ReportError(f"{clean(folder)} cannot be written: {error.strerror}") from error
 
@@ -127,7 +128,3 @@ def _rows(found: History) -> Iterable[tuple[str, str, str, str, str]]:
                 amount(change.after, series.unit),
                 said(change.ratio),
             )
-
-
-def _text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")

@@ -62,7 +62,8 @@ def read(paths: Sequence[Path]) -> History:
         paths: run folders or kept summaries, at least two, of one scenario.
 
     Raises:
-        ReportError: a path is neither, or its run did other work than the first one.
+        ReportError: a path is neither, its run did other work than the first one, or no number is
+            in two runs.
     """
     if len(paths) < 2:
         raise ReportError("a history needs at least two runs")
@@ -81,6 +82,8 @@ def read(paths: Sequence[Path]) -> History:
         for key, values in numbers.items()
         if len(values) > 1 and key.metric in METRICS
     ]
+    if not series:
+        raise ReportError("no verified number is in two of the runs, so there is no history")
     return History(
         runs=tuple(side.run_id or side.name for side in found),
         series=tuple(sorted(series, key=lambda each: _order(each.key))),

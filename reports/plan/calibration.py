@@ -109,7 +109,7 @@ def load(path: Path = DEFAULT) -> Calibration:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"the calibration {path} cannot be read: {error}") from error
     try:
         if document["schema_version"] != SCHEMA_VERSION:

@@ -18,6 +18,7 @@ from reports.plan import constants as fitted
 from reports.plan.answer import Wish
 from reports.plan.calibration import Calibration
 from reports.plan.situation import Situation
+from reports.text import clean
 
 
 def plan(
@@ -97,7 +98,7 @@ def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
     _print_table(*forms.table(made))
     _print_lines(forms.lines(made))
     if html is not None:
-        print(f"page: {html}")
+        print(f"page: {clean(html)}")
 
 
 def _calibration(names: Sequence[str], fit_rows: int | None) -> Calibration:

@@ -61,7 +61,7 @@ def load(path: Path) -> Prices:
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"the price file {path} cannot be read: {error}") from error
     mistakes = [
         f"{clean(key)}: no such price (there are currency, {', '.join(_NUMBERS)}, service_hour)"

@@ -1,0 +1,108 @@
+"""Secrets kept out of files, reports and terminals: what a secret is, said in one place.
+
+A secret is the value of an option, variable or argument whose name says so; the user part of a URL;
+what has the form of a well-known key or token; and the value of each such variable of this
+process's environment, wherever it turns up.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+REDACTED = "*(redacted)*"
+
+# Of a store's settings every one counts: what is a secret among them depends on the store.
+SENSITIVE = (
+    r"secret|passw|passphrase|pwd|token|credential|signature|authorization|x-api-key|"
+    r"(?:access|account|api|private|shared|encryption)[._-]?key|keymark\.storage\."
+)
+# `hudi@0.15.0` after a host with a port is no user part.
+USER_PART = r"(?<=://)(?:[^\s/]*|[^\s/@:]*:(?!\d+/)[^\s@]*)@"
+_FORMS = (
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36,}|\bsk-[A-Za-z0-9_-]{20,}|"
+    r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+|"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+)
+SPARK_REGEX = f"(?i){SENSITIVE}|{USER_PART}"
+"""For `spark.redaction.regex`: Spark redacts a value if its name or the value itself matches."""
+
+SPARK_TEXT_REGEX = rf"(?i){USER_PART}|(?:{SENSITIVE})[\w.-]*\s*[=:]\s*\S+"
+"""For `spark.redaction.string.regex`: what is replaced in texts, such as plans."""
+
+_NAME = re.compile(SENSITIVE, re.IGNORECASE)
+_USER_PART = re.compile(USER_PART)
+_SHORTEST = 6
+"""Values of variables that are shorter are words that mean something else elsewhere."""
+_ASSIGNED = re.compile(
+    rf"""((?:{SENSITIVE}|\bsig|\bpass)[\w.-]*["']?\s*(?:=>|[=:])\s*(?:bearer\s+|basic\s+)?+)"""
+    r"""(?!["']?\*+\(redacted\))("[^"]*"|'[^']*'|[^\s"',;&)}\]]+)""",
+    re.IGNORECASE,
+)
+_FORMED = re.compile(_FORMS, re.DOTALL)
+_ARGUMENT = re.compile(rf"((?:{SENSITIVE})[^=]*=).*", re.IGNORECASE | re.DOTALL)
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether the value of a name is a secret."""
+    return _NAME.search(name) is not None
+
+
+def redact_text(text: str) -> str:
+    """A text, such as an error, without the secrets in it."""
+    for secret in _of_environment():
+        text = text.replace(secret, REDACTED)
+    text = _FORMED.sub(REDACTED, _USER_PART.sub("", text))
+    return _ASSIGNED.sub(rf"\1{REDACTED}", text)
+
+
+def terminal_text(text: str) -> str:
+    """A text fit for one line of a terminal: no secrets, and what could steer it is escaped."""
+    line = redact_text(" ".join(text.split()))
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in line
+    )
+
+
+def redact_arguments(arguments: Iterable[str]) -> list[str]:
+    """A command line fit for a file: what follows `=` after a secret's name is left out."""
+    return [redact_text(_ARGUMENT.sub(rf"\1{REDACTED}", argument)) for argument in arguments]
+
+
+def redact(values: Mapping[str, str]) -> dict[str, str]:
+    """Options fit for a file, ordered by name."""
+    return {
+        key: REDACTED if is_sensitive(key) else redact_text(value)
+        for key, value in sorted(values.items())
+    }
+
+
+def redact_document(value: Any) -> Any:
+    """A document of JSON's types, at any depth."""
+    if isinstance(value, Mapping):
+        return {
+            redact_text(key): REDACTED if is_sensitive(key) else redact_document(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redact_document(inner) for inner in value]
+    return redact_text(value) if isinstance(value, str) else value
+
+
+@functools.cache
+def _secrets_in(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    found = {
+        value
+        for name, value in environment
+        if is_sensitive(name) and len(value) >= _SHORTEST and not value.startswith("/")
+    }
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _of_environment() -> tuple[str, ...]:
+    """The values of this process's variables that are secrets, the longest first."""
+    return _secrets_in(tuple(os.environ.items()))
