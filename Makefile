@@ -9,7 +9,7 @@ SOURCES := table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-spark4 test-cluster test-long jars interop hbase hbase-stop bench lock gate clean
+.PHONY: help install lint types format test test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench lock gate clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ test-cluster: install ## longer histories and all kills on a Spark cluster of tw
 
 test-long: install ## thousands of random histories of a table; goes on where it stopped
 	$(BIN)/python tests/table/histories/run_long.py --histories 3000
+
+test-faults: install ## all fault campaigns, hours of them; goes on where it stopped
+	$(BIN)/python tests/campaigns/run_campaigns.py
 
 jars: install ## the releases of Apache Hudi that the tests ask, into the user's cache
 	$(BIN)/python run_bench.py engine install hudi@0.15.0 hudi@1.1.1

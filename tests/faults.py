@@ -9,13 +9,16 @@ death between two calls can leave.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from table.errors import StorageError
-from table.storage import FileStatus, LocalStorage, RangeReader, Storage
+from table.local_storage import LocalStorage
+from table.naming import STAGING
+from table.storage import FileStatus, Obstacle, RangeReader, Storage
 
 FULL, FROZEN, DEAD = "disk full", "read-only", "killed"
 
@@ -28,7 +31,7 @@ class Killed(BaseException):
 class FaultStorage:
     """Counts the mutating calls; from the call numbered `at` on, they fail as `kind` says.
 
-    `struck` tells whether one did.
+    `struck` tells whether one did. A staged storage counts with the one that it came from.
     """
 
     inner: Storage
@@ -37,6 +40,7 @@ class FaultStorage:
     calls: int = 0
     struck: bool = False
     log: list[str] = field(default_factory=list)
+    counter: FaultStorage | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -75,6 +79,21 @@ class FaultStorage:
         self._count("put", path, stores=True)
         self.inner.put(path, data)
 
+    def commit(self, path: str, data: bytes) -> None:
+        self._count("put", path, stores=True)
+        self.inner.commit(path, data)
+
+    def sync(self) -> None:
+        self.inner.sync()
+
+    def survey(self, path: str) -> Iterator[FileStatus | Obstacle]:
+        return self.inner.survey(path)
+
+    def staged(self, name: str) -> Storage:
+        staged = copy.copy(self)
+        staged.inner, staged.counter = self.inner.staged(name), self.counter or self
+        return staged
+
     def replace(self, path: str, data: bytes) -> None:
         self._count("replace", path, stores=True)
         self.inner.replace(path, data)
@@ -88,7 +107,10 @@ class FaultStorage:
         self.inner.delete_tree(path)
 
     def _count(self, call: str, path: str, *, stores: bool) -> None:
-        if path.endswith(".until"):
+        if self.counter is not None:
+            self.counter._count(call, path, stores=stores)
+            return
+        if path.endswith(".until") or path.startswith(f"{STAGING}/"):
             # The release of the lease: when it fails, the end of the process releases it.
             return
         with self._lock:

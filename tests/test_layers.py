@@ -25,6 +25,8 @@ ALLOWED = {
 DOORS = {"datasets.cli": {"table"}}
 REPORTS_SEE = {
     *("harness.results", "harness.units", "harness.store", "harness.errors"),
+    # What a secret is.
+    "harness.redaction",
     # Run folders by URL.
     "harness.run_places",
 }
@@ -32,10 +34,11 @@ REPORTS_SEE = {
 # From the bottom up: a module of `table` imports its own row and those before it.
 LAYERS = (
     ("errors", "java"),
-    ("model", "clock", "ids", "naming", "storage", "object_storage"),
+    ("model", "clock", "ids", "naming", "durability", "local_files"),
+    ("storage", "local_storage", "object_storage", "lease_files", "fence"),
     ("format",),
     ("timeline",),
-    ("config", "view", "options", "lease", "jvm", "hadoop", "hadoop_storage", "stores"),
+    ("config", "seal", "view", "options", "lease", "jvm", "hadoop", "hadoop_storage", "stores"),
     ("keygen", "rows"),
     ("metadata",),
     ("write",),
@@ -44,7 +47,7 @@ LAYERS = (
     ("services", "facts", "files"),
     ("spark",),
     ("table",),
-    ("cli", "precompile", "source"),
+    ("cli", "bar", "precompile", "source"),
 )
 
 # Where Spark may be named.

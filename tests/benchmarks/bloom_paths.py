@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from table import Table
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 from table.write.index import LookupStats, load_index
 from table.write.transaction import TableState
 

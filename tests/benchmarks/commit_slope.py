@@ -37,8 +37,9 @@ from rich.progress import track
 from scipy import stats
 
 from table import Table
+from table.local_storage import LocalStorage
 from table.naming import HOODIE, METADATA
-from table.storage import FileStatus, LocalStorage, RangeReader
+from table.storage import FileStatus, RangeReader
 from table.write.transaction import TableState
 
 KEYS, BATCH, CHURN, CYCLE = 2000, 100, 25, 20

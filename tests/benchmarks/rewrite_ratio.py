@@ -30,6 +30,7 @@ from table.format.parquet import read_footer
 from table.services import rewrite
 from table.services.rewrite import Rewriter
 from table.write.file_group import (
+    FILE_NAME_COLUMN,
     FileGroupResult,
     FileGroupWrite,
     new_file,
@@ -58,11 +59,16 @@ def rows(count: int) -> pa.Table:
 
 
 def copy_group(work: FileGroupWrite) -> FileGroupResult:
-    """The next slice of a file group, with the rows as they are."""
+    """The next slice of a file group, with the rows as they are but for the name of their file."""
     assert work.base is not None
+    file = new_file(work)
     data = read_base(work.target.storage, work.base)
     stored = stored_rows(data, read_footer(data), work.target.schema)
-    return put_slice(work, new_file(work), stored, np.empty(0, np.uint8))
+    if work.target.stores_meta:
+        names = pa.repeat(pa.scalar(file.name), stored.num_rows)
+        place = stored.schema.get_field_index(FILE_NAME_COLUMN)
+        stored = stored.set_column(place, FILE_NAME_COLUMN, names)
+    return put_slice(work, file, stored, np.empty(0, np.uint8))
 
 
 def copy(table: Table) -> None:

@@ -37,9 +37,9 @@ from table.bootstrap.scan import ScanTask
 from table.bootstrap.target import BuildTarget
 from table.format.parquet import read_base_file
 from table.keygen.stored import KEY_COLUMN
+from table.local_storage import LocalStorage
 from table.naming import METADATA
 from table.spark import session
-from table.storage import LocalStorage
 from table.write.runner import LocalRunner, SparkRunner
 from table.write.transaction import TableState
 

@@ -14,7 +14,7 @@ import pytest
 
 from table.format.hfile.reader import HFileReader
 from table.format.hfile.writer import write_hfile
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 
 TINY_KEYS = 20_000
 FULL_KEYS = 1_000_000

@@ -9,7 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from table.storage import LocalStorage, RangeReader
+from table.local_storage import LocalStorage
+from table.storage import RangeReader
 
 BEFORE, AFTER = "before", "after"
 
@@ -80,4 +81,9 @@ class KillingStorage(LocalStorage):
     def put(self, path: str, data: bytes) -> None:
         self.strike.maybe("put", path, BEFORE)
         LocalStorage.put(self, path, data)
+        self.strike.maybe("put", path, AFTER)
+
+    def commit(self, path: str, data: bytes) -> None:
+        self.strike.maybe("put", path, BEFORE)
+        LocalStorage.commit(self, path, data)
         self.strike.maybe("put", path, AFTER)

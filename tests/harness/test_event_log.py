@@ -3,7 +3,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
 from harness import event_log
+from harness.errors import RunFolderError
 from harness.event_log import Counters
 
 LOG = Path(__file__).parents[1] / "data" / "event_log" / "spark-3.5.9.zstd"
@@ -75,3 +79,15 @@ def test_failed_tasks_are_counted(tmp_path):
     )
     total = event_log.read(tmp_path / "app")["c|r0|lookup"].phases["total"]
     assert (total.tasks, total.failed_tasks) == (1, 1)
+
+
+def test_a_line_without_end_is_refused_and_deep_nesting_passed_over(tmp_path):
+    path = tmp_path / "app-1.zstd"
+    with pa.CompressedOutputStream(str(path), "zstd") as stream:
+        stream.write(b'{"Event":' * 100_000 + b"\n")
+    assert event_log.read(path) == {}
+    with pa.CompressedOutputStream(str(path), "zstd") as stream:
+        for _ in range(100):
+            stream.write(b"x" * (1 << 20))
+    with pytest.raises(RunFolderError, match="has a line of more than"):
+        event_log.read(path)

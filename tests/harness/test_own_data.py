@@ -14,7 +14,7 @@ from harness import scenario
 from harness.bench import describe
 from harness.errors import HarnessError
 from harness.own_data import ORDERING, SourceSection, load
-from harness.session import REDACTED
+from harness.redaction import REDACTED
 
 FAR = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 ROWS = pa.table(

@@ -15,8 +15,9 @@ from harness.counters import counter_samples, label_of
 from harness.event_log import Counters, StepCounters
 from harness.key_text import encode_keys
 from harness.probes import Listing
+from harness.redaction import REDACTED, redact, redact_arguments
 from harness.scenario import SparkSection
-from harness.session import REDACTED, measuring_conf, redact, redact_arguments
+from harness.session import measuring_conf
 from harness.store import RunFolder
 from harness.units import METRICS
 from harness.workload import label

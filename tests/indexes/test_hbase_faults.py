@@ -23,7 +23,7 @@ from test_hbase import check_exact, truth
 
 from table import Table
 from table.errors import TableError
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 from table.timeline.timeline import Timeline
 
 OPTIONS = {**QUICK, "hoodie.hbase.index.update.partition.path": "true"}

@@ -124,6 +124,13 @@ def test_the_command_finds_draws_and_tells(capsys, tmp_path):
     )
 
 
+def test_runs_without_a_verified_number_have_no_history(capsys, tmp_path):
+    runs = [write_run(tmp_path / name, [sample(verified=False)]) for name in ("a", "b")]
+    code, said = call(capsys, *runs)
+    assert (code, said.strip().partition(":")[0]) == (2, "error")
+    assert "no verified number is in two of the runs" in said
+
+
 def test_people_get_a_table_and_the_chart(capsys, tmp_path):
     paths = history(tmp_path, slow_from=12)
     code, said = call(capsys, *paths, "--out", tmp_path / "out")

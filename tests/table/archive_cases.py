@@ -21,8 +21,8 @@ from table import Table
 from table.clock import SystemClock
 from table.config import load_config
 from table.lease import LeaseTerms, hold
+from table.local_storage import LocalStorage
 from table.services.archive import Archived, Archiver, Limits
-from table.storage import LocalStorage
 from table.timeline.archived import decode_archive
 from table.timeline.instant_name import parse_instant
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline

@@ -10,7 +10,7 @@ from faults import FaultStorage
 from table_cases import MOVES, SMALL_BLOOMS
 
 from table import Table
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
 CALL, DONE = b"c", b"d"

@@ -33,12 +33,12 @@ from table_cases import (
 )
 
 from table.errors import InputError, InvalidOptionError, TableWarning
+from table.local_storage import LocalStorage
 from table.metadata.partitions import RECORD_INDEX
 from table.naming import METADATA
 from table.options import Options, check_options
 from table.services import clean
 from table.services.archive import Archived, Limits, outdated
-from table.storage import LocalStorage
 from table.timeline.instant_name import parse_instant
 from table.timeline.timeline import Timeline
 

@@ -33,12 +33,12 @@ from table_cases import (
 
 from table import Table
 from table.errors import InputError, StorageError
+from table.local_storage import LocalStorage
 from table.metadata.partitions import COLUMN_STATS
 from table.naming import METADATA
 from table.options import Options
 from table.services import clean
 from table.services.archive import Archived, Archiver, Limits
-from table.storage import LocalStorage
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 from table.write.transaction import TableState
 

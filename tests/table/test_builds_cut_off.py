@@ -13,8 +13,8 @@ from table_cases import create, rows
 
 from table import Table
 from table.config import load_config
+from table.local_storage import LocalStorage
 from table.naming import PROPERTIES
-from table.storage import LocalStorage
 
 
 def bare(path):

@@ -22,8 +22,8 @@ from table.config import (
     save_config,
 )
 from table.errors import StorageError, UnsupportedTableError
+from table.local_storage import LocalStorage
 from table.options import DEFAULTS, UNSUPPORTED, check_options
-from table.storage import LocalStorage
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
 

@@ -34,7 +34,7 @@ from table import Table
 from table.clock import SystemClock
 from table.errors import LockHeldError, NotATableError, StorageError
 from table.lease import LeaseTerms, hold
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
 

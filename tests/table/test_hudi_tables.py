@@ -6,6 +6,7 @@ the fixture has it, by Hudi's own reading (`expected.parquet`).
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,12 @@ UNDESCRIBED = ("_hoodie_commit_seqno", "_hoodie_file_name")
 MISKEYED = ("a2_2_indexed",)
 
 
+def assert_sound(checked, name):
+    """One table holds three files that no commit names, and is sound otherwise."""
+    assert checked.files_late == (3 if name == "a_10_upsert" else 0)
+    assert dataclasses.replace(checked, files_late=0).ok
+
+
 @pytest.fixture(scope="module")
 def hudi(tmp_path_factory):
     """The folder of each table of Hudi's, by name."""
@@ -86,7 +93,7 @@ def test_every_key_is_found_where_it_is(hudi, name):
         assert (time is None) == (row["file_id"] is None)
         assert time is None or time in times or time < min(times)
     checked = table.check()
-    assert checked.ok
+    assert_sound(checked, name)
     assert checked.keys == len(stored)
     assert data_rows(table) == {key: values for key, (_, values) in stored.items()}
 
@@ -217,7 +224,7 @@ def test_writing_on(copy, name):
     found = table.lookup(list(wanted)).to_pylist()
     places = {row["record_key"]: (row["partition_path"], row["file_id"]) for row in found}
     assert places == {key: place for key, (place, _) in stored.items()}
-    assert table.check().ok
+    assert_sound(table.check(), name)
     assert files_listed(table).items() <= files_stored(root).items()
     assert _unlisted(table) == unlisted
     assert left_over(root) == before

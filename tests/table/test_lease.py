@@ -17,8 +17,8 @@ from table import Table
 from table.clock import SystemClock
 from table.errors import LeaseLostError, LockHeldError
 from table.lease import LeaseTerms, hold
+from table.local_storage import LocalStorage
 from table.naming import LEASE
-from table.storage import LocalStorage
 
 TERMS = LeaseTerms(wait=0, validity=60, renewal=3600)
 

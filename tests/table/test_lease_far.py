@@ -97,7 +97,7 @@ def test_a_holder_that_stops_anywhere_has_published_all_or_nothing(storage, call
         # From the number that holds the record on, it is all.
         assert published(storage) == ([] if call == 1 else PUTS)
     # The one that stopped goes on: it finds its own files, or that it lost.
-    lease.storage.at = 0
+    lease.storage.inner.at = 0
     with pytest.raises(LeaseLostError):
         lease.publish(PUTS)
     assert published(storage) == ([] if call == 1 else PUTS)
@@ -111,6 +111,8 @@ class StandsStill(FaultStorage):
             self.path = None
             self.work()
         self.inner.put(path, data)
+
+    commit = put
 
 
 @pytest.mark.parametrize("path", [path for path, _ in PUTS])
@@ -156,6 +158,8 @@ class FailsOnce(FaultStorage):
                 self.inner.put(path, data)
             raise StorageError(f"cannot write {path}")
         self.inner.put(path, data)
+
+    commit = put
 
 
 @pytest.mark.parametrize("done", [False, True])
@@ -219,3 +223,43 @@ def test_a_write_that_fails_anywhere_loses_and_doubles_nothing(tmp_path, kind):
         assert after >= found | {"k4"}
         assert Table(storage).check().ok
     assert faulty.calls > 15
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_number_that_was_made_and_deleted_by_others_gives_nobody_the_table(storage, dies):
+    """A holder stops before it makes a number; others make it, go on from it and delete it."""
+    clock, faulty = MovedClock(), StandsStill(storage)
+
+    def come():
+        clock.sleep(61)
+        with hold(storage, clock, TERMS) as successor:
+            successor.publish([("2.commit", b"theirs")])
+            assert successor.number == 3
+        if dies:
+            faulty.kind, faulty.at = DEAD, faulty.calls + 1
+
+    faulty.path, faulty.work = f"{LEASE}/{2:012d}", come
+    with pytest.raises((LeaseLostError, Killed)), hold(faulty, clock, TERMS) as lease:
+        lease.publish(PUTS)
+    assert published(storage) == []
+    clock.sleep(61)
+    with hold(storage, clock, TERMS):
+        assert published(storage) == []
+
+
+def test_what_a_dead_successor_had_to_put_is_put_by_the_next(storage):
+    clock = MovedClock()
+    stopped_at(3, storage, clock)
+    clock.sleep(61)
+    dead = FaultStorage(storage, DEAD)
+    dead.at = 2
+    with pytest.raises(Killed), hold(dead, clock, TERMS):
+        pass
+    assert published(storage) == []
+    clock.sleep(61)
+    with hold(storage, clock, TERMS):
+        assert published(storage) == PUTS
+    for path, _ in PUTS:
+        storage.delete(path)
+    with hold(storage, clock, TERMS):
+        assert published(storage) == []

@@ -17,6 +17,7 @@ from table import Table
 from table.errors import CorruptFileError, InputError, InvalidOptionError
 from table.options import KEYS_IGNORED, META_FIELDS
 from table.services import rewrite
+from table.write import file_group
 
 META = "_hoodie_record_key"
 ROOT = Path(__file__).parents[2]
@@ -156,12 +157,14 @@ def test_a_reader_keeps_its_snapshot(table):
     assert sorted(tuple(r.values()) for r in pa.concat_tables(parts).to_pylist()) == before
 
 
-def test_keys_that_their_columns_do_not_make(tmp_path):
+def test_keys_that_their_columns_do_not_make(tmp_path, monkeypatch):
     table = create(tmp_path / "t")
     table.upsert(rows(range(3), partition="p"))
     (path,) = latest_files(tmp_path / "t").values()
-    stored = pq.ParquetFile(tmp_path / "t" / path).read()
+    stored = pq.ParquetFile(tmp_path / "t" / path).read().replace_schema_metadata(None)
     pq.write_table(stored.set_column(2, META, [["k0", "other", "k2"]]), tmp_path / "t" / path)
+    # The size alone would give the other file away.
+    monkeypatch.setattr(file_group, "check_size", lambda *_: None)
     with pytest.raises(
         CorruptFileError, match="row 1 has the key 'other', and its columns make 'k1'"
     ):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import table.storage
-from table.errors import LockHeldError, StorageError
+import table.local_storage
+from table.errors import LeaseLostError, LockHeldError, StorageError
+from table.local_storage import LocalStorage
 from table.naming import STAGING
-from table.storage import FileStatus, LocalStorage
+from table.storage import FileStatus
 
 
 @pytest.fixture
@@ -85,17 +86,60 @@ def test_deleting_takes_hadoops_side_car_with_it(storage):
     assert _paths(storage) == []
 
 
-def test_links_to_folders_are_not_walked(storage, tmp_path):
+@pytest.fixture
+def linked(storage, tmp_path):
+    """A storage with a link to a folder that holds a file."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/file").write_bytes(b"x")
     Path(storage.root, "link").symlink_to(tmp_path / "elsewhere")
     storage.put("a", b"x")
-    assert _paths(storage) == ["a"]
+    return storage
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda storage: storage.read("link/file"),
+        lambda storage: storage.open("link/file"),
+        lambda storage: storage.put("link/new", b"x"),
+        lambda storage: storage.commit("link/new", b"x"),
+        lambda storage: storage.replace("link/file", b"x"),
+        lambda storage: storage.delete("link/file"),
+        lambda storage: storage.delete_tree("link"),
+        lambda storage: storage.list("link"),
+        lambda storage: storage.list(""),
+        lambda storage: storage.exists("link/file"),
+        lambda storage: list(storage.walk("")),
+        lambda storage: list(storage.walk("link")),
+        lambda storage: storage.read("link"),
+    ],
+)
+def test_links_are_refused_by_name(linked, tmp_path, use):
+    with pytest.raises(StorageError, match=r"\blink .*is a symbolic link"):
+        use(linked)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["file"]
+    assert (tmp_path / "elsewhere/file").read_bytes() == b"x"
+
+
+def test_a_survey_names_what_cannot_be_looked_into(linked):
+    os.mkfifo(f"{linked.root}/pipe")
+    found = {item.path: getattr(item, "reason", None) for item in linked.survey("")}
+    assert found["a"] is None
+    assert "symbolic link" in found["link"]
+    assert found["pipe"] == "is no plain file"
+
+
+def test_a_pipe_is_neither_a_file_nor_waited_for(storage):
+    os.mkfifo(f"{storage.root}/pipe")
+    for read in (storage.read, storage.open):
+        with pytest.raises(StorageError, match="pipe is no plain file"):
+            read("pipe")
+    assert _paths(storage) == storage.list("") == []
 
 
 def test_the_guard_keeps_others_waiting(storage, monkeypatch):
     other = LocalStorage.at(storage.root)
-    monkeypatch.setattr("table.storage._GUARD_SECONDS", 0.01)
+    monkeypatch.setattr("table.local_storage._GUARD_SECONDS", 0.01)
     with storage.guard():
         for second in (storage, other):
             with pytest.raises(LockHeldError), second.guard():
@@ -182,8 +226,8 @@ def test_a_sweep_that_came_first_deletes_nothing_else(storage, monkeypatch):
         storage.delete(entered[1])
         link(source, target)
 
-    flock = table.storage._flock
-    monkeypatch.setattr("table.storage._flock", locked_by_a_sweep)
+    flock = table.local_storage._flock
+    monkeypatch.setattr("table.local_storage._flock", locked_by_a_sweep)
     monkeypatch.setattr("os.link", linked)
     storage.put("p/a", b"x")
     assert storage.read("p/a") == b"x"
@@ -207,6 +251,103 @@ def test_puts_beside_a_sweep(storage):
         sweeper.join()
     assert len(storage.list("a")) == 2000
     assert storage.list(STAGING) == []
+
+
+def test_a_file_in_the_place_of_a_folder_is_no_existing_file(storage):
+    """FileExistsError would say that somebody else made the file."""
+    storage.put("a", b"x")
+    with pytest.raises(StorageError, match="cannot write a/b"):
+        storage.put("a/b", b"x")
+
+
+def test_puts_of_a_holder_fail_once_another_has_swept(storage):
+    held = storage.staged("first")
+    held.put("p/a", b"x")
+    storage.staged("second").sweep()
+    for write in (held.put, held.commit, held.replace):
+        with pytest.raises(LeaseLostError, match="another writer took the table over"):
+            write("p/b", b"x")
+    assert _paths(storage) == ["p/a"]
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The names of files and folders that are synced, in order."""
+    names, sync = [], os.fsync
+
+    def noted(fd):
+        names.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        sync(fd)
+
+    monkeypatch.setattr("os.fsync", noted)
+    return names
+
+
+def test_what_was_put_is_synced_before_the_file_that_makes_it_visible(storage, synced):
+    storage.put("p/a", b"x")
+    storage.put("p/b", b"x")
+    assert synced == []
+    storage.commit(".hoodie/1.commit", b"x")
+    assert sorted(synced[:2]) == ["a", "b"]
+    assert {"p", "t", ".hoodie"} <= set(synced[2:-2])
+    # Its content comes before its name, its folder last.
+    assert len(synced[-2]) == 16
+    assert synced[-1] == ".hoodie"
+
+
+def test_nothing_is_deleted_before_what_was_put_lasts(storage, synced):
+    storage.put("old", b"x")
+    storage.sync()
+    synced.clear()
+    storage.put("archive", b"x")
+    storage.delete("old")
+    assert synced == ["archive", "t"]
+    storage.sync()
+    assert synced == ["archive", "t", "t"]
+
+
+def test_what_a_writer_takes_back_is_not_synced(storage, synced):
+    storage.put("a", b"x")
+    storage.put("b", b"x")
+    storage.delete("a")
+    assert synced == []
+
+
+def test_nothing_is_committed_over_a_failed_sync(storage, monkeypatch):
+    """The kernel reports an error once; asking again would say that all is well."""
+
+    def fail(_):
+        raise OSError(5, "Input/output error")
+
+    storage.put("a", b"x")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(StorageError, match=r"cannot sync .*/a: Input/output error"):
+        storage.sync()
+    monkeypatch.undo()
+    with pytest.raises(StorageError, match=r"cannot sync .*/a: Input/output error"):
+        storage.commit("b", b"x")
+
+
+def test_a_file_that_could_not_be_synced_can_be_taken_back(storage, monkeypatch):
+    def fail(fd):
+        if Path(f"/proc/self/fd/{fd}").readlink().name == "a":
+            raise OSError(5, "Input/output error")
+
+    storage.put("a", b"x")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(StorageError, match=r"cannot sync .*/a: Input/output error"):
+        storage.sync()
+    storage.delete("a")
+    storage.commit("b", b"x")
+
+
+def test_without_syncing(tmp_path, synced):
+    storage = LocalStorage.at(tmp_path / "t", create=True, durable=False)
+    storage.put("a", b"x")
+    storage.commit("b", b"x")
+    storage.replace("b", b"y")
+    storage.delete("a")
+    assert synced == []
 
 
 def test_roots(tmp_path):

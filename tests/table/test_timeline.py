@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from table.errors import CommitConflictError, CorruptFileError
+from table.local_storage import LocalStorage
 from table.model import Instant, WriteStat
-from table.storage import LocalStorage
 from table.timeline.commit_metadata import DeltaStat, decode_commit, encode_commit
 from table.timeline.instant_name import (
     COMPLETED,
@@ -26,6 +26,8 @@ from table.timeline.rollback_metadata import encode_metadata, encode_plan, rolle
 from table.timeline.timeline import Timeline, next_instant
 
 ACTIONS = ("commit", "deltacommit", "replacecommit", "clean", "rollback", "restore", "indexing")
+# A storage without files.
+EMPTY = LocalStorage("/nonexistent")
 
 
 class FixedClock:
@@ -153,7 +155,7 @@ def test_the_next_instant_is_above_all(known, now):
         Instant(time=format_instant(millis, UTC), action="commit", state=COMPLETED)
         for millis in sorted(known)
     )
-    timeline = Timeline(storage=None, base="", instants=instants)
+    timeline = Timeline(storage=EMPTY, base="", instants=instants)
     following = next_instant(FixedClock(now), UTC, timeline)
     assert all(following > instant.time for instant in instants)
     assert following == format_instant(max([now, *(millis + 1 for millis in known)]), UTC)
@@ -161,7 +163,7 @@ def test_the_next_instant_is_above_all(known, now):
 
 def test_the_next_instant_knows_suffixes_and_short_times():
     def after(time):
-        held = Timeline(None, "", (Instant(time=time, action="commit", state=COMPLETED),))
+        held = Timeline(EMPTY, "", (Instant(time=time, action="commit", state=COMPLETED),))
         return next_instant(FixedClock(0), UTC, held)
 
     assert after("20261121165816130012001") == "20261121165816131"

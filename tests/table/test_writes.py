@@ -24,7 +24,7 @@ from table_cases import (
 from table import Table
 from table.errors import InputError
 from table.format.parquet import read_footer
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 from table.write.transaction import TableState
 
 

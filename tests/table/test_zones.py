@@ -12,6 +12,8 @@ import pytest
 from table_cases import create, data_rows, rows
 
 from table import Table
+from table.config import load_config, save_config
+from table.local_storage import LocalStorage
 
 # Runs in a process of its own: a process has one zone.
 SCRIPT = """
@@ -19,7 +21,7 @@ import json, sys
 from table_cases import data_rows, rows
 from table import Table
 from table.clock import SystemClock
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 
 class Clock(SystemClock):
     def millis(self):
@@ -70,8 +72,9 @@ def test_a_write_in_tokyo(tmp_path, zone, first, second):
     """A LOCAL table has the times of its writer's clock on the wall, as with Hudi."""
     root = tmp_path / "t"
     create(root)
-    path = root / ".hoodie/hoodie.properties"
-    path.write_text(path.read_text().replace("timezone=UTC", f"timezone={zone}"))
+    storage = LocalStorage.at(str(root))
+    facts = {**load_config(storage).properties, "hoodie.table.timeline.timezone": zone}
+    save_config(storage, facts)
     table = Table(Table.open(str(root)).storage, clock=Clock())
     assert table.upsert(rows([1])).instant == first
     instant, found, keys, ok = in_tokyo(root)

@@ -13,11 +13,12 @@ from table.bootstrap.record_index import build_record_index
 from table.bootstrap.target import BuildTarget, Built
 from table.format.hfile.reader import HFileReader
 from table.format.parquet import BaseFileOptions, FooterOptions, write_base_file
+from table.local_storage import LocalStorage
 from table.metadata.partitions import file_id
 from table.metadata.records import decode_locations
 from table.model import BaseFile
 from table.naming import METADATA
-from table.storage import LocalStorage, Storage
+from table.storage import Storage
 from table.timeline.timeline import zone_of
 from table.write.runner import LocalRunner
 
@@ -53,13 +54,15 @@ class Table:
         return build_record_index(target, rows=len(self.model), runner=runner or LocalRunner(2))
 
 
-def put_file(storage: Storage, number: int, partition: str, keys: list[Any]) -> BaseFile:
+def put_file(
+    storage: Storage, number: int, partition: str, keys: list[Any], file_id: str | None = None
+) -> BaseFile:
     """Put a base file with these record keys; the number tells its name and instant."""
     identity = uuid.uuid5(uuid.NAMESPACE_OID, f"{number}/{partition}")
     file = BaseFile(
         partition_path=partition,
         # Every third file id is no UUID: Hudi writes those as text.
-        file_id=f"{identity}-{number}" if number % 3 else f"file-{number}",
+        file_id=file_id or (f"{identity}-{number}" if number % 3 else f"file-{number}"),
         write_token="0-0-0",
         instant_time=f"202401010000{number % 60:02d}000",
         size=0,

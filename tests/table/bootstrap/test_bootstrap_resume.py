@@ -14,7 +14,7 @@ from table.bootstrap import record_index, shard
 from table.bootstrap.target import put_base
 from table.errors import CorruptFileError, DuplicateKeyError, StorageError
 from table.format.hfile.writer import HFileWriter
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 from table.write.runner import LocalRunner
 
 UNDER = ".hoodie/metadata"

@@ -20,7 +20,7 @@ from table.bootstrap import record_index, rows
 from table.bootstrap.spill import encode_numbers, find_stretch, spilled_numbers
 from table.errors import CorruptFileError, DuplicateKeyError, InputError, StorageError
 from table.format.scatter import assign, deal_numbers, no_sums
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 from table.write.runner import LocalRunner
 
 UNDER = ".hoodie/metadata/record_index"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from base_files import reader_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def made(keys, **footer):
 
 
 def both(data):
-    source = BytesReader(name="f", data=data)
+    source = reader_of(data)
     known = read_footer(source)
     expected = FooterKeys(known.bloom_text, known.bloom_type, known.min_key, known.max_key)
     return read_footer_keys(source), expected

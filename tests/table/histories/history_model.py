@@ -24,8 +24,9 @@ SWITCHES = {
 RETAINED = "hoodie.cleaner.commits.retained"
 KEEP = ("hoodie.keep.min.commits", "hoodie.keep.max.commits")
 GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
-# Corners of String.hashCode, and a key that is longer than one byte of length can say.
-HARD_KEYS = [*KEYS, "Aa", "BB", "AaAa", "BBBB", "polygenelubricants", "😀", "k" * 300]
+# A key that is also the name of a partition, corners of String.hashCode, and a key that is longer
+# than one byte of length can say.
+HARD_KEYS = ["ü", *KEYS, "Aa", "BB", "AaAa", "BBBB", "polygenelubricants", "😀", "k" * 300]
 
 Rows = dict[str, dict[str, Any]]
 Paths = dict[str, str]
@@ -102,7 +103,7 @@ def draw_batch(rng: random.Random, number: Callable[[], int]) -> list[dict[str, 
         {
             "k": rng.choice(HARD_KEYS[:8] if few else HARD_KEYS),
             "n": rng.choice([None, 0, 7]),
-            "p": rng.choice(["x", "y", "", None, "ü 😀", "a%b+c=d"]),
+            "p": rng.choice(["x", "y", "", None, "ü", "ü 😀", "a%b+c=d"]),
             "q": rng.choice(["1", "2"]),
             "ts": rng.randrange(5),
             "_hoodie_is_deleted": rng.random() < 0.2,

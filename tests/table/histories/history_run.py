@@ -7,7 +7,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,23 +51,24 @@ class Session:
     storage: WatchedStorage
     clock: TickingClock
     model: HistoryModel
+    purges: int = 0
     figures: Figures = field(default_factory=Figures)
     log: list[str] = field(default_factory=list)
     reader: tuple[Any, dict[str, Any]] | None = None
     handles: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.steps = Steps(self.rng, self.shape)
+        self.steps = Steps(self.rng, self.shape, self.purges)
         self.checker = Checker(self.storage.root, self.rng, self.figures.checks)
 
     @classmethod
-    def create(cls, rng: random.Random, shape: HistoryShape, root: str) -> Session:
+    def create(cls, rng: random.Random, shape: HistoryShape, root: str, purges: int = 0) -> Session:
         """An empty table of that shape."""
         clock = TickingClock()
         shape.create(Path(root))
         live = {FILES, *([RECORD_INDEX] if shape.index == "record" else [])}
         model = HistoryModel(shape, live=live)
-        return cls(rng, shape, watched(root), clock, model)
+        return cls(rng, shape, watched(root), clock, model, purges)
 
     def table(self, options: dict[str, str], storage: Storage | None = None) -> Table:
         """A handle, kept until the table is opened anew; one on another storage is always new."""
@@ -265,14 +266,27 @@ def run_history(seed: str, folder: str | None = FOLDER) -> Figures:
     return run_steps(rng, shape, rng.choice([4, 6, 8, 8, 12, 12, 20, 60]), folder)
 
 
+def run_purges(seed: str, folder: str | None = FOLDER) -> Figures:
+    """Run the history of a seed in which every third step or so is a purge."""
+    rng = random.Random(seed)
+    index = rng.choice(["global_bloom", "global_bloom", "record"])
+    shape = replace(draw_shape(rng), index=index)
+    return run_steps(rng, shape, rng.choice([4, 6, 8, 8, 12, 12, 20]), folder, purges=50)
+
+
 def run_steps(
-    rng: random.Random, shape: HistoryShape, steps: int, folder: str | None = FOLDER
+    rng: random.Random,
+    shape: HistoryShape,
+    steps: int,
+    folder: str | None = FOLDER,
+    *,
+    purges: int = 0,
 ) -> Figures:
     """Run a history of so many steps on a table of that shape."""
     root = tempfile.mkdtemp(prefix="history-", dir=folder)
     try:
         with same_each_time(rng):
-            session = Session.create(rng, shape, f"{root}/t")
+            session = Session.create(rng, shape, f"{root}/t", purges)
             try:
                 for _ in range(steps):
                     session.go()

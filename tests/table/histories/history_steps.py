@@ -62,16 +62,21 @@ class Step:
 
 @dataclass
 class Steps:
-    """Draws steps for a table of one shape."""
+    """Draws steps for a table of one shape.
+
+    `purges` is the weight of purges beside those among the services.
+    """
 
     rng: random.Random
     shape: HistoryShape
+    purges: int = 0
     numbers: int = 0
 
     def draw(self, model: HistoryModel) -> Step:
         """Any step."""
         kind = self.rng.choices(
-            ("write", "service", "back", "partition", "recover"), (56, 14, 10, 18, 2)
+            ("write", "service", "back", "partition", "recover", "purges"),
+            (56, 14, 10, 18, 2, self.purges),
         )[0]
         return getattr(self, f"_{kind}")(model)
 
@@ -147,6 +152,11 @@ class Steps:
             after.savepoints.discard(instant)
         elif kind == "purge":
             self._purge(step, model)
+        return step
+
+    def _purges(self, model: HistoryModel) -> Step:
+        step = Step(kind="purge", run=lambda _: None, after=model.copy())
+        self._purge(step, model)
         return step
 
     def _purge(self, step: Step, model: HistoryModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import random
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from unittest import mock
 
-from table.storage import FileStatus, LocalStorage, RangeReader, Storage
+from table.local_storage import LocalStorage
+from table.storage import FileStatus, Obstacle, RangeReader, Storage
 from table.write.runner import LocalRunner
 
 T = TypeVar("T")
@@ -78,6 +80,20 @@ class PassingStorage:
     def put(self, path: str, data: bytes) -> None:
         self.inner.put(path, data)
 
+    def commit(self, path: str, data: bytes) -> None:
+        self.inner.commit(path, data)
+
+    def sync(self) -> None:
+        self.inner.sync()
+
+    def survey(self, path: str) -> Iterator[FileStatus | Obstacle]:
+        return self.inner.survey(path)
+
+    def staged(self, name: str) -> Storage:
+        staged = copy.copy(self)
+        staged.inner = self.inner.staged(name)
+        return staged
+
     def replace(self, path: str, data: bytes) -> None:
         self.inner.replace(path, data)
 
@@ -96,6 +112,10 @@ class WatchedStorage(PassingStorage):
 
     def put(self, path: str, data: bytes) -> None:
         self.inner.put(path, data)
+        self.contents[path] = hash(bytes(data))
+
+    def commit(self, path: str, data: bytes) -> None:
+        self.inner.commit(path, data)
         self.contents[path] = hash(bytes(data))
 
     def replace(self, path: str, data: bytes) -> None:
@@ -163,6 +183,10 @@ class HookStorage(PassingStorage):
     def put(self, path: str, data: bytes) -> None:
         self._count()
         self.inner.put(path, data)
+
+    def commit(self, path: str, data: bytes) -> None:
+        self._count()
+        self.inner.commit(path, data)
 
     def delete(self, path: str) -> None:
         self._count()

@@ -22,7 +22,7 @@ from table_cases import by_hudi_rs, files_listed, files_stored
 
 from table import Table
 from table.errors import InputError
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 
 ROWS = 50_000
 FEW_ROWS = 8_000

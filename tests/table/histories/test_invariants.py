@@ -15,7 +15,7 @@ from table_cases import MOVES, SHARDS, SMALL_BLOOMS, by_listing, create, data_ro
 
 from table import Table
 from table.errors import CorruptFileError, InputError, SnapshotExpiredError
-from table.storage import LocalStorage
+from table.local_storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
 ONE_KEPT = {"hoodie.cleaner.commits.retained": "1"}

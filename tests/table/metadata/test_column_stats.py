@@ -13,12 +13,12 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from base_files import reader_of
 
 from table.errors import UnsupportedTableError
 from table.format.hashing import column_id, file_id_hash, partition_id
 from table.format.parquet import BaseFileFooter, read_footer
 from table.metadata import bloom, column_stats, records
-from table.storage import BytesReader
 
 DATA = Path(__file__).parents[2] / "data" / "base_files"
 HUDI = json.loads((DATA / "records.json").read_text())
@@ -26,7 +26,7 @@ AVRO = fastavro.parse_schema(json.loads(records.SCHEMA))
 
 
 def footer(name):
-    return read_footer(BytesReader(name=name, data=(DATA / f"{name}.parquet").read_bytes()))
+    return read_footer(reader_of((DATA / f"{name}.parquet").read_bytes()))
 
 
 def read(value, *, payload="ColumnStatsMetadata"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from table.errors import CommitConflictError
+from table.local_storage import LocalStorage
 from table.metadata.writer import put_again
-from table.storage import LocalStorage
 
 
 def test_the_same_bytes_count_and_others_are_refused(tmp_path):
@@ -13,6 +14,6 @@ def test_the_same_bytes_count_and_others_are_refused(tmp_path):
     put_again(storage, "p/log", b"block")
     put_again(storage, "p/log", b"block")
     assert storage.read("p/log") == b"block"
-    with pytest.raises(FileExistsError):
+    with pytest.raises(CommitConflictError, match="p/log"):
         put_again(storage, "p/log", b"another")
     assert storage.read("p/log") == b"block"

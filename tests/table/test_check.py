@@ -1,0 +1,298 @@
+"""The check of any table: what it compares, what it says of pending work, what it finds.
+
+`tests/campaigns/campaign_kills.py` kills every operation at every storage call and makes the
+damages of `tests/campaigns/crafted_damage.py`; here are the cases by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from faults import DEAD, FULL, FaultStorage, Killed
+from pyspark import cloudpickle
+from table_cases import DUP_POLICY, SMALL_BLOOMS, create, rows
+
+from table import Table
+from table.cli import app
+from table.errors import NotATableError, StorageError
+from table.local_storage import LocalStorage
+from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from table.services import check_keys
+from table.write.runner import LocalRunner
+from table.write.transaction import TableState
+
+BUCKETS = {"hoodie.bucket.index.num.buckets": "2"}
+LOCAL = ("simple", "bloom", "bucket")
+COMPARED = {
+    "record": ("files", "record_index", "commits", "partition paths"),
+    "global_simple": ("files", "commits", "unique keys", "partition paths"),
+    "global_bloom": (
+        *("files", "commits", "unique keys", "partition paths"),
+        *("key ranges", "filters in footers"),
+    ),
+    "simple": ("files", "commits", "unique keys", "partition paths"),
+    "bloom": (
+        *("files", "commits", "unique keys", "partition paths"),
+        *("key ranges", "filters in footers"),
+    ),
+    "bucket": ("files", "commits", "unique keys", "partition paths", "buckets"),
+}
+
+
+def loaded(path: Path, index: str, **options: str) -> Table:
+    """A table of two commits."""
+    table = create(path, {**BUCKETS, DUP_POLICY: "none", **options}, index=index)
+    table.bulk_insert(rows(range(9)))
+    table.upsert(rows(range(6, 12), ts=2))
+    return table
+
+
+@pytest.mark.parametrize("index", COMPARED)
+def test_every_index(index, tmp_path):
+    table = loaded(tmp_path / "t", index)
+    checked = table.check()
+    assert checked.ok
+    assert checked.keys == 12
+    assert checked.compared == COMPARED[index]
+    assert checked.pending == ()
+    assert len(checked.digest) == 32
+
+
+@pytest.mark.parametrize("index", ["global_simple", "global_bloom", "simple", "bloom"])
+def test_a_key_in_two_rows(index, tmp_path):
+    table = loaded(tmp_path / "t", index)
+    table.insert(rows(["k0", "k1"]))
+    checked = table.check()
+    assert not checked.ok
+    assert (checked.keys, checked.duplicate) == (12, 2)
+
+
+def test_a_partition_local_index_allows_a_key_in_each_partition(tmp_path):
+    for index in LOCAL:
+        table = loaded(tmp_path / index, index)
+        table.upsert(rows(["k0"], partition="p1"))
+        assert table.check().ok
+        assert table.check().keys == 13
+
+
+def test_repeated_keys_are_counted_in_many_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr(check_keys, "_HASHES_PER_PASS", 3)
+    monkeypatch.setattr(check_keys, "_KEYS_AT_ONCE", 1)
+    table = loaded(tmp_path / "t", "global_simple")
+    table.insert(rows(["k0", "k1", "k4", "k7"]))
+    table.insert(rows(["k4"]))
+    assert (table.check().keys, table.check().duplicate) == (12, 4)
+
+
+def test_a_coincidence_of_hashes_is_no_repeated_key(tmp_path, monkeypatch):
+    table = loaded(tmp_path / "t", "global_simple")
+    right = check_keys.entry_hashes
+    monkeypatch.setattr(check_keys, "entry_hashes", lambda *given: right(*given) % 2)
+    assert table.check().ok
+    table.insert(rows(["k0"]))
+    assert table.check().duplicate == 1
+
+
+def _current(table: Table) -> Path:
+    state = TableState.load(table.storage)
+    return Path(table.storage.root, state.snapshot.files[0].path)
+
+
+@pytest.mark.parametrize("index", COMPARED)
+def test_a_base_file_that_is_gone(index, tmp_path):
+    table = loaded(tmp_path / "t", index)
+    path = _current(table)
+    path.unlink()
+    checked = table.check()
+    assert not checked.ok
+    assert checked.files_missing == 1
+    assert checked.missing_paths == (str(path.relative_to(tmp_path / "t")),)
+
+
+def test_a_base_file_that_is_gone_without_a_metadata_table(tmp_path):
+    table = loaded(tmp_path / "t", "simple")
+    table.drop_index("files")
+    assert table.check().ok
+    assert "files" not in table.check().compared
+    path = _current(table)
+    path.unlink()
+    assert table.check().missing_paths == (str(path.relative_to(tmp_path / "t")),)
+
+
+def test_a_committed_file_that_is_not_listed(tmp_path):
+    table = loaded(tmp_path / "t", "bloom")
+    path = _current(table)
+    copy = path.with_name(f"copy-{path.name}")
+    shutil.copy(path, copy)
+    checked = table.check()
+    assert checked.files_unlisted == 1
+    assert checked.unlisted_paths == (str(copy.relative_to(tmp_path / "t")),)
+
+
+def test_no_more_than_twenty_paths(tmp_path):
+    table = loaded(tmp_path / "t", "bloom")
+    path = _current(table)
+    for number in range(30):
+        shutil.copy(path, path.with_name(f"{number}-copy-{path.name}"))
+    checked = table.check()
+    assert checked.files_unlisted == 30
+    assert len(checked.unlisted_paths) == 20
+
+
+@pytest.mark.parametrize("partition", [COLUMN_STATS, BLOOM_FILTERS])
+def test_partitions_of_the_metadata_table(partition, tmp_path):
+    table = loaded(tmp_path / "t", "global_bloom")
+    table.build_index(partition)
+    table.upsert(rows([1], ts=5))
+    checked = table.check()
+    assert checked.ok
+    assert partition in checked.compared
+
+
+def _killed_clean(root: Path, fault: str = DEAD) -> tuple[Table, FaultStorage]:
+    """A clean that died, or whose disk was full, after the first file was deleted."""
+    table = loaded(root, "global_simple")
+    for ts in (3, 4):
+        table.upsert(rows(range(12), ts=ts))
+    retained = {"hoodie.cleaner.commits.retained": "1", **SMALL_BLOOMS}
+    copy = shutil.copytree(root, root.with_name("counted"))
+    counting = FaultStorage(LocalStorage.at(str(copy)))
+    Table(counting, retained).clean()
+    deletes = [n for n, call in enumerate(counting.log, 1) if call.startswith("delete p")]
+    storage = FaultStorage(LocalStorage.at(str(root)), fault, deletes[0] + 1)
+    with contextlib.suppress(Killed, StorageError):
+        Table(storage, retained).clean()
+    assert storage.struck
+    return Table.open(str(root)), storage
+
+
+@pytest.mark.parametrize("fault", [DEAD, FULL])
+def test_a_pending_clean_is_no_damage(fault, tmp_path):
+    table, _ = _killed_clean(tmp_path / "t", fault)
+    checked = table.check()
+    assert checked.ok, checked
+    (line,) = checked.pending
+    assert line.startswith("clean 20")
+    assert "was begun and not completed" in line
+    assert line.endswith("the next write finishes it")
+    table.upsert(rows([1], ts=9))
+    assert table.check().ok
+    assert table.check().pending == ()
+
+
+def test_damage_beside_a_pending_clean_is_found(tmp_path):
+    table, _ = _killed_clean(tmp_path / "t")
+    path = _current(table)
+    path.unlink()
+    checked = table.check()
+    assert not checked.ok
+    assert checked.missing_paths == (str(path.relative_to(tmp_path / "t")),)
+    assert len(checked.pending) == 1
+
+
+def test_files_of_a_restore_that_died_are_no_damage(tmp_path):
+    root = tmp_path / "t"
+    table = loaded(root, "record")
+    saved = table.savepoint()
+    table.upsert(rows(range(12), ts=3))
+    counting = FaultStorage(LocalStorage.at(str(shutil.copytree(root, tmp_path / "counted"))))
+    Table(counting).restore(saved)
+    done = next(n for n, call in enumerate(counting.log, 1) if call.endswith(".restore"))
+    with pytest.raises(Killed):
+        Table(FaultStorage(LocalStorage.at(str(root)), DEAD, done + 1)).restore(saved)
+    checked = table.check()
+    assert checked.ok, checked
+    assert any("took 1 commit back" in line for line in checked.pending)
+    table.upsert(rows([1], ts=9))
+    assert table.check().pending == ()
+
+
+def test_a_savepoint_that_died_is_no_damage(tmp_path):
+    """It has the time of a commit, whose files stay committed."""
+    root = tmp_path / "t"
+    loaded(root, "simple")
+    counting = FaultStorage(LocalStorage.at(str(shutil.copytree(root, tmp_path / "counted"))))
+    Table(counting).savepoint()
+    done = next(n for n, call in enumerate(counting.log, 1) if call.endswith(".savepoint"))
+    with pytest.raises(Killed):
+        Table(FaultStorage(LocalStorage.at(str(root)), DEAD, done)).savepoint()
+    checked = Table.open(str(root)).check()
+    assert checked.ok, checked
+    assert len(checked.pending) == 1
+
+
+def test_a_table_that_others_change_is_looked_at_again(tmp_path, monkeypatch):
+    """A clean between the reading of the table and the listing of its files."""
+    table = loaded(tmp_path / "t", "global_simple")
+    table.upsert(rows(range(12), ts=3))
+    load, turns = TableState.load, []
+
+    def busy(storage, as_of=None):
+        state = load(storage, as_of)
+        if not turns:
+            turns.append(1)
+            options = {"hoodie.cleaner.commits.retained": "1"}
+            assert Table.open(str(tmp_path / "t"), options=options).clean() is not None
+        return state
+
+    monkeypatch.setattr(TableState, "load", staticmethod(busy))
+    assert table.check().ok
+    assert len(turns) == 1
+
+
+@pytest.mark.parametrize("index", ["record", "bloom", "bucket"])
+def test_tasks_can_travel_to_other_processes(index, tmp_path, monkeypatch):
+    table = loaded(tmp_path / "t", index)
+    table.build_index(COLUMN_STATS)
+    right = LocalRunner.run
+
+    def run(self, function, items, **rest):
+        sent = [cloudpickle.loads(cloudpickle.dumps((function, item))) for item in items]
+        tasks = [item for _, item in sent]
+        found = right(self, function, tasks, **rest)
+        return [cloudpickle.loads(cloudpickle.dumps(answer)) for answer in found]
+
+    monkeypatch.setattr(LocalRunner, "run", run)
+    assert table.check().ok
+
+
+def test_no_table(tmp_path):
+    with pytest.raises(NotATableError):
+        Table.open(str(tmp_path)).check()
+
+
+def _command(*arguments: str) -> tuple[int, str]:
+    from typer.testing import CliRunner
+
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.stdout
+
+
+def test_the_command_line(tmp_path):
+    table = loaded(tmp_path / "t", "simple")
+    code, text = _command("check", str(tmp_path / "t"), "--json")
+    document = json.loads(text)
+    assert (code, document["ok"]) == (0, True)
+    assert document["compared"] == list(COMPARED["simple"])
+    assert document["pending"] == []
+    path = _current(table)
+    path.unlink()
+    code, text = _command("check", str(tmp_path / "t"))
+    assert code == 1
+    assert str(path.relative_to(tmp_path / "t")) in text
+    assert "unique keys" in text
+
+
+def test_hashes_are_of_keys_and_places():
+    keys = pa.array(["a", "b", "", "long enough for two words", "ü"])
+    offsets, text = check_keys.string_buffers(keys)
+    words = check_keys.location_words(["p", "q"], ["", ""])
+    first, second = (check_keys.entry_hashes(text, offsets, each) for each in words)
+    assert len(set(first.tolist()) | set(second.tolist())) == 10
+    assert pc.count_distinct(pa.array(first)).as_py() == 5

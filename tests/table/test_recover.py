@@ -1,0 +1,223 @@
+"""`table recover`: files of the newest commits are empty, cut or gone; what is older stays."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from faults import DEAD, Killed, every_fault
+from table_cases import MOVES, by_hudi_rs, by_listing, create, left_over, rows, unpack
+from typer.testing import CliRunner
+
+from table import Table
+from table.cli import app
+from table.config import load_config
+from table.errors import CorruptFileError, InputError, TableError
+from table.local_storage import LocalStorage
+from table.seal import RECOVERY
+from table.services.recover import Recoverer
+
+PROPERTIES = ".hoodie/hoodie.properties"
+
+
+def state(root: Path) -> dict[str, tuple]:
+    """Key -> place and values, by listing storage."""
+    return by_listing(root)
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """A table of five commits, a copy of it after each."""
+    root = tmp_path_factory.mktemp("recover")
+    table = create(root / "t", {MOVES: "true"})
+    copies = []
+    steps = (
+        lambda: table.bulk_insert(rows(range(9))),
+        lambda: table.upsert(rows(range(6, 12), ts=2)),
+        lambda: table.upsert(rows([1, 20], ts=3, partition="p1")),
+        lambda: table.delete(["k2"]),
+        lambda: table.upsert(rows(range(4), ts=5, value="w")),
+    )
+    for number, step in enumerate(steps):
+        step()
+        copies.append(shutil.copytree(root / "t", root / f"{number}"))
+    return copies
+
+
+def new_files(before: Path, after: Path) -> list[str]:
+    """The files that the steps between two copies made or changed."""
+    found = []
+    for path in sorted(after.rglob("*")):
+        name = str(path.relative_to(after))
+        if path.is_dir() or "/.keymark/lease/" in name or "/.temp/" in name:
+            continue
+        old = before / name
+        if not old.exists() or old.read_bytes() != path.read_bytes():
+            found.append(name)
+    return found
+
+
+def check(root: Path, wanted: Path) -> None:
+    """The table is as it was in a copy, and works."""
+    assert state(root) == state(wanted)
+    table = Table.open(str(root))
+    assert table.check().ok
+    found = {}
+    for part in table.scan().tables():
+        found.update(zip(part["k"].to_pylist(), part["v"].to_pylist(), strict=True))
+    assert found == {key: values[3] for key, (_, values) in state(wanted).items()}
+    assert left_over_of(root) == []
+    assert table.upsert(rows([0, 50], ts=9)).inserted == 1 + ("k0" not in found)
+    assert Table.open(str(root)).check().ok
+    assert sorted(key for key, _, _ in by_hudi_rs(root)) == sorted(state(root))
+
+
+def left_over_of(root: Path) -> list[str]:
+    return [path for path in left_over(root) if "/.keymark/torn/" not in path]
+
+
+def test_twenty_empty_files_of_the_last_commits(history, tmp_path):
+    """As a power cut leaves them, a .deltacommit among them."""
+    root = shutil.copytree(history[4], tmp_path / "t")
+    torn = [name for name in new_files(history[2], root) if "properties" not in name]
+    assert any(name.endswith(".deltacommit") for name in torn)
+    for name in torn:
+        (root / name).write_bytes(b"")
+    for ask in (
+        lambda t: list(t.scan().tables()),
+        lambda t: t.lookup(["k1"]),
+        lambda t: t.upsert(rows([1])),
+        lambda t: t.check(),
+    ):
+        with pytest.raises(CorruptFileError, match=r"table recover PATH"):
+            ask(Table.open(str(root)))
+    shown = CliRunner().invoke(app, ["recover", str(root), "--dry-run", "--json"])
+    assert shown.exit_code == 0, shown.output
+    report = json.loads(shown.output)
+    assert not report["done"]
+    assert len(report["given_up"]) == 2
+    done = CliRunner().invoke(app, ["recover", str(root), "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert report["done"]
+    aside = root / report["moved_to"]
+    assert (aside / torn[0]).exists()
+    check(root, history[2])
+
+
+def test_each_of_the_newest_files_in_turn(history, tmp_path):
+    names = [name for name in new_files(history[3], history[4]) if not name.endswith(".inflight")]
+    assert len(names) > 6
+    for number, name in enumerate(names):
+        for keep in (0.0, 0.6):
+            root = shutil.copytree(history[4], tmp_path / f"{number}-{keep}")
+            data = (root / name).read_bytes()
+            (root / name).write_bytes(data[: int(len(data) * keep)])
+            report = Table.recover(str(root))
+            lost = name.endswith((".commit", ".parquet"))
+            assert len(report.given_up) == lost, name
+            check(root, history[3 if lost else 4])
+            shutil.rmtree(root)
+
+
+def test_a_whole_table_is_left_alone(history, tmp_path):
+    root = shutil.copytree(history[4], tmp_path / "t")
+    report = Table.recover(str(root))
+    assert not report.done
+    assert report.torn == ()
+    assert not (root / ".hoodie/.keymark/torn").exists()
+    check(root, history[4])
+
+
+def test_torn_properties_with_a_whole_backup(history, tmp_path):
+    root = shutil.copytree(history[4], tmp_path / "t")
+    shutil.copy(root / PROPERTIES, root / f"{PROPERTIES}.backup")
+    (root / PROPERTIES).write_bytes(b"")
+    assert Table.open(str(root)).lookup(["k1"]).num_rows == 1
+    assert Table.recover(str(root)).done
+    before, after = (load_config(LocalStorage.at(str(place))) for place in (history[4], root))
+    assert before == after
+    check(root, history[4])
+
+
+def test_an_older_slice_that_is_torn_costs_only_time_travel(history, tmp_path):
+    root = shutil.copytree(history[4], tmp_path / "t")
+    current = {path for _, path in sorted(latest(root).items())}
+    older = [p for p in root.glob("p*/*.parquet") if str(p.relative_to(root)) not in current]
+    times = sorted(path.name.split("_")[2].split(".")[0] for path in older)
+    for path in older:
+        path.write_bytes(b"")
+    report = Table.recover(str(root))
+    assert report.given_up == ()
+    assert len(report.older_files) == len(older)
+    with pytest.raises(InputError, match="are gone"):
+        Table.open(str(root)).scan(as_of=times[0])
+    check(root, history[4])
+
+
+def latest(root: Path):
+    from table_cases import latest_files
+
+    return latest_files(root)
+
+
+def test_killed_at_any_call_and_done_again(history, tmp_path):
+    """Whatever a recovery has done when it dies, another one ends it."""
+    torn = [n for n in new_files(history[2], history[4]) if not n.endswith((".inflight",))]
+    made = [0]
+
+    def copy() -> str:
+        made[0] += 1
+        root = shutil.copytree(history[4], tmp_path / f"{made[0]}")
+        for name in torn[::2]:
+            if name != PROPERTIES:
+                (root / name).write_bytes(b"")
+        return str(root)
+
+    wanted, refused = None, 0
+    for _, storage in every_fault(DEAD, copy, limit=400):
+        try:
+            Recoverer(storage=storage, given={}).run(dry_run=False)
+        except Killed:
+            root = Path(storage.root)
+            if RECOVERY in load_config(LocalStorage.at(str(root))).properties:
+                refused += 1
+                with pytest.raises(TableError, match="table recover PATH"):
+                    Table.open(str(root)).upsert(rows([0], ts=9))
+            Table.recover(str(root))
+        found = state(Path(storage.root))
+        wanted = wanted or found
+        assert found == wanted
+        assert Table.open(storage.root).check().ok
+        shutil.rmtree(storage.root)
+    assert refused > 20
+
+
+def test_nothing_is_given_up_that_cleaning_has_left_no_way_back_to(tmp_path):
+    """An empty table would be no recovery."""
+    root = tmp_path / "t"
+    table = create(root, {"hoodie.cleaner.commits.retained": "1"})
+    for step in range(5):
+        table.upsert(rows(range(6), ts=step))
+    for path in root.glob("p*/*.parquet"):
+        path.write_bytes(b"")
+    before = new_files(tmp_path / "none", root)
+    with pytest.raises(CorruptFileError, match="nothing was changed"):
+        Table.recover(str(root))
+    assert new_files(tmp_path / "none", root) == before
+
+
+def test_a_table_of_hudis(tmp_path):
+    folder = unpack("hudi-0.15.0-states.tar.gz", tmp_path)
+    before, root = folder / "a_5_upsert", folder / "a_6_before_fail"
+    Table.open(str(before))
+    for name in new_files(before, root):
+        if not name.endswith("hoodie.properties"):
+            (root / name).write_bytes(b"")
+    report = Table.recover(str(root))
+    assert report.done
+    assert state(root) == state(before)
+    assert Table.open(str(root)).check().ok
+    assert sorted(key for key, _, _ in by_hudi_rs(root)) == sorted(state(root))
