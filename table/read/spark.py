@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from table.config import KEY_COLUMN
 from table.errors import InputError
+from table.fence import FencedStorage
 from table.format.parquet import read_footer
 from table.format.schema import META_COLUMNS, without_meta
 from table.keygen.stored import StoredKeys
@@ -100,7 +101,8 @@ def scan_files(
         return spark.createDataFrame([], from_arrow_schema(asked))
     for file in files:
         open_base(storage, file)
-    if isinstance(storage, ObjectStorage):
+    inner = storage.inner if isinstance(storage, FencedStorage) else storage
+    if isinstance(inner, ObjectStorage):
         work = _ReadFiles(storage, given, name)
         return _scan_by_tasks(spark, files, work, from_arrow_schema(asked))
     # The files are known by name: Spark need not start a job to look at them.
