@@ -21,7 +21,8 @@ MOST_BYTES = 256 << 20
 """That any file may have decoded"""
 MOST_RATIO = 1000
 """Decoded bytes for each byte of a larger file"""
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_TEXT_BYTES = {"BOOLEAN": 9, "INT32": 15, "INT64": 24, "INT96": 34, "FLOAT": 20, "DOUBLE": 28}
+"""What one value takes as text, with its offset: any column may be a record key."""
 _OFFSET_BYTES = 4
 _DICTIONARY_BYTES = 1 << 26
 
@@ -46,7 +47,7 @@ def check_size(source: RangeReader, metadata: pq.FileMetaData, columns: Sequence
             path = chunk.path_in_schema
             if path.partition(".")[0] not in wanted:
                 continue
-            size = chunk.num_values * _WIDTHS.get(chunk.physical_type, _OFFSET_BYTES)
+            size = chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
             if chunk.physical_type.endswith("BYTE_ARRAY"):
                 size = max(size, _of_dictionary(source, chunk, most))
                 # Of texts in lists and structs nothing more exact can be found.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +38,7 @@ from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.reader import MetadataTable
 from table.metadata.records import SCHEMA
-from table.naming import BUILD, HOODIE, METADATA, STAGING, TEMP
+from table.naming import BUILD, HOODIE, METADATA, STAGING, TEMP, TORN
 from table.services.clean import Cleaner, delete_slices
 from table.services.compact import Chosen, Compactor
 from table.services.evidence import KeySet, QuickSearch, is_base_file, record_keys_in, union
@@ -334,7 +334,11 @@ class Purger:
             unsearched=_lines(asked, proof.unsearched),
             proven=not left and not proof.unsearched,
             instants=tuple(tally.instants),
-            notes=(*self._erase_entries(proof), *_notes_on_names(proof)),
+            notes=(
+                *self._erase_entries(proof),
+                *_notes_on_names(proof),
+                *_notes_on_files(asked, left),
+            ),
             salt=salt,
             key_digest=key_digest(asked.texts, salt),
         )
@@ -367,16 +371,16 @@ def _without_rows(proof: Proof) -> pa.Array:
     return proof.asked.texts.take(pa.array(chosen, pa.int64()))
 
 
-def _lines(asked: KeySet, unsearched: Mapping[str, str]) -> tuple[str, ...]:
-    """What could not be searched, as text that holds no long key."""
+def _lines(asked: KeySet, reasons: Mapping[str, str]) -> tuple[str, ...]:
+    """`path: reason` of each, as text that holds no long key."""
     lines = []
-    for path, reason in sorted(unsearched.items())[:_LINES_MAX]:
+    for path, reason in sorted(reasons.items())[:_LINES_MAX]:
         line = f"{path or '.'}: {reason}".encode(errors="surrogateescape")
         for row in sorted(asked.inside(line)):
             line = line.replace(asked.texts[row].as_py().encode(), b"(a key)")
         lines.append(line.decode(errors="backslashreplace"))
-    if len(unsearched) > _LINES_MAX:
-        lines.append(f"and {len(unsearched) - _LINES_MAX} more")
+    if len(reasons) > _LINES_MAX:
+        lines.append(f"and {len(reasons) - _LINES_MAX} more")
     return tuple(lines)
 
 
@@ -388,6 +392,19 @@ def _notes_on_names(proof: Proof) -> tuple[str, ...]:
     if names_hold_keys(proof.state.config):
         return (f"{count}; such names are made from a key column, so they are traces of the keys",)
     return (f"{count}: no partition column is part of the record key",)
+
+
+def _notes_on_files(asked: KeySet, left: Sequence[str]) -> tuple[str, ...]:
+    """Which files still hold a key, and what to do about those of a recovery."""
+    torn = [path for path in left if path.startswith(f"{TORN}/")]
+    others = dict.fromkeys(set(left).difference(torn), "still holds a key")
+    if not torn:
+        return _lines(asked, others)
+    note = (
+        f"{len(torn)} files that `table recover` moved to {TORN} still hold a key: delete that "
+        "folder if nothing in it is needed, then purge again"
+    )
+    return (note, *_lines(asked, others))
 
 
 def _sweep(state: TableState) -> None:

@@ -34,11 +34,11 @@ from table.model import Instant
 from table.naming import (
     BUILD,
     HOODIE,
-    KEYMARK,
     METADATA,
     PARTITION_METADATA,
     PINS,
     TEMP,
+    TORN,
     check_relative,
     parse_base_file,
     parse_log_file,
@@ -55,7 +55,6 @@ from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 from table.write.runner import LocalRunner, TaskRunner
 from table.write.transaction import TableState, clear_failed
 
-TORN = f"{KEYMARK}/torn"
 # In the order in which a table gets them.
 _PARTITIONS = (RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS)
 _STATES = (COMPLETED, INFLIGHT, REQUESTED)

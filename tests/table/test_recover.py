@@ -131,6 +131,17 @@ def test_a_whole_table_is_left_alone(history, tmp_path):
     check(root, history[4])
 
 
+def test_a_purge_names_the_folder_of_torn_files_that_hold_the_key(history, tmp_path):
+    root = shutil.copytree(history[4], tmp_path / "t")
+    (root / sorted(root.glob(".hoodie/*.commit"))[-1]).write_bytes(b"")
+    Table.recover(str(root))
+    report = Table.open(str(root)).purge(["k1"])
+    assert not report.proven
+    assert any("table recover" in note and ".keymark/torn" in note for note in report.notes)
+    shutil.rmtree(root / ".hoodie/.keymark/torn")
+    assert Table.open(str(root)).purge(["k1"]).proven
+
+
 def test_torn_properties_with_a_whole_backup(history, tmp_path):
     root = shutil.copytree(history[4], tmp_path / "t")
     shutil.copy(root / PROPERTIES, root / f"{PROPERTIES}.backup")
