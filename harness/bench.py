@@ -225,6 +225,12 @@ def _measure(
     try:
         with Lineup(runtime, places) as lineup:
             info["versions"] = environment.versions(runtime.spark)
+            info["synced"] = {
+                name: environment.synced(
+                    name, scenario.table.options, remote=isinstance(places, There)
+                )
+                for name in scenario.engines
+            }
             info["spark_conf"] = runtime.conf()
             folder.write_info(info)
             progress.begin("writing the batches")

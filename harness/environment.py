@@ -7,11 +7,15 @@ import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from harness.engines import BARE, REVISION, is_native, own_master
+from table.options import LOCAL_SYNC
 
 _PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "isal", "fastavro", "keymark")
 
@@ -67,6 +71,25 @@ def versions(spark: SparkSession | None) -> dict[str, str]:
         )
     revision = _revision()
     return {**found, "revision": revision} if revision else found
+
+
+def synced(engine: str, options: Mapping[str, str], *, remote: bool) -> str:
+    """What an engine makes survive a power cut before it commits; docs/fair_play.md has the proof.
+
+    Args:
+        engine: its name in the scenario.
+        options: of the scenario's tables.
+        remote: whether the tables lie on an object store or HDFS.
+    """
+    if remote:
+        return "by the store"
+    if not is_native(engine):
+        return "nothing, Hudi's default"
+    if engine.startswith(REVISION) and own_master(engine) is None and engine != BARE:
+        return "what that revision does"
+    if options.get(LOCAL_SYNC, "true").lower() == "false":
+        return f"nothing: {LOCAL_SYNC}=false"
+    return "files and folders"
 
 
 def command() -> list[str]:

@@ -36,6 +36,7 @@ from table.seal import (
     SEAL,
 )
 from table.storage import Storage
+from table.write.file_group import open_sized
 from table.write.transaction import TableState
 
 _ROWS = 100
@@ -91,7 +92,7 @@ def compare_with_files(storage: Storage, config: TableConfig) -> None:
     if not files:
         return
     file = min(files, key=lambda file: file.size)
-    source = storage.open(file.path)
+    source = open_sized(storage, file)
     schema = read_metadata(source).schema.to_arrow_schema()
     wanted = {RECORD_KEY: config.record_key}
     if makes_keys(config) or config.partition_fields:

@@ -31,13 +31,14 @@ from fenced_cases import (
     OPTIONS,
     FarStorage,
     SteadyClock,
+    hudi_rs_keys,
     late_files,
     listed_keys,
     rows_of,
     strays,
 )
 from histories.history_storage import same_each_time
-from table_cases import by_hudi_rs, create, rows
+from table_cases import create, rows
 
 from table import Table
 from table import local_storage as local
@@ -371,7 +372,7 @@ class Schedule:
         if self.store == "disk":
             self._compare("listed", listed_keys(copied))
             if self.stop % 4 == 0:
-                self._compare("hudi-rs", Counter(k for k, _, _ in by_hudi_rs(copied.root)))
+                self._compare("hudi-rs", hudi_rs_keys(copied.root))
         clock = SteadyClock(self.clock.now + _PAST_THE_LEASE)
         table = Table(copied, OPTIONS, clock=clock)
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hudi import HudiTableBuilder
 from table_cases import SHARDS, SMALL_BLOOMS, data_rows
 
 from table import Table
@@ -128,12 +129,20 @@ def rows_of(storage: Storage) -> dict[str, Any]:
     return found
 
 
+def hudi_rs_keys(root: str) -> Counter[str]:
+    """How often hudi-rs reads each key, by the column that it is made of."""
+    keys: Counter[str] = Counter()
+    for batch in HudiTableBuilder.from_base_uri(root).build().read():
+        keys.update(pa.Table.from_batches([batch])["k"].to_pylist())
+    return keys
+
+
 def listed_keys(storage: Storage) -> Counter[str]:
     """How often each key is in the files that a reader sees who lists storage.
 
     As of Hudi, a file whose instant lies before the timeline counts as archived.
     """
-    done, gone = _completed(storage), set()
+    done = _completed(storage)
     start = min(done, default="")
     latest: dict[tuple[str, str], Any] = {}
     for status in storage.walk(""):
@@ -145,7 +154,6 @@ def listed_keys(storage: Storage) -> Counter[str]:
             key = (partition, file.file_id)
             if key not in latest or latest[key].instant_time < file.instant_time:
                 latest[key] = file
-    del gone
     keys: Counter[str] = Counter()
     for file in latest.values():
         found = pq.ParquetFile(pa.BufferReader(storage.read(file.path))).read(columns=["k"])

@@ -54,6 +54,8 @@ def test_four_indexes_are_measured_verified_and_reported(tmp_path):
     assert found["record", "point_query", "total", "files_read"] == 1
     assert found["record", "upsert_1", "total", "index_bytes"] > 0
     assert (tmp_path / "run" / "report" / "index.html").is_file()
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert info["synced"] == {"native": "files and folders"}
     assert not (tmp_path / "run" / "work").exists()
 
 
