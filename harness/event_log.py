@@ -199,6 +199,9 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 
 _LONGEST_LINE = 64 << 20
 """Bytes of one event; plans of large queries take some megabytes"""
+_MOST_BYTES = 128 << 20
+_MOST_RATIO = 1000
+"""Events compress to a tenth or a fiftieth: no log of Spark decompresses to more than both."""
 _CHUNK = 4096  # small: what a cut-off stream yields last is lost by the chunk
 
 
@@ -206,17 +209,22 @@ def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a log, decompressed as far as the stream goes."""
     compressed = ".zstd" in path.suffixes
     parts: list[bytes] = []
-    length = 0
+    length = total = 0
+    most = max(_MOST_BYTES, _MOST_RATIO * path.stat().st_size)
     with pa.OSFile(str(path)) as file:
         stream: Any = pa.CompressedInputStream(file, "zstd") if compressed else file
         while chunk := _chunk(stream):
+            total += len(chunk)
+            if total > most:
+                raise RunFolderError(f"{path} decompresses to more than {most:,} bytes")
             first, *lines = chunk.split(b"\n")
             parts.append(first)
             length += len(first)
             if length > _LONGEST_LINE:
                 raise RunFolderError(f"{path} has a line of more than {_LONGEST_LINE:,} bytes")
             for line in lines:
-                yield b"".join(parts)
+                if parts != [b""]:
+                    yield b"".join(parts)
                 parts, length = [line], len(line)
     yield b"".join(parts)
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from table.errors import MissingFileError, StorageError
 
@@ -71,6 +73,31 @@ def refuse_links(root: str, path: str) -> None:
         if stat.S_ISLNK(mode):
             raise StorageError(f"{path[len(root) + 1 : end]} {LINK_REFUSED}")
         end = path.find("/", end + 1)
+
+
+def refuse_mounts(root: str, path: str) -> None:
+    """StorageError if something is mounted on a folder or below it: that may be the table itself.
+
+    Args:
+        root: absolute path of the table.
+        path: of the folder, absolute.
+    """
+    folder = os.path.realpath(path)
+    for place in mount_points():
+        if f"{place}/".startswith(f"{folder}/"):
+            name = os.path.relpath(place, os.path.realpath(root))
+            raise StorageError(f"{name} is a mount, and what is mounted is not deleted: unmount it")
+
+
+def mount_points() -> list[str]:
+    """The folders that something is mounted on; Linux alone tells."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    octal = re.compile(rb"\\([0-7]{3})")
+    places = (octal.sub(lambda code: bytes([int(code[1], 8)]), line.split()[4]) for line in lines)
+    return [os.fsdecode(place) for place in places]
 
 
 def open_plain(root: str, path: str) -> int:

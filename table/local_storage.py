@@ -23,6 +23,7 @@ from table.local_files import (
     open_plain,
     read_fully,
     refuse_links,
+    refuse_mounts,
     scan,
     storage_errors,
 )
@@ -283,6 +284,7 @@ class LocalStorage:
 
         with storage_errors("delete", path):
             refuse_links(self.root, f"{full}/")
+            refuse_mounts(self.root, full)
             shutil.rmtree(self._moved_aside(path, full), onerror=note)
             if failed:
                 raise failed[0]

@@ -23,7 +23,8 @@ MOST_RATIO = 1000
 """Decoded bytes for each byte of a larger file"""
 _TEXT_BYTES = {"BOOLEAN": 9, "INT32": 15, "INT64": 24, "INT96": 34, "FLOAT": 20, "DOUBLE": 28}
 """What one value takes as text, with its offset: any column may be a record key."""
-_OFFSET_BYTES = 4
+_OFFSET_BYTES = 8
+"""What a text takes that is empty or null, with its levels while it is decoded"""
 _DICTIONARY_BYTES = 1 << 26
 
 
@@ -47,14 +48,15 @@ def check_size(source: RangeReader, metadata: pq.FileMetaData, columns: Sequence
             path = chunk.path_in_schema
             if path.partition(".")[0] not in wanted:
                 continue
-            size = chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
-            if chunk.physical_type.endswith("BYTE_ARRAY"):
-                size = max(size, _of_dictionary(source, chunk, most))
-                # Of texts in lists and structs nothing more exact can be found.
-                if size > MOST_BYTES and "." not in path:
-                    doubtful.append(path)
-                    size = 0
-            total += size
+            total += chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
+            if not chunk.physical_type.endswith("BYTE_ARRAY"):
+                continue
+            texts = _of_dictionary(source, chunk, most)
+            # Of texts in lists and structs nothing more exact can be found.
+            if texts > MOST_BYTES and "." not in path:
+                doubtful.append(path)
+            else:
+                total += texts
     if total > most:
         _refuse(source, total)
     for path in dict.fromkeys(doubtful):

@@ -39,7 +39,7 @@ from table.metadata.records import (
 )
 from table.metadata.records import FILES as FILE_LIST
 from table.metadata.writer import put_again
-from table.model import BaseFile, LogFile, WriteStat
+from table.model import BaseFile, Instant, LogFile, WriteStat
 from table.naming import METADATA, content_token, parse_base_file, parse_log_file
 from table.storage import Storage
 from table.timeline.commit_metadata import DeltaStat, encode_commit
@@ -296,23 +296,37 @@ def take_back_compactions(storage: Storage) -> None:
         UnsupportedTableError: a log file was written on top of one, which only Hudi does.
     """
     timeline = Timeline.load(storage, METADATA)
-    for instant in timeline.pending():
-        if instant.action not in ("compaction", "logcompaction"):
-            continue
+    for instant in pending_compactions(timeline):
         note_fenced(storage, instant.time, ())
-        mine = []
-        for status in storage.walk(METADATA):
-            partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")
-            base, log = parse_base_file(partition, name, 0), parse_log_file(partition, name, 0)
-            of_it = log is not None and log.base_instant_time == instant.time
-            opens = of_it and storage.read(status.path) == empty_delete_block(instant.time)
-            if (of_it and not opens) or instant.action == "logcompaction":
-                raise UnsupportedTableError(
-                    f"a {instant.action} of instant {instant.time} is pending in the metadata "
-                    "table: finish it with Apache Hudi first"
-                )
-            if opens or (base is not None and base.instant_time == instant.time):
-                mine.append(status.path)
-        for path in mine:
+        files = files_of_compaction(storage, instant)
+        if files is None:
+            raise UnsupportedTableError(
+                f"a {instant.action} of instant {instant.time} is pending in the metadata table, "
+                "and something was written on top of it: finish it with Apache Hudi, or let "
+                "`table recover PATH` build the metadata table anew"
+            )
+        for path in files:
             storage.delete(path)
         timeline.remove(instant.time, instant.action)
+
+
+def pending_compactions(timeline: Timeline) -> list[Instant]:
+    """The compactions of the metadata table that were begun and not completed."""
+    return [i for i in timeline.pending() if i.action in ("compaction", "logcompaction")]
+
+
+def files_of_compaction(storage: Storage, instant: Instant) -> list[str] | None:
+    """The files of a pending compaction; None if something was written on top of it."""
+    if instant.action == "logcompaction":
+        return None
+    mine = []
+    for status in storage.walk(METADATA):
+        partition, _, name = status.path.removeprefix(f"{METADATA}/").rpartition("/")
+        base, log = parse_base_file(partition, name, 0), parse_log_file(partition, name, 0)
+        if log is not None and log.base_instant_time == instant.time:
+            if storage.read(status.path) != empty_delete_block(instant.time):
+                return None
+            mine.append(status.path)
+        elif base is not None and base.instant_time == instant.time:
+            mine.append(status.path)
+    return mine

@@ -47,6 +47,7 @@ from table.options import Options
 from table.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS, RECOVERY
 from table.services.check import check_table
 from table.services.clean import Cleaner
+from table.services.compact import files_of_compaction, pending_compactions
 from table.services.indexing import Indexer
 from table.services.torn import COMMITS, Survey, Torn, survey
 from table.storage import FileStatus, Storage
@@ -252,6 +253,11 @@ class Recoverer:
                 timeline.commit(instant)
             except TableError as error:
                 faults.append(Torn(path, str(error)))
+        for instant in pending_compactions(timeline):
+            known = instant.time[:17] in given
+            if not known and files_of_compaction(self.storage, instant) is None:
+                path = timeline.path(instant.time, instant.action, INFLIGHT)
+                faults.append(Torn(path, "it never completed, and was written on"))
         if faults or given:
             # Without those commits it cannot be read before they are moved.
             return tuple(faults)

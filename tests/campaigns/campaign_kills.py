@@ -34,7 +34,7 @@ from kill_tables import (
 from table_cases import rows
 
 from table import Table
-from table.errors import NotATableError, TableError
+from table.errors import CorruptFileError, NotATableError, TableError
 from table.local_storage import LocalStorage
 
 PARTS = 6
@@ -180,8 +180,12 @@ def _damage(index: str, rng: random.Random, folder: Path, outcome: Outcome) -> N
             try:
                 if what in BY_WRITE:
                     detail = DAMAGES[what](_opened(root, index), rng)
-                if killed:
+                if killed and what not in BY_WRITE:
                     _struck(index, name, storage)
+                elif killed and _refused(index, name, storage):
+                    outcome.counts["damages"] += 1
+                    outcome.counts["damages told by a typed error"] += 1
+                    return
                 if what not in BY_WRITE:
                     detail = DAMAGES[what](_opened(root, index), rng)
             except NotHereError:
@@ -191,6 +195,15 @@ def _damage(index: str, rng: random.Random, folder: Path, outcome: Outcome) -> N
             outcome.counts["damages beside a kill"] += killed
             return
     outcome.failures.append(f"{index}: no damage fits")
+
+
+def _refused(index: str, name: str, storage: FaultStorage) -> bool:
+    """Run an operation that may die, on a damaged table; whether it saw the damage first."""
+    try:
+        _struck(index, name, storage)
+    except CorruptFileError:
+        return True
+    return False
 
 
 def _tell(where: str, root: str, index: str, outcome: Outcome) -> None:

@@ -134,12 +134,13 @@ class TornTables:
         table = Table.open(str(root))
         if not table.check().ok:
             outcome.failures.append(f"{case}: the check finds {table.check()}")
+        if Table.recover(str(root)).done:
+            outcome.failures.append(f"{case}: a second recovery finds something to do")
+        # An instant whose last file is gone was begun and never completed: writes take it back.
+        table.upsert(rows([0, 99], ts=99))
         left = [path for path in left_over(root) if "/.keymark/torn/" not in path]
         if left:
             outcome.failures.append(f"{case}: left over {left}")
-        if Table.recover(str(root)).done:
-            outcome.failures.append(f"{case}: a second recovery finds something to do")
-        table.upsert(rows([0, 99], ts=99))
         keys = sorted(key for key, _, _ in by_hudi_rs(root))
         if keys != sorted(by_listing(root)) or set(keys) != set(answer(root)):
             outcome.failures.append(f"{case}: hudi-rs reads {keys}")

@@ -122,6 +122,26 @@ def test_each_of_the_newest_files_in_turn(history, tmp_path):
             shutil.rmtree(root)
 
 
+def test_a_compaction_of_the_metadata_table_that_lost_its_last_file(tmp_path):
+    """Something was written on top of it, so that it cannot be taken back."""
+    root = tmp_path / "t"
+    table = create(root, {MOVES: "true"})
+    table.bulk_insert(rows(range(9)))
+    table.compact()
+    table.upsert(rows([1, 20], ts=3))
+    wanted = state(root)
+    (merged,) = (root / ".hoodie/metadata/.hoodie").glob("*.commit")
+    merged.unlink()
+    with pytest.raises(TableError, match="table recover PATH"):
+        Table.open(str(root)).upsert(rows([1], ts=4))
+    report = Table.recover(str(root))
+    assert report.metadata == "built anew"
+    assert report.given_up == ()
+    assert state(root) == wanted
+    assert Table.open(str(root)).check().ok
+    Table.open(str(root)).upsert(rows([1], ts=4))
+
+
 def test_a_whole_table_is_left_alone(history, tmp_path):
     root = shutil.copytree(history[4], tmp_path / "t")
     report = Table.recover(str(root))

@@ -12,6 +12,7 @@ import pytest
 
 import table.local_storage
 from table.errors import LeaseLostError, LockHeldError, StorageError
+from table.local_files import mount_points
 from table.local_storage import LocalStorage
 from table.naming import STAGING
 from table.storage import FileStatus
@@ -357,3 +358,21 @@ def test_roots(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="cannot create"):
         LocalStorage.at(tmp_path / "file/below", create=True)
+
+
+def test_a_folder_with_a_mount_in_it_is_not_deleted(tmp_path, monkeypatch):
+    """A bind mount may be the table itself, whose files would go."""
+    (tmp_path / "a/b c").mkdir(parents=True)
+    (tmp_path / "a/b c/file").write_bytes(b"x")
+    storage = LocalStorage.at(str(tmp_path))
+    monkeypatch.setattr("table.local_files.mount_points", lambda: ["/", f"{tmp_path}/a/b c"])
+    for path in ("a", "a/b c"):
+        with pytest.raises(StorageError, match="a/b c is a mount"):
+            storage.delete_tree(path)
+    assert (tmp_path / "a/b c/file").exists()
+    (tmp_path / "a/b").mkdir()
+    storage.delete_tree("a/b")
+
+
+def test_mounts_are_known():
+    assert "/" in mount_points()
