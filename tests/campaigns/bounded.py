@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +57,11 @@ def bounded(action: Callable[[], object], folder: Path) -> Answer:
             answer.write_text(json.dumps([kind, text, PROCESS_BYTES + _peak() - before]))
         finally:
             os._exit(0)
-    status = os.waitpid(child, 0)[1]
+    try:
+        status = os.waitpid(child, 0)[1]
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
     if not answer.exists():
         return Answer("died", f"status {status}", 0)
     return Answer(*json.loads(answer.read_text()))
