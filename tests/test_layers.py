@@ -7,8 +7,6 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("table", "indexes", "datasets", "harness", "reports")
 
@@ -110,16 +108,17 @@ def _is_module(name: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_packages_import_downwards(path):
-    package = name_of(path).partition(".")[0]
-    for module in imported(path):
-        other = module.partition(".")[0]
-        if other in PACKAGES and other != package:
-            allowed = ALLOWED[package] | DOORS.get(name_of(path), set())
-            assert other in allowed, f"{name_of(path)} imports {module}"
-        if package == "reports" and other == "harness":
-            assert module in REPORTS_SEE, f"{name_of(path)} imports {module}"
+def test_packages_import_downwards():
+    wrong = []
+    for path in modules():
+        package = name_of(path).partition(".")[0]
+        allowed = ALLOWED[package] | DOORS.get(name_of(path), set())
+        for module in imported(path):
+            other = module.partition(".")[0]
+            upwards = other in PACKAGES and other != package and other not in allowed
+            unseen = package == "reports" and other == "harness" and module not in REPORTS_SEE
+            wrong += [f"{name_of(path)} imports {module}"] if upwards or unseen else []
+    assert wrong == []
 
 
 def _layer(module: str) -> int:
@@ -131,40 +130,49 @@ def _layer(module: str) -> int:
     return len(LAYERS)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "table").rglob("*.py")), ids=name_of)
-def test_table_imports_downwards(path):
-    own = _layer(name_of(path))
-    for module in imported(path):
-        if module.startswith("table.") and module != name_of(path):
-            assert _layer(module) <= own, f"{name_of(path)} imports {module}"
+def test_table_imports_downwards():
+    wrong = [
+        f"{name_of(path)} imports {module}"
+        for path in sorted((ROOT / "table").rglob("*.py"))
+        for module in imported(path)
+        if module.startswith("table.") and module != name_of(path)
+        if _layer(module) > _layer(name_of(path))
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "table/format").rglob("*.py")), ids=name_of)
-def test_formats_know_bytes_only(path):
-    for module in imported(path):
-        if module.startswith("table.") and not module.startswith("table.format"):
-            assert module in ("table.errors", "table.storage"), f"{name_of(path)} imports {module}"
-    if "table.storage" in imported(path):
-        text = path.read_text()
-        assert "LocalStorage" not in text, "a format takes a RangeReader"
+def test_formats_know_bytes_only():
+    wrong = []
+    for path in sorted((ROOT / "table/format").rglob("*.py")):
+        others = {m for m in imported(path) if m.startswith("table.")}
+        others = {m for m in others if not m.startswith("table.format")}
+        wrong += [
+            f"{name_of(path)} imports {m}" for m in others - {"table.errors", "table.storage"}
+        ]
+        if "table.storage" in others and "LocalStorage" in path.read_text():
+            wrong.append(f"{name_of(path)} names LocalStorage: a format takes a RangeReader")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_spark_only_where_data_is_distributed(path):
-    if any(module.startswith("pyspark") for module in imported(path)):
-        place = str(path.relative_to(ROOT))
-        assert place.startswith(SPARK), f"{place} imports pyspark"
+def test_spark_only_where_data_is_distributed():
+    users = [p for p in modules() if any(m.startswith("pyspark") for m in imported(p))]
+    places = [str(path.relative_to(ROOT)) for path in users]
+    assert [place for place in places if not place.startswith(SPARK)] == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_importing_the_table_starts_no_spark(path):
+def test_importing_the_table_starts_no_spark():
     """`from table import Table` and what it imports name pyspark inside functions only."""
-    place = str(path.relative_to(ROOT))
-    spark = ("table/spark.py", "table/source/reader.py")
-    if place.startswith(("table/", "indexes/")) and place not in spark:
+    wrong = []
+    for path in modules():
+        place = str(path.relative_to(ROOT))
+        spark = ("table/spark.py", "table/source/reader.py")
+        if not place.startswith(("table/", "indexes/")) or place in spark:
+            continue
         top = imported(path, everywhere=False)
-        assert not any(module.startswith("pyspark") for module in top), place
-        assert "table.spark" not in top or place == "table/cli.py", place
+        wrong += [f"{place} imports {module}" for module in top if module.startswith("pyspark")]
+        if "table.spark" in top and place != "table/cli.py":
+            wrong.append(f"{place} imports table.spark")
+    assert wrong == []
 
 
 def test_no_import_goes_in_a_circle():

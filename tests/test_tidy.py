@@ -7,8 +7,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("table", "indexes", "datasets", "harness", "reports")
 FUNCTION_LINES_MAX = 70
@@ -32,33 +30,43 @@ def _functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=_id)
-def test_sizes(path):
-    lines = path.read_text().splitlines()
-    assert len(lines) <= FILE_LINES_MAX, f"{len(lines)} lines"
-    for function in _functions(path):
-        length = function.end_lineno - function.lineno + 1
-        assert length <= FUNCTION_LINES_MAX, f"{function.name} has {length} lines"
+def test_no_file_is_longer_than_a_reader_can_hold():
+    lengths = {_id(path): len(path.read_text().splitlines()) for path in (*SOURCES, *TESTS)}
+    assert {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_id)
-def test_only_command_lines_print(path):
-    if path.name in ("cli.py", "run_bench.py"):
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id != "print", f"line {node.lineno} prints"
+def test_no_function_is_longer_than_a_reader_can_hold():
+    long = [
+        f"{_id(path)}:{function.lineno} {function.name}"
+        for path in (*SOURCES, *TESTS)
+        for function in _functions(path)
+        if function.end_lineno - function.lineno >= FUNCTION_LINES_MAX
+    ]
+    assert long == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_id)
-def test_docstrings(path):
-    """Each module, and each public class and function of it, says what it is."""
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), "no docstring"
-    public = (ast.FunctionDef, ast.ClassDef)
-    for node in tree.body:
-        if isinstance(node, public) and not node.name.startswith("_"):
-            assert ast.get_docstring(node), f"{node.name} has no docstring"
+def test_only_command_lines_print():
+    printing = [
+        f"{_id(path)}:{node.lineno}"
+        for path in SOURCES
+        if path.name not in ("cli.py", "run_bench.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+    ]
+    assert printing == []
+
+
+def test_modules_and_what_is_public_in_them_say_what_they_are():
+    silent = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        public = (ast.FunctionDef, ast.ClassDef)
+        named = [n for n in tree.body if isinstance(n, public) and not n.name.startswith("_")]
+        silent += [f"{_id(path)}: {node.name}" for node in named if not ast.get_docstring(node)]
+        silent += [] if ast.get_docstring(tree) else [_id(path)]
+    assert silent == []
 
 
 def test_no_words_of_a_workplace():
