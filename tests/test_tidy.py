@@ -85,3 +85,23 @@ def test_no_words_of_a_workplace():
         for pattern in (PLACES, WORDS):
             match = pattern.search(text)
             assert match is None, f"{name} says {match[0]!r}"
+
+
+def test_links_between_pages_lead_somewhere():
+    broken = []
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")]:
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            target, _, anchor = link.partition("#")
+            other = (page.parent / target) if target else page
+            if ":" in target or (other.suffix != ".md" and other.exists()):
+                continue
+            if not other.exists() or (anchor and anchor not in _anchors(other)):
+                broken.append(f"{_id(page)}: {link}")
+    assert broken == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """The names of a page's headings, as they stand in links."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
