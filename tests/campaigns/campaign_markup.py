@@ -23,6 +23,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from campaign import Outcome
+from executed_markup import executed
 from markdown_it import MarkdownIt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
@@ -156,6 +157,20 @@ def read_files(root: Path, found: Findings) -> None:
             text = path.read_bytes().decode("utf-8")
             check_letters(path.name, text, found)
             check_file(path, text, found)
+
+
+def pages_of(root: Path) -> dict[str, str]:
+    """All that a browser may be shown of what was written: pages, pictures, rendered Markdown."""
+    pages = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.suffix in (".html", ".svg", ".md"):
+            text = path.read_bytes().decode("utf-8")
+            name = str(path.relative_to(root))
+            if path.suffix == ".md":
+                # GitHub takes markup out of Markdown; a reader that does not is no protection.
+                name, text = f"{name}.html", MarkdownIt("commonmark", {"html": True}).render(text)
+            pages[name] = text
+    return pages
 
 
 def check_file(path: Path, text: str, found: Findings) -> None:
@@ -300,6 +315,10 @@ class MarkupCampaign:
         outcome = Outcome(Counter({"hostile places": 1, "files read": found.files}))
         for code in codes:
             outcome.counts[f"exit code {code}"] += 1
+        pages = pages_of(folder)
+        ran = executed(pages, CANARY, folder / "browser")
+        outcome.counts["pages shown in a browser"] = 0 if ran is None else len(pages)
+        found.wrong += [f"{name}: a script ran in the browser" for name in ran or ()]
         outcome.failures += [f"{case}: {wrong}" for wrong in found.wrong[:5]]
         return outcome
 
