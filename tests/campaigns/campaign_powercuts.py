@@ -112,13 +112,14 @@ class Cut:
 
 def steps(rng: random.Random, rows: ops.Rows, index: str) -> Iterator[Step]:
     """Random operations without end."""
-    inserts = () if index == "bucket" else ("bulk_insert",)
     # Keys that no earlier session has used.
     number = 100 + max(int(key[1:]) for key in rows)
+    before: ops.Rows | None = None
+    saved: ops.Rows | None = None
     while True:
         number += 10
-        kind = rng.choice(("upsert",) * 4 + ("delete", "purge", *inserts, *_SERVICES))
-        after = dict(rows)
+        kind = rng.choice(_possible(index, undo=before is not None, saved=saved is not None))
+        after, previous, before = dict(rows), before, None
         if kind in ("upsert", "bulk_insert"):
             numbers = [number, number + 1]
             if kind == "upsert":
@@ -126,6 +127,7 @@ def steps(rng: random.Random, rows: ops.Rows, index: str) -> Iterator[Step]:
             batch = ops.some(numbers, number, f"{kind} {number} ")
             after |= {row["k"]: tuple(row.values()) for row in batch.to_pylist()}
             run: Callable[[Table], Any] = methodcaller(kind, batch)
+            before = rows
         elif kind in ("delete", "purge"):
             if len(rows) < 6:
                 continue
@@ -134,10 +136,30 @@ def steps(rng: random.Random, rows: ops.Rows, index: str) -> Iterator[Step]:
             batch = ops.some([int(key[1:])])
             keys = batch if kind == "delete" else [key]
             run = methodcaller(kind, keys)
+            before = rows if kind == "delete" else None
         else:
             run = _SERVICES[kind]
+            if kind == "rollback":
+                assert previous is not None
+                after = previous
+            elif kind == "savepoint":
+                saved = rows
+            elif kind in ("restore", "drop savepoint"):
+                assert saved is not None
+                after, saved = (saved if kind == "restore" else rows), None
         yield Step(kind, run, after)
         rows = after
+
+
+def _possible(index: str, *, undo: bool, saved: bool) -> list[str]:
+    """The operations that a table can be asked now, those that write more often than others."""
+    found = ["upsert"] * 4 + ["delete", "compact", "clean", "archive", "rewrite"]
+    found += [] if index == "bucket" else ["bulk_insert"]
+    found += ["rollback"] if undo else []
+    # A savepoint keeps keys from a purge; a restore would take a younger index away.
+    return found + (
+        ["restore", "drop savepoint"] if saved else ["savepoint", "purge", "statistics"]
+    )
 
 
 def _toggle_statistics(table: Table) -> None:
@@ -147,11 +169,26 @@ def _toggle_statistics(table: Table) -> None:
         table.build_index(ops.STATISTICS)
 
 
+def _toggle_virtual_keys(table: Table) -> None:
+    table.rewrite("off" if not table.config.stores_meta else "on")
+
+
+def _restore_and_forget(table: Table) -> None:
+    """Back to the savepoint, which keeps nothing from then on."""
+    ops.OPERATIONS["restore"].run(table)
+    ops.OPERATIONS["drop savepoint"].run(table)
+
+
 _SERVICES: dict[str, Callable[[Table], Any]] = {
     "compact": lambda table: table.compact(),
     "clean": lambda table: table.clean(),
     "archive": lambda table: table.archive(),
     "statistics": _toggle_statistics,
+    "rewrite": _toggle_virtual_keys,
+    "rollback": ops.OPERATIONS["rollback"].run,
+    "savepoint": ops.OPERATIONS["savepoint"].run,
+    "drop savepoint": ops.OPERATIONS["drop savepoint"].run,
+    "restore": _restore_and_forget,
 }
 
 
