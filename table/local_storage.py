@@ -27,7 +27,7 @@ from table.local_files import (
     scan,
     storage_errors,
 )
-from table.naming import HOODIE, LEASE, STAGING, TEMP
+from table.naming import BUILD, HOODIE, LEASE, STAGING, TEMP
 from table.storage import FileStatus, Obstacle, RangeReader
 
 # Sections under the guard take milliseconds: this long, their process is stopped.
@@ -157,9 +157,10 @@ class LocalStorage:
     def _lasts(self, path: str) -> bool:
         """Whether a file has to survive a power cut.
 
-        A lease ends with its process anyway, and markers are of no use after the commit.
+        A lease ends with its process anyway, and markers are of no use after the commit. A build
+        sees what is wrong with its own files, and begins anew.
         """
-        return self.durable and not path.startswith((f"{LEASE}/", f"{TEMP}/"))
+        return self.durable and not path.startswith((f"{LEASE}/", f"{TEMP}/", f"{BUILD}/"))
 
     @contextlib.contextmanager
     def _written_aside(self, path: str, data: bytes, *, sync: bool = False) -> Iterator[str]:

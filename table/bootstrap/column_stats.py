@@ -22,6 +22,7 @@ from table.bootstrap.target import (
     no_progress,
     open_groups,
     put_base,
+    reading_build_file,
     remove_groups,
 )
 from table.format.hfile.writer import HFileWriter
@@ -157,10 +158,12 @@ def _build_groups(target: BuildTarget, spills: list[StatsSpill], steps: Steps) -
 
 def build_group(task: GroupTask) -> tuple[BaseFile, int]:
     """Put a group's base file, unless it has no records; the file and its records."""
-    parts = [
-        pa.ipc.open_stream(task.storage.open(path).read(offset, length)).read_all()
-        for path, offset, length in task.stretches
-    ]
+    parts = []
+    for path, offset, length in task.stretches:
+        with reading_build_file(path):
+            parts.append(
+                pa.ipc.open_stream(task.storage.open(path).read(offset, length)).read_all()
+            )
     records = pa.concat_tables([_SCHEMA.empty_table(), *parts]).combine_chunks()
     keys, values = records["key"].chunk(0), records["value"].chunk(0)
     order = key_order(keys)

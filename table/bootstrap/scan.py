@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from table.bootstrap.spill import encode_spill
-from table.bootstrap.target import put_once
+from table.bootstrap.target import put_once, reading_build_file
 from table.errors import CorruptFileError
 from table.format.digest import location_words
 from table.format.hashing import string_buffers
@@ -79,18 +79,19 @@ def scan_files(task: ScanTask) -> ScanDone:
 def scan_once(storage: Storage, name: str, spill: Callable[[], ScanDone]) -> ScanDone:
     """Do a task, unless that was done before; `name` is what the names of its files start with."""
     with contextlib.suppress(FileNotFoundError):
-        return _decode(storage.read(f"{name}.json"))
+        return _read(storage, name)
     done = spill()
     content = json.dumps({"rows": done.rows, "spills": done.spills}).encode()
     if put_once(storage, f"{name}.json", content):
         return done
     # Another attempt at the same task came first: its files are the ones that count.
-    return _decode(storage.read(f"{name}.json"))
+    return _read(storage, name)
 
 
-def _decode(data: bytes) -> ScanDone:
-    document = json.loads(data)
-    return ScanDone(document["rows"], tuple(document["spills"]))
+def _read(storage: Storage, name: str) -> ScanDone:
+    with reading_build_file(f"{name}.json"):
+        document = json.loads(storage.read(f"{name}.json"))
+        return ScanDone(document["rows"], tuple(document["spills"]))
 
 
 def record_keys(storage: Storage, file: BaseFile, stored: StoredKeys) -> Iterator[Any]:

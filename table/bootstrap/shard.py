@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.bootstrap.spill import KeyReader, find_stretch, read_shard, spilled_keys
-from table.bootstrap.target import put_base, put_once
+from table.bootstrap.target import put_base, put_once, reading_build_file
 from table.errors import CorruptFileError, InputError
 from table.format.digest import Digest, digest_entries, location_words, total
 from table.format.distinct import Distinct
@@ -87,6 +87,13 @@ def spills_path(folder: str) -> str:
     return f"{folder}/spills.json"
 
 
+def read_spills(storage: Storage, folder: str) -> list[str]:
+    """The paths of a build's spill files."""
+    path = spills_path(folder)
+    with reading_build_file(path):
+        return list(map(str, json.loads(storage.read(path))))
+
+
 def encode_values(values: Any) -> bytes:
     """Index values (pa.Array of binary) as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
@@ -106,7 +113,7 @@ def build_shard(task: ShardTask) -> ShardDone:
     known = _known(task)
     if known is not None:
         return known
-    spills = json.loads(task.storage.read(spills_path(task.folder)))
+    spills = read_spills(task.storage, task.folder)
     stretches = [find_stretch(task.storage.open(path), task.number, task.shards) for path in spills]
     keys, digest = read_shard(stretches, task.read, task.threads)
     done = ShardDone()
@@ -122,11 +129,15 @@ def build_shard(task: ShardTask) -> ShardDone:
 
 def _known(task: ShardTask) -> ShardDone | None:
     try:
-        done = ShardDone(**json.loads(task.storage.read(task.record)))
+        with reading_build_file(task.record):
+            done = ShardDone(**json.loads(task.storage.read(task.record)))
+        if done.size and task.storage.open(task.path).size != done.size:
+            # A power cut took its end.
+            task.storage.delete(task.path)
+            return None
     except FileNotFoundError:
         return None
-    there = not done.size or task.storage.exists(task.path)
-    return done if there else None
+    return done
 
 
 def _put(task: ShardTask, keys: Keys) -> int:
@@ -156,7 +167,8 @@ def repeats(keys: Any, order: Any) -> int:
 
 def _values(task: ShardTask) -> Any:
     data = task.storage.read(locations_path(task.folder))
-    return pa.ipc.open_stream(data).read_all()["value"].combine_chunks()
+    with reading_build_file(locations_path(task.folder)):
+        return pa.ipc.open_stream(data).read_all()["value"].combine_chunks()
 
 
 def _verify(task: ShardTask, expected: Digest) -> ShardDone:

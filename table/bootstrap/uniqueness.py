@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from table.bootstrap.record_index import ENTRY_BYTES, scan_tasks
 from table.bootstrap.scan import scan_files
-from table.bootstrap.shard import repeats, spills_path
+from table.bootstrap.shard import read_spills, repeats, spills_path
 from table.bootstrap.spill import find_stretch, read_shard, spilled_keys
 from table.bootstrap.target import BuildTarget, Progress, Steps, no_progress, put_once
 from table.format.order import key_order
@@ -37,7 +37,7 @@ class CountTask:
 
 def count_repeats(task: CountTask) -> int:
     """Rows of a shard whose key another row has, less one for each key."""
-    spills = json.loads(task.storage.read(spills_path(task.folder)))
+    spills = read_spills(task.storage, task.folder)
     stretches = [find_stretch(task.storage.open(path), task.number, task.shards) for path in spills]
     keys, digest = read_shard(stretches, spilled_keys)
     if not digest.count:

@@ -350,7 +350,19 @@ class Indexer:
         return stat_schema(stored_schema(state), state.config.stat_columns)
 
     def _put_files(self, target: BuildTarget, schema: Any) -> Built:
-        """Put the base files of a partition; `schema` (pa.Schema) is for column_stats."""
+        """Put the base files of a partition; `schema` (pa.Schema) is for column_stats.
+
+        A damaged file of the build itself, as a power cut leaves it, costs what the build has done.
+        """
+        try:
+            return self._try_files(target, schema)
+        except CorruptFileError as error:
+            if not error.name.startswith(f"{target.folder}/"):
+                raise
+        self.storage.delete_tree(target.folder)
+        return self._try_files(target, schema)
+
+    def _try_files(self, target: BuildTarget, schema: Any) -> Built:
         if target.partition == RECORD_INDEX:
             rows = count_rows(self.storage, target.files, runner=self.runner)
             return build_record_index(target, rows=rows, runner=self.runner, progress=self.progress)
