@@ -27,6 +27,7 @@ from table.config import TableConfig, load_config, restore_properties, save_conf
 from table.errors import CorruptFileError, TableError
 from table.facts import choose_index, table_options
 from table.format.log.reader import read_blocks
+from table.format.parquet import read_metadata
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from table.metadata.writer import partition_metadata
@@ -49,10 +50,12 @@ from table.services.check import check_table
 from table.services.clean import Cleaner
 from table.services.compact import files_of_compaction, pending_compactions
 from table.services.indexing import Indexer
+from table.services.rewrite import declare_keys, lacks_keys
 from table.services.torn import COMMITS, Survey, Torn, survey
 from table.storage import FileStatus, Storage
 from table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED, format_instant
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from table.view import snapshot
 from table.write.runner import LocalRunner, TaskRunner
 from table.write.transaction import TableState, clear_failed
 
@@ -271,6 +274,7 @@ class Recoverer:
     def _settle(self, plan: _Plan, found: Survey, lease: Lease) -> str:
         """Bring the metadata table in step, finish what is pending, and look at it all."""
         rebuild = plan.rebuild
+        self._declare_keys(lease)
         if plan.partitions and not rebuild:
             self._cut_metadata(plan, found)
             try:
@@ -286,6 +290,19 @@ class Recoverer:
             self._compare()
         self._note(None)
         return "built anew" if rebuild else "kept"
+
+    def _declare_keys(self, lease: Lease) -> None:
+        """Let readers make the keys again, if files from before a rewrite have come back."""
+        config = load_config(self.storage)
+        listing: dict[str, dict[str, int]] = {}
+        for status in self.storage.walk(""):
+            folder, _, name = status.path.rpartition("/")
+            if not folder.startswith(HOODIE) and parse_base_file(folder, name, status.size):
+                listing.setdefault(folder, {})[name] = status.size
+        files = snapshot(listing, Timeline.load(self.storage)).files
+        sources = (self.storage.open(file.path) for file in files)
+        if config.stores_meta and any(lacks_keys(read_metadata(source)) for source in sources):
+            declare_keys(config, lease, stores=False, ignored=False)
 
     def _cut_metadata(self, plan: _Plan, found: Survey) -> None:
         """Move aside what the metadata table says of instants that were given up."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from table.clock import Clock
 from table.config import archive_folder
 from table.errors import InputError, UnsupportedTableError
-from table.format.parquet import read_footer
+from table.format.parquet import read_footer, read_metadata
 from table.lease import Lease
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records, stat_schema
@@ -36,6 +36,7 @@ from table.naming import parse_base_file
 from table.read.arrow import open_base
 from table.services.clean import schema_columns
 from table.services.exactness import net_changes
+from table.services.rewrite import lacks_keys
 from table.storage import Storage
 from table.timeline.instant_name import COMPLETED
 from table.timeline.restore_metadata import RestorePlan, encode_restore, encode_restore_plan
@@ -118,6 +119,7 @@ class Restorer:
             if any(i.time == target.time and i.action == "savepoint" for i in timeline.instants):
                 raise InputError(f"commit {target.time} has a savepoint: it cannot be taken back")
         before = _before(state, targets, savepoint)
+        _refuse_files_without_keys(state, before)
         dead = _written_by(state, targets)
         timelines = [timeline] + ([state.metadata.timeline] if state.metadata else [])
         instant = next_instant(self.clock, state.config.zone, *timelines)
@@ -164,6 +166,19 @@ class Restorer:
                 blooms = bloom_records(path, name, footer, time)
                 again[BLOOM_FILTERS].update(zip(*blooms, strict=True))
         return again
+
+
+def _refuse_files_without_keys(state: TableState, before: Snapshot) -> None:
+    """InputError if files come back that a rewrite has since given stored keys."""
+    if not state.config.stores_meta:
+        return
+    known = set(state.snapshot.files)
+    for file in before.files:
+        if file not in known and lacks_keys(read_metadata(open_base(state.storage, file))):
+            raise InputError(
+                f"{file.path} would come back, and its rows have no stored keys: give up stored "
+                "keys first (table rewrite PATH --virtual-keys on)"
+            )
 
 
 def _commit(timeline: Timeline, time: str | None) -> Instant:

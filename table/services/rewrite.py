@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from table.bootstrap.target import Progress
 from table.config import KEY_COLUMN, TableConfig, load_config, save_config
@@ -136,7 +137,7 @@ class Rewriter:
             if config.stores_meta and target != "off":
                 self._prove(TableState.load(storage))
             if not stores:
-                _declare(config, lease, stores=False, ignored=False)
+                declare_keys(config, lease, stores=False, ignored=False)
         results: list[CommitResult] = []
         before = 0
         while True:
@@ -187,7 +188,7 @@ class Rewriter:
                 return False
             config = load_config(self.writer.storage)
             ignored = target == "ignore"
-            _declare(config, lease, stores=True, ignored=ignored)
+            declare_keys(config, lease, stores=True, ignored=ignored)
         return True
 
     def _rewrite(self, files: Sequence[BaseFile], *, stores: bool) -> CommitResult:
@@ -271,7 +272,8 @@ def _check(config: TableConfig, target: str) -> None:
         virtual_facts(config.record_key, config.key_generator, wanted)
 
 
-def _declare(config: TableConfig, lease: Lease, *, stores: bool, ignored: bool) -> None:
+def declare_keys(config: TableConfig, lease: Lease, *, stores: bool, ignored: bool) -> None:
+    """Say in hoodie.properties whether keys are stored, and whether readers use stored ones."""
     facts = {**config.properties, META_FIELDS: str(stores).lower()}
     facts.pop(KEYS_IGNORED, None)
     if ignored:
@@ -287,6 +289,12 @@ def _stores_none(metadata: Any) -> bool:
     if not stats:
         return BLOOM_ENTRY not in (metadata.metadata or {})
     return all(s is not None and (s.num_values == 0 or _ends(s)[1] == "") for s in stats)
+
+
+def lacks_keys(metadata: pq.FileMetaData) -> bool:
+    """Whether a row of a file has no stored key, as far as statistics tell."""
+    stats = [s for s in _key_statistics(metadata) if s is not None]
+    return any(s.null_count or _ends(s)[1] == "" for s in stats)
 
 
 def _ends(statistics: Any) -> tuple[Any, Any]:

@@ -153,7 +153,7 @@ def steps(rng: random.Random, rows: ops.Rows, index: str) -> Iterator[Step]:
 
 def _possible(index: str, *, undo: bool, saved: bool) -> list[str]:
     """The operations that a table can be asked now, those that write more often than others."""
-    found = ["upsert"] * 4 + ["delete", "compact", "clean", "archive", "rewrite"]
+    found = ["upsert"] * 4 + ["delete", "compact", "clean", "archive"]
     found += [] if index == "bucket" else ["bulk_insert"]
     found += ["rollback"] if undo else []
     # A savepoint keeps keys from a purge; a restore would take a younger index away.

@@ -258,3 +258,37 @@ def test_killed_and_resumed(tmp_path, target, commits):
     assert table.check().ok
     assert table.check().digest == digest
     assert left_over(root) == []
+
+
+def test_no_way_back_to_files_without_keys_while_the_table_stores_them(table):
+    table.rewrite("on")
+    again(table).savepoint()
+    kept = rows_of(again(table))
+    saved = max(p.name for p in Path(table.storage.root, ".hoodie").glob("*.savepoint"))
+    instant = saved.partition(".")[0]
+    again(table).upsert(rows([50]))
+    latest = again(table).rewrite("off").instants[-1]
+    found = rows_of(again(table))
+    with pytest.raises(InputError, match="--virtual-keys on"):
+        again(table).restore(instant)
+    with pytest.raises(InputError, match="--virtual-keys on"):
+        again(table).rollback(latest)
+    assert rows_of(again(table)) == found
+    again(table).rewrite("on")
+    again(table).restore(instant)
+    assert rows_of(again(table)) == kept
+    again(table).upsert(rows([60, 1], ts=9))
+    assert again(table).check().ok
+
+
+def test_a_recovery_goes_back_over_a_rewrite(table):
+    table.rewrite("on")
+    found = rows_of(again(table))
+    again(table).rewrite("off")
+    torn = max(Path(table.storage.root, ".hoodie").glob("*.commit"))
+    torn.write_bytes(b"")
+    Table.recover(table.storage.root)
+    assert again(table).config.properties[META_FIELDS] == "false"
+    assert rows_of(again(table)) == found
+    again(table).upsert(rows([60, 1], ts=9))
+    assert again(table).check().ok
