@@ -78,13 +78,16 @@ class StoredKeys:
             name: the file, for errors.
 
         Raises:
-            CorruptFileError: a column is missing, or a part of a virtual key is null.
+            CorruptFileError: a column is missing, or a key, or a part of a virtual key.
         """
         for column in self.columns:
             if column not in rows.column_names:
                 raise CorruptFileError(name, 0, f"it has no column {column}")
         if self.definition is None:
-            return _joined(rows[KEY_COLUMN].cast(pa.string()).chunks)
+            keys = _joined(rows[KEY_COLUMN].cast(pa.string()).chunks)
+            if keys.null_count:
+                raise CorruptFileError(name, 0, f"{keys.null_count} rows have no record key")
+            return keys
         try:
             refuse_null_parts(rows, self.definition.record_key)
             return keys_of(rows.select(self.columns), self.definition)

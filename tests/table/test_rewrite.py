@@ -14,6 +14,7 @@ import pytest
 from table_cases import SMALL_BLOOMS, create, data_rows, latest_files, left_over, rows, unpack
 
 from table import Table
+from table.config import save_config
 from table.errors import CorruptFileError, InputError, InvalidOptionError
 from table.options import KEYS_IGNORED, META_FIELDS
 from table.services import rewrite
@@ -292,3 +293,17 @@ def test_a_recovery_goes_back_over_a_rewrite(table):
     assert rows_of(again(table)) == found
     again(table).upsert(rows([60, 1], ts=9))
     assert again(table).check().ok
+
+
+def test_rows_without_keys_where_keys_are_stored_are_damage(table):
+    table.rewrite("on")
+    config = again(table).config
+    save_config(table.storage, {**config.properties, META_FIELDS: "true"}, accept=True)
+    for ask in (
+        lambda t: t.upsert(rows([3], ts=9)),
+        lambda t: t.delete(rows([3])),
+        lambda t: t.purge(["k3"]),
+        lambda t: t.check(),
+    ):
+        with pytest.raises(CorruptFileError, match="have no record key"):
+            ask(again(table))
