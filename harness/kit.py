@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from harness.engines.base import Engine, Layout
 from harness.table_places import Here, Places
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 
 class Inputs(Protocol):
@@ -22,19 +26,19 @@ class Inputs(Protocol):
     def columns(self) -> Sequence[str]:
         """The columns that digests are over."""
 
-    def load(self) -> Any:
+    def load(self) -> DataFrame:
         """The rows that a table is loaded with."""
 
-    def batch(self, round_: int, /) -> Any:
+    def batch(self, round_: int, /) -> DataFrame:
         """The rows of change batch 1, 2, ..."""
 
-    def deletes(self) -> Any:
+    def deletes(self) -> DataFrame:
         """The keys of the delete step, with the partition columns."""
 
-    def deleted_keys(self) -> Any:
-        """Record keys (pa.Array of string) of the delete step."""
+    def deleted_keys(self) -> pa.StringArray:
+        """Record keys of the delete step."""
 
-    def nulled(self) -> Any:
+    def nulled(self) -> DataFrame:
         """The rows of the delete step with some of their columns nulled."""
 
     def nulled_truth(self, round_: int, /) -> tuple[int, str]:
@@ -46,11 +50,11 @@ class Inputs(Protocol):
     def truth(self, round_: int, *, deleted: bool) -> tuple[int, str]:
         """Rows and digest that the table must have after a round, and after the delete step."""
 
-    def lookup_keys(self) -> Any:
-        """`pa.Table` (record_key: string, expect_present: bool) of the lookup step."""
+    def lookup_keys(self) -> pa.Table:
+        """Keys (record_key: string, expect_present: bool) of the lookup step."""
 
-    def model_keys(self) -> Any:
-        """`pa.Table` (record_key, expect_present) of the lookup model, as many keys of each kind.
+    def model_keys(self) -> pa.Table:
+        """Keys (record_key, expect_present) of the lookup model, as many of each kind.
 
         Keys of a kind are in random order, so that any stretch of them is a sample.
         """

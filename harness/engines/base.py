@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.log_cost import StepCost
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row
+
+    from table.write.index import LookupStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,16 @@ class Purged(Protocol):
         """None does."""
 
 
+class Rows(Protocol):
+    """What a table's `read` gives; a data frame is one."""
+
+    def collect(self) -> list[Row]:
+        """The rows."""
+
+    def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
+        """The files that `collect` opens."""
+
+
 class MeasuredTable(Protocol):
     """A table under test; `table.Table` is one.
 
@@ -104,13 +120,13 @@ class MeasuredTable(Protocol):
     def delete(self, df: Any, /) -> WriteOutcome:
         """Delete by key."""
 
-    def read(self, keys: Any = None) -> Any:
-        """The live rows as a data frame, or those of `keys` (list of encoded record keys)."""
+    def read(self, keys: list[str] | None = None) -> Rows:
+        """The live rows, or those of encoded record keys."""
 
-    def lookup(self, keys: Any, /, *, stats: Any = None) -> Any:
+    def lookup(self, keys: Any, /, *, stats: LookupStats | None = None) -> Any:
         """The place of each key, in the form that `Engine.answer` knows.
 
-        `stats` (a `table.write.index.LookupStats`) is told what a lookup of `native` touched.
+        `stats` is told what a lookup of `native` touched.
         """
 
     def info(self) -> Facts:
@@ -149,14 +165,14 @@ class Engine(Protocol):
     def step(self, label: str) -> AbstractContextManager[StepCost | None]:
         """Attribute what the engine's Spark does in the block to a step; what that costs."""
 
-    def hold_rows(self, df: Any, /) -> Any:
+    def hold_rows(self, df: DataFrame, /) -> Any:
         """A data frame of the run's session, as the writes of this engine take it."""
 
-    def hold_keys(self, keys: Any, table: MeasuredTable, /) -> Any:
-        """Record keys (`pa.StringArray`), as the lookups of the table take them."""
+    def hold_keys(self, keys: pa.StringArray, table: MeasuredTable, /) -> Any:
+        """Record keys, as the lookups of the table take them."""
 
-    def answer(self, found: Any, keys: Any, /) -> Any:
-        """A lookup's answer as `pa.Table`: record key, partition path, file id per key, in order.
+    def answer(self, found: Any, keys: pa.StringArray, /) -> pa.Table:
+        """A lookup's answer: record key, partition path, file id per key, in order.
 
         The last two are null where a key is absent.
         """

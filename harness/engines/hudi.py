@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,7 +26,10 @@ from harness.scenario import SparkSection
 from harness.session import cores
 from table import Table
 from table.options import INDEX_TYPE
-from table.write.index import HUDI_TYPES, index_name
+from table.write.index import HUDI_TYPES, LookupStats, index_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
 
 _EXTENSION = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
 # Hudi's bundle renames the classes of its HBase client, and so the one that the client asks the
@@ -82,8 +85,8 @@ class HudiRows:
         )
         return int(rows), str(digest)
 
-    def collect(self) -> list[Any]:
-        """The rows (`pyspark.sql.Row`) of the keys."""
+    def collect(self) -> list[Row]:
+        """The rows of the keys."""
         where = {"path": str(self.path), "options": self.options, "column": self.column}
         return list(self.child.call("find", values=list(self.keys), **where))
 
@@ -104,15 +107,15 @@ class HudiTable:
         self.path = path
         self.index = index
 
-    def bulk_insert(self, df: Any, /) -> HudiWrite:
+    def bulk_insert(self, df: tuple[str, ...], /) -> HudiWrite:
         """Load held rows into an empty table."""
         return self._write("bulk_insert", df)
 
-    def upsert(self, df: Any, /) -> HudiWrite:
+    def upsert(self, df: tuple[str, ...], /) -> HudiWrite:
         """Insert or update held rows by key."""
         return self._write("upsert", df)
 
-    def delete(self, df: Any, /) -> HudiWrite:
+    def delete(self, df: tuple[str, ...], /) -> HudiWrite:
         """Delete held keys."""
         return self._write("delete", df)
 
@@ -135,7 +138,13 @@ class HudiTable:
             keys=tuple(keys or ()),
         )
 
-    def lookup(self, _held: Any, /, *, stats: Any = None) -> None:  # noqa: ARG002 - has none
+    def lookup(
+        self,
+        _held: object,
+        /,
+        *,
+        stats: LookupStats | None = None,  # noqa: ARG002 - has none
+    ) -> None:
         """Look up the keys that the child holds."""
         self._child.call("lookup", options=self._options)
 
@@ -162,7 +171,7 @@ class HudiTable:
         """Let Hudi's metadata writer initialise what the options ask for, without a write."""
         self._child.call("build_index", path=str(self.path), options=self._options)
 
-    def purge(self, _df: Any, /) -> Purged:
+    def purge(self, _df: object, /) -> Purged:
         """Hudi erases old slices by cleaning only."""
         raise CellError("Hudi has no purge")
 
@@ -219,13 +228,13 @@ class HudiEngine:
         finally:
             self._child.call("end")
 
-    def hold_rows(self, df: Any, /) -> tuple[str, ...]:
+    def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:
         """The files of a data frame that was read from Parquet; the child has read their schema."""
         files = tuple(sorted(df.inputFiles()))
         self._child.call("hold_rows", files=files)
         return files
 
-    def hold_keys(self, keys: Any, table: Any, /) -> None:
+    def hold_keys(self, keys: pa.StringArray, table: Any, /) -> None:
         """Bring keys to Hudi's JVM, with their partitions where the index must be told.
 
         A partition-local index looks in the partition of the incoming row. The partition of a
@@ -248,7 +257,7 @@ class HudiEngine:
             slices=self._parallelism,
         )
 
-    def answer(self, _found: Any, keys: Any, /) -> pa.Table:
+    def answer(self, _found: object, keys: pa.StringArray, /) -> pa.Table:
         """The places that the child's lookup found."""
         places = self._child.call("places")
         found = [places.get(key, (None, None)) for key in keys.to_pylist()]

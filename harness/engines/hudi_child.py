@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import col, lit
 
@@ -34,7 +35,7 @@ class HudiSession:
         self._steps = ExitStack()
         self._frames: dict[tuple[str, ...], DataFrame] = {}
         self._found: Any = None
-        self._look: Callable[[Mapping[str, str]], Any]
+        self._look: Callable[[Mapping[str, str]], JavaObject]
 
     def start(
         self, *, version: str, spark: SparkSection, events: Path, extra: Mapping[str, str]

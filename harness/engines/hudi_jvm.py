@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from harness.engines.hudi_options import version_number
@@ -53,11 +54,11 @@ class HudiJvm:
         """Add a file on the class path to what every Hadoop configuration is made from."""
         self._jvm.org.apache.hadoop.conf.Configuration.addDefaultResource(name)
 
-    def texts(self, keys: Sequence[str]) -> Any:
+    def texts(self, keys: Sequence[str]) -> JavaObject:
         """A Java list of record keys."""
         return self._read(list(keys), "java.util.ArrayList<java.lang.String>")
 
-    def records(self, keys: Sequence[str], partitions: Sequence[str], *, slices: int) -> Any:
+    def records(self, keys: Sequence[str], partitions: Sequence[str], *, slices: int) -> JavaObject:
         """A `JavaRDD<HoodieRecord>` without payloads: record keys with their partition paths."""
         listed = self._read(
             [
@@ -68,7 +69,7 @@ class HudiJvm:
         )
         return self._java_context.parallelize(listed, slices)
 
-    def record_index(self, path: str, texts: Any, options: Mapping[str, str]) -> Any:
+    def record_index(self, path: str, texts: JavaObject, options: Mapping[str, str]) -> JavaObject:
         """Open the metadata table and look keys up in the record index (`readRecordIndex`)."""
         config = (
             self._hudi.common.config.HoodieMetadataConfig.newBuilder()
@@ -107,13 +108,15 @@ class HudiJvm:
         resolver = self._hudi.common.table.TableSchemaResolver(self._meta_client(path))
         return str(resolver.getTableAvroSchema(False).toString())  # noqa: FBT003 - Java
 
-    def tagged(self, path: str, records: Any, options: Mapping[str, str], *, schema: str) -> Any:
+    def tagged(
+        self, path: str, records: JavaObject, options: Mapping[str, str], *, schema: str
+    ) -> JavaObject:
         """Let the index of a table tag records (`HoodieReadClient.tagLocation`)."""
         config = self._write_config(path, {**options, **_STAY}, schema)
         client = self._hudi.client.HoodieReadClient(self._engine, config)
         return client.tagLocation(records).collect()
 
-    def places(self, found: Any) -> dict[str, Place]:
+    def places(self, found: JavaObject) -> dict[str, Place]:
         """The answer of a lookup as record key -> place; keys that are not there are left out."""
         answer = json.loads(self._mapper.writeValueAsString(found))
         if isinstance(answer, dict):
@@ -129,7 +132,7 @@ class HudiJvm:
                 places[key] = (at["partitionPath"], at["fileId"])
         return places
 
-    def _write_config(self, path: str, options: Mapping[str, str], schema: str) -> Any:
+    def _write_config(self, path: str, options: Mapping[str, str], schema: str) -> JavaObject:
         return (
             self._hudi.config.HoodieWriteConfig.newBuilder()
             .withPath(path)
@@ -138,19 +141,19 @@ class HudiJvm:
             .build()
         )
 
-    def _meta_client(self, path: str) -> Any:
+    def _meta_client(self, path: str) -> JavaObject:
         builder = self._hudi.common.table.HoodieTableMetaClient.builder()
         return builder.setConf(self._storage_conf()).setBasePath(path).build()
 
-    def _storage_conf(self) -> Any:
+    def _storage_conf(self) -> JavaObject:
         configuration = self._java_context.hadoopConfiguration()
         return self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
 
-    def _read(self, value: Any, kind: str) -> Any:
+    def _read(self, value: Sequence[object], kind: str) -> JavaObject:
         types = self._mapper.getTypeFactory()
         return self._mapper.readValue(json.dumps(value), types.constructFromCanonical(kind))
 
-    def _properties(self, options: Mapping[str, str]) -> Any:
+    def _properties(self, options: Mapping[str, str]) -> JavaObject:
         properties = self._jvm.java.util.Properties()
         for name, value in options.items():
             properties.setProperty(name, value)

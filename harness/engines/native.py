@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from datasets.spark import digest_dataframe
 from harness.engines.base import Layout, MeasuredTable
@@ -19,6 +19,10 @@ from table.ids import SeededIds
 from table.options import INDEX_TYPE
 from table.stores import storage_at
 from table.write.index import HUDI_TYPES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 LOADED, REPEATED = "loaded", "repeated"
 """Seeds of file ids: of a table that is made, and of each copy of it that a repetition opens.
@@ -74,19 +78,19 @@ class NativeEngine:
         """Attribute the jobs of the session to a step."""
         return self._runtime.step(label)
 
-    def hold_rows(self, df: Any, /) -> Any:
+    def hold_rows(self, df: DataFrame, /) -> DataFrame:
         """The data frame itself."""
         return df
 
-    def hold_keys(self, keys: Any, _table: MeasuredTable, /) -> Any:
+    def hold_keys(self, keys: pa.StringArray, _table: MeasuredTable, /) -> pa.StringArray:
         """The keys themselves."""
         return keys
 
-    def answer(self, found: Any, _keys: Any, /) -> Any:
+    def answer(self, found: pa.Table, _keys: pa.StringArray, /) -> pa.Table:
         """The answer itself: `Table.lookup` gives the form that is asked for."""
         return found
 
-    def digest(self, rows: Any, columns: Sequence[str], /) -> tuple[int, str]:
+    def digest(self, rows: DataFrame, columns: Sequence[str], /) -> tuple[int, str]:
         """Rows and digest of a data frame."""
         found = digest_dataframe(rows, columns)
         return found.rows, found.digest

@@ -94,7 +94,7 @@ class Child:
         return ""
 
 
-def serve(handler: Any, *, explain: Callable[[Exception], str]) -> None:
+def serve(handler: object, *, explain: Callable[[Exception], str]) -> None:
     """The child's end: answer messages by the handler's methods until `close` or the pipe's end.
 
     Args:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import revisions
 from harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
@@ -23,7 +23,11 @@ from harness.scenario import SparkSection
 from harness.session import measuring_conf
 from harness.table_places import Places
 from table.options import INDEX_TYPE
-from table.write.index import HUDI_TYPES
+from table.write.index import HUDI_TYPES, LookupStats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row
 
 _CHILD = Path(__file__).with_name("revision_child.py")
 _DESCRIPTION = "spark.job.description"
@@ -55,8 +59,8 @@ class RevisionRows:
         rows, digest = self._child.call("digest", table=self._table, columns=list(columns))
         return int(rows), str(digest)
 
-    def collect(self) -> list[Any]:
-        """The rows (`pyspark.sql.Row`) of the keys."""
+    def collect(self) -> list[Row]:
+        """The rows of the keys."""
         return list(self._child.call("find", table=self._table, keys=list(self._keys or ())))
 
     def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
@@ -70,15 +74,15 @@ class RevisionTable:
     def __init__(self, child: Asked, number: int) -> None:
         self._child, self._number = child, number
 
-    def bulk_insert(self, df: Any, /) -> RevisionWrite:
+    def bulk_insert(self, df: tuple[str, ...], /) -> RevisionWrite:
         """Load held rows into an empty table."""
         return self._write("bulk_insert", df)
 
-    def upsert(self, df: Any, /) -> RevisionWrite:
+    def upsert(self, df: tuple[str, ...], /) -> RevisionWrite:
         """Insert or update held rows by key."""
         return self._write("upsert", df)
 
-    def delete(self, df: Any, /) -> RevisionWrite:
+    def delete(self, df: tuple[str, ...], /) -> RevisionWrite:
         """Delete held keys."""
         return self._write("delete", df)
 
@@ -86,7 +90,7 @@ class RevisionTable:
         """All rows, or those of record keys."""
         return RevisionRows(self._child, self._number, keys)
 
-    def lookup(self, _held: Any, /, *, stats: Any = None) -> None:
+    def lookup(self, _held: object, /, *, stats: LookupStats | None = None) -> None:
         """Look up the keys that the child holds; `stats` is told what that touched."""
         told = self._child.call("lookup", table=self._number)
         for name, value in told.items() if stats is not None else ():
@@ -115,7 +119,7 @@ class RevisionTable:
         """Build the record index of the rows that are there."""
         self._child.call("build_index", table=self._number)
 
-    def purge(self, df: Any, /) -> Purged:
+    def purge(self, df: tuple[str, ...], /) -> Purged:
         """Erase held keys from all that the table keeps."""
         found: Purged = SimpleNamespace(**self._child.call("purge", table=self._number, files=df))
         return found
@@ -167,18 +171,18 @@ class RevisionEngine:
         finally:
             self._child.call("end", names=[*properties, "spark.jobGroup.id"])
 
-    def hold_rows(self, df: Any, /) -> tuple[str, ...]:
+    def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:
         """The files of a data frame that was read from Parquet; the child has read their schema."""
         files = tuple(sorted(df.inputFiles()))
         self._child.call("hold_rows", files=files)
         return files
 
-    def hold_keys(self, keys: Any, _table: MeasuredTable, /) -> None:
+    def hold_keys(self, keys: pa.StringArray, _table: MeasuredTable, /) -> None:
         """Bring keys to the child."""
         self._child.call("hold_keys", keys=keys)
 
-    def answer(self, _found: Any, _keys: Any, /) -> Any:
-        """The places that the child's lookup found (`pa.Table`)."""
+    def answer(self, _found: object, _keys: pa.StringArray, /) -> pa.Table:
+        """The places that the child's lookup found."""
         return self._child.call("places")
 
     def digest(self, rows: RevisionRows, columns: Sequence[str], /) -> tuple[int, str]:

@@ -16,7 +16,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row
+
+    from table import Table
 
 KEPT = 16
 """Tables that stay open: one is measured, and after each step another is opened to verify it."""
@@ -33,10 +39,10 @@ class Session:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._tables: OrderedDict[int, Any] = OrderedDict()
-        self._frames: dict[tuple[str, ...], Any] = {}
+        self._tables: OrderedDict[int, Table] = OrderedDict()
+        self._frames: dict[tuple[str, ...], DataFrame] = {}
         self._count = 0
-        self._keys: Any = None
+        self._keys: pa.StringArray | None = None
         self._found: Any = None
 
     def start(self, *, master: str, conf: Mapping[str, str]) -> dict[str, str]:
@@ -84,8 +90,8 @@ class Session:
         done = getattr(self._tables[table], operation)(self._frames[files])
         return {"files_written": done.files_written, "phases": dict(done.phases)}
 
-    def hold_keys(self, *, keys: Any) -> None:
-        """Keep the keys (`pa.StringArray`) of the next lookup."""
+    def hold_keys(self, *, keys: pa.StringArray) -> None:
+        """Keep the keys of the next lookup."""
         self._keys = keys
 
     def lookup(self, *, table: int) -> dict[str, int]:
@@ -96,11 +102,11 @@ class Session:
         self._found = self._tables[table].lookup(self._keys, stats=stats)
         return dataclasses.asdict(stats)
 
-    def places(self) -> Any:
-        """The answer of the last lookup (`pa.Table`)."""
+    def places(self) -> pa.Table:
+        """The answer of the last lookup."""
         return self._found
 
-    def find(self, *, table: int, keys: list[str]) -> list[Any]:
+    def find(self, *, table: int, keys: list[str]) -> list[Row]:
         """The rows of some keys."""
         self._found = self._tables[table].read(keys=keys)
         return list(self._found.collect())
@@ -150,7 +156,7 @@ class Session:
         """Stop Spark; its event log is complete after that."""
         self._spark.stop()
 
-    def _keep(self, table: Any) -> int:
+    def _keep(self, table: Table) -> int:
         self._count += 1
         self._tables[self._count] = table
         if len(self._tables) > KEPT:
