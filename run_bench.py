@@ -14,7 +14,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import typer
 
@@ -90,7 +89,7 @@ def explain(error: Exception) -> int:
     return fail(f"this is a bug of Keymark's: {type(error).__name__}: {error}", 4)
 
 
-def show(otherwise: Callable[..., None], message: Warning, *rest: Any) -> None:
+def show(otherwise: Callable[..., None], message: Warning, *rest: object) -> None:
     """Print a warning of ours as one line, any other as it was."""
     if type(message).__name__ == "TableWarning":
         print(f"warning: {_line(str(message))}", file=sys.stderr)

@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
 from datasets.dataset import Dataset
 from datasets.folders import session_conf
 from datasets.generated import GeneratedDataset
@@ -287,7 +290,7 @@ def _canary(scenario: Scenario, folder: RunFolder, work: Path) -> Canary:
 
 
 def _inputs(
-    spark: Any, scenario: Scenario, folder: Path, source: Path | None
+    spark: SparkSession, scenario: Scenario, folder: Path, source: Path | None
 ) -> dict[Data, SparkInputs]:
     """The rows of each point, written; points that differ in the batch share the load."""
     inputs: dict[Data, SparkInputs] = {}
@@ -301,7 +304,7 @@ def _inputs(
 
 
 def _dataset(
-    spark: Any, scenario: Scenario, folder: Path, *, source: Path | None, data: Data
+    spark: SparkSession, scenario: Scenario, folder: Path, *, source: Path | None, data: Data
 ) -> Dataset:
     """The rows of a scenario: generated ones, or those of a table that exists."""
     section = scenario.dataset
@@ -319,8 +322,8 @@ def _dataset(
     return changing(section, independent.rows(source), layout)
 
 
-def changing(section: DatasetSection, stored: Any, layout: Layout) -> SourceDataset:
-    """Rows that exist (pa.Table), and changes to them.
+def changing(section: DatasetSection, stored: pa.Table, layout: Layout) -> SourceDataset:
+    """Rows that exist, and changes to them.
 
     Changes are as large as the scenario says, but each kind touches at most a fourth of the rows,
     so that a scenario for large tables also fits a small one.

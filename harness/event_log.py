@@ -212,7 +212,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     length = total = 0
     most = max(_MOST_BYTES, _MOST_RATIO * path.stat().st_size)
     with pa.OSFile(str(path)) as file:
-        stream: Any = pa.CompressedInputStream(file, "zstd") if compressed else file
+        stream: pa.NativeFile = pa.CompressedInputStream(file, "zstd") if compressed else file
         while chunk := _chunk(stream):
             total += len(chunk)
             if total > most:
@@ -229,7 +229,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     yield b"".join(parts)
 
 
-def _chunk(stream: Any) -> bytes:
+def _chunk(stream: pa.NativeFile) -> bytes:
     try:
         return bytes(stream.read(_CHUNK))
     except (OSError, pa.ArrowInvalid):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,8 @@ from table.timeline.timeline import Timeline
 from table.write.outside import CHANGES
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from harness.workload import Step
 
 INDEX = "hbase"
@@ -155,7 +157,7 @@ def clear(cells: Iterable[Cell]) -> None:
             client.drop()
 
 
-def _put(client: EntryClient, located: Any, path: Path) -> None:
+def _put(client: EntryClient, located: pa.Table, path: Path) -> None:
     """Put the entries of located keys (independent.locations) of a table as it was loaded."""
     loaded = max(Timeline.load(LocalStorage.at(str(path))).commit_times())
     columns = [located[name] for name in ("record_key", "partition_path", "file_id")]
@@ -171,8 +173,8 @@ def _access(cell: Cell) -> Access:
     return Access(options[THRIFT_HOST], int(options[THRIFT_PORT]), options[HBASE_TABLE])
 
 
-def _keys(path: Path, frames: Iterable[Any]) -> Any:
-    """The distinct record keys (pa.Array of string) of frames, as the table at `path` writes them.
+def _keys(path: Path, frames: Iterable[DataFrame]) -> pa.StringArray:
+    """The distinct record keys of frames, as the table at `path` writes them.
 
     The table is opened for its key fields only.
     """

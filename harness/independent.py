@@ -146,8 +146,8 @@ def _located(found: Slice, fields: Sequence[str]) -> pa.Table:
     )
 
 
-def _keys(file: Any, fields: Sequence[str], path: Path) -> Any:
-    """The record keys (pa.Array or pa.ChunkedArray of string) of a base file (pq.ParquetFile).
+def _keys(file: pq.ParquetFile, fields: Sequence[str], path: Path) -> pa.Array | pa.ChunkedArray:
+    """The record keys of a base file, as text.
 
     Args:
         file: the base file.

@@ -14,12 +14,13 @@ import re
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
+from urllib.response import addinfourl
 
 from harness.errors import HarnessError
 
@@ -141,8 +142,8 @@ def _download(url: str, target: Path, told: Told) -> Path:
         part.unlink(missing_ok=True)
 
 
-def _copied(answer: Any, file: Any, told: Told) -> str:
-    """Copy a response (binary, with headers) to a file; its SHA-1 in hex."""
+def _copied(answer: HTTPResponse | addinfourl, file: BinaryIO, told: Told) -> str:
+    """Copy a response to a file; its SHA-1 in hex."""
     total, come = int(answer.headers.get("Content-Length") or 0), 0
     digest = hashlib.sha1(usedforsecurity=False)  # what Maven's layout offers
     while chunk := answer.read(_CHUNK):
@@ -153,5 +154,6 @@ def _copied(answer: Any, file: Any, told: Told) -> str:
     return digest.hexdigest()
 
 
-def _opened(url: str) -> Any:
-    return urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310  the user's own choice of repository
+def _opened(url: str) -> HTTPResponse | addinfourl:
+    got: HTTPResponse | addinfourl = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310 - user's choice
+    return got

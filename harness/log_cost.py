@@ -8,7 +8,10 @@ its time is the most that a step can have become longer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JVMView
 
 _THREAD = "spark-listener-group-eventLog"
 _NANOSECONDS = 1e9
@@ -28,11 +31,11 @@ class StepCost:
 class LogClock:
     """The processor time of the thread, by the JVM's own account."""
 
-    def __init__(self, jvm: Any) -> None:
+    def __init__(self, jvm: JVMView) -> None:
         """Of one JVM.
 
         Args:
-            jvm: py4j's view of it; it runs Spark with an event log.
+            jvm: it runs Spark with an event log.
         """
         self._beans = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
         self._thread = -1

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,7 +63,7 @@ class Lookup:
     wall: float
     stats: LookupStats
     asked: pa.Table
-    answer: Any
+    answer: pa.Table
 
 
 def points(state: str, numbers: Sequence[int]) -> tuple[Point, ...]:
@@ -91,7 +91,7 @@ def asked(pool: pa.Table, point: Point, turn: int) -> pa.Table:
     return of_kind.slice(start, point.keys).combine_chunks()
 
 
-def lookups(kit: Kit, slot: Slot, point: Point, path: Any) -> list[Lookup]:
+def lookups(kit: Kit, slot: Slot, point: Point, path: Path) -> list[Lookup]:
     """Take a point: its lookups, each with a handle of its own."""
     found = []
     for number in range(point.lookups):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
@@ -67,8 +68,8 @@ class SourceSection(Section):
         return self.format or folders.format_of(self.path)
 
 
-def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[Any, Layout]:
-    """The rows (pa.Table) and what their columns mean.
+def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[pa.Table, Layout]:
+    """The rows and what their columns mean.
 
     Args:
         spark: reads them.

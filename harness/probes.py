@@ -74,7 +74,7 @@ def rows_written(table: Path, before: Listing, after: Listing) -> int:
     return sum(_rows(json.loads((table / name).read_bytes())) for name in commits)
 
 
-def _rows(commit: Any) -> int:
+def _rows(commit: Mapping[str, Any]) -> int:
     """Rows of one commit (its JSON); a commit that wrote nothing has no statistics."""
     partitions = commit.get("partitionToWriteStats") or {}
     return sum(stat.get("numWrites", 0) for stats in partitions.values() for stat in stats)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from datasets.errors import DatasetError
 from datasets.mappings import FILE_ROWS, Mappings
@@ -255,8 +256,8 @@ def _mistakes(error: ValidationError) -> list[str]:
     ]
 
 
-def _explain(detail: Any) -> str:
-    """One sentence about a pydantic error (an `ErrorDetails` mapping)."""
+def _explain(detail: ErrorDetails) -> str:
+    """One sentence about a pydantic error."""
     if detail["type"] == "extra_forbidden":
         *sections, last = detail["loc"]
         return f"unknown key{nearest(str(last), _keys(sections))}"

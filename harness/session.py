@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from harness.event_log import STEP_PROPERTY
@@ -94,8 +95,8 @@ class SparkRuntime:
             after = self._log_clock.seconds()
             cost.seconds = None if before is None or after is None else after - before
 
-    def event_log(self) -> Any:
-        """Spark's listener that writes the event log, a Java object."""
+    def event_log(self) -> JavaObject:
+        """Spark's listener that writes the event log."""
         java: Any = self.spark.sparkContext._jsc  # noqa: SLF001 - the only way to the listeners
         return java.sc().eventLogger().get()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.results import Sample, Stage
@@ -51,14 +51,16 @@ def _operators(info: Mapping[str, Any]) -> Iterator[str]:
 
 
 def stage_lines(
-    samples: Iterable[Sample], logged: Mapping[str, StepCounters], label_of: Any
+    samples: Iterable[Sample],
+    logged: Mapping[str, StepCounters],
+    label_of: Callable[[Sample], str],
 ) -> Iterator[Stage]:
     """The stages of every measured step, in the order of the samples.
 
     Args:
         samples: of the run.
         logged: counters by label.
-        label_of: the label (str) of a `Sample`.
+        label_of: the label of a sample.
     """
     for sample in samples:
         if sample.warmup or (sample.phase, sample.metric) != ("total", "wall_s"):

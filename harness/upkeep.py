@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from harness import independent
 from harness.engines.base import MeasuredTable
@@ -16,9 +16,13 @@ from harness.kit import Kit
 from harness.probes import Listing
 
 if TYPE_CHECKING:
-    from harness.workload import Values
+    from harness.workload import Answer, Values
 
-    Timed = Callable[[Callable[[], Any]], tuple[Any, Values]]
+    class Timed(Protocol):
+        """The clock of a step."""
+
+        def __call__(self, call: Callable[[], Answer], /) -> tuple[Answer, Values]:
+            """Call an engine; the answer, and what it took."""
 
 
 def build_index(kit: Kit, *, path: Path, table: MeasuredTable, timed: Timed) -> Values:

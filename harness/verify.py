@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -88,11 +89,13 @@ def point_mistake(
     return None
 
 
-def _flags(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _flags(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def _unequal(left: Any, right: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _unequal(
+    left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray
+) -> npt.NDArray[np.bool_]:
     """Where two string columns differ; null equals null."""
     a, b = _array(left), _array(right)
     same = pc.fill_null(pc.equal(a, b), fill_value=False)
@@ -100,14 +103,14 @@ def _unequal(left: Any, right: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return ~_flags(pc.or_(same, both_null))
 
 
-def _array(column: Any) -> Any:
+def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     column = column.cast(pa.string())
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _first(flags: np.ndarray[Any, np.dtype[np.bool_]]) -> int:
+def _first(flags: npt.NDArray[np.bool_]) -> int:
     return int(flags.argmax())
 
 
-def _example(keys: Any, wrong: np.ndarray[Any, np.dtype[np.bool_]]) -> str:
+def _example(keys: pa.Array, wrong: npt.NDArray[np.bool_]) -> str:
     return f"{int(wrong.sum())} keys, first {keys[_first(wrong)].as_py()!r}"

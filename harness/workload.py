@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness import hbase_cells, independent, processor_time, upkeep, verify
 from harness.engines import is_native
-from harness.engines.base import MeasuredTable, WriteOutcome
+from harness.engines.base import MeasuredTable, Rows, WriteOutcome
 from harness.kit import Kit
 from harness.log_cost import StepCost
 from harness.lookup_model import COMPACTED, LOGS, Point, lookups, points
@@ -28,6 +28,9 @@ from harness.matrix import Cell, Slot
 from harness.probes import Listing, Written, rows_written, written
 from harness.scenario import WorkloadSection
 from table.write.index import LookupStats
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
 
 BULK_INSERT = "bulk_insert"
 BUILD = "build"
@@ -256,7 +259,9 @@ def _write(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
     return values
 
 
-def _call(kit: Kit, step: Step, table: MeasuredTable) -> tuple[Callable[[Any], WriteOutcome], Any]:
+def _call(
+    kit: Kit, step: Step, table: MeasuredTable
+) -> tuple[Callable[[Any], WriteOutcome], DataFrame]:
     if step.name == BULK_INSERT:
         return table.bulk_insert, kit.inputs.load()
     if step.name == DELETE:
@@ -309,7 +314,7 @@ def _point_query(
 ) -> tuple[Values, str | None]:
     key = kit.inputs.point_key(slot.repetition)
 
-    def ask() -> tuple[Any, list[Any]]:
+    def ask() -> tuple[Rows, list[Row]]:
         frame = table.read(keys=[key])
         return frame, frame.collect()
 
