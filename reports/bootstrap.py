@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reports.stats import CONFIDENCE
 
@@ -32,7 +32,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 @cache
-def _middles(n: int) -> tuple[Any, Any]:
-    """Which of n ordered values are in the middle of each draw: two int64 arrays of draws."""
+def _middles(n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which of n ordered values are in the middle of each draw."""
     drawn = np.sort(np.random.default_rng(_SEED).integers(0, n, size=(_DRAWS, n)), axis=1)
     return drawn[:, (n - 1) // 2].copy(), drawn[:, n // 2].copy()

@@ -10,13 +10,16 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.text import Text
 
 from harness.units import Unit
 from reports.amounts import amount, axis_scale
@@ -157,7 +160,7 @@ def stack(whole: Table, title: str) -> Drawing:
     return render(draw, rows=len(totals) + 1, title=title)
 
 
-def style_panel(axes: Any, name: str) -> None:
+def style_panel(axes: Axes, name: str) -> None:
     """The look of a panel of points and lines over the rows or keys, `name` above it."""
     axes.set_title(name, fontsize=9, loc="left")
     number_ticks(axes.xaxis)
@@ -169,7 +172,7 @@ def style_panel(axes: Any, name: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def number_ticks(axis: Any) -> None:
+def number_ticks(axis: Axis) -> None:
     """Write ticks as plain numbers; a new scale of an axis needs this anew."""
     axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
 
@@ -204,14 +207,14 @@ def interval_words(summaries: Sequence[Summary]) -> str:
     return f"median of n = {n}, whisker: range"
 
 
-def _bar(axes: Any, row: int, summary: Summary, scale: float) -> None:
+def _bar(axes: Axes, row: int, summary: Summary, scale: float) -> None:
     median = summary.median / scale
     around = [[median - summary.low / scale], [summary.high / scale - median]]
     axes.barh(row, median, height=0.62, edgecolor=INK, linewidth=0.6)
     axes.errorbar(median, row, xerr=around, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
 
 
-def _drop_too_wide(figure: Figure, inside: Sequence[tuple[Any, Any]]) -> None:
+def _drop_too_wide(figure: Figure, inside: Sequence[tuple[Text, Patch]]) -> None:
     """Take away texts that are wider than the part of a bar which they are written on."""
     figure.draw_without_rendering()
     for text, patch in inside:
@@ -219,11 +222,11 @@ def _drop_too_wide(figure: Figure, inside: Sequence[tuple[Any, Any]]) -> None:
             text.remove()
 
 
-def _value_label(axes: Any, row: int, end: float, text: str) -> None:
+def _value_label(axes: Axes, row: int, end: float, text: str) -> None:
     axes.annotate(text, (end, row), (5, 0), textcoords="offset points", va="center")
 
 
-def _finish(axes: Any, labels: Sequence[str], right: float) -> None:
+def _finish(axes: Axes, labels: Sequence[str], right: float) -> None:
     axes.set_yticks(range(len(labels)), [_two_lines(label) for label in labels])
     axes.set_xlim(0, right if right > 0 else 1)
     axes.set_ylim(len(labels) - 0.5, -0.5)
@@ -244,7 +247,7 @@ def _hatch(kind: int) -> str:
     return HATCHES[kind % len(HATCHES)]
 
 
-def render(draw: Any, *, rows: int, title: str) -> Drawing:
+def render(draw: Callable[[Figure], None], *, rows: int, title: str) -> Drawing:
     """Let `draw` fill a matplotlib figure of the house style, as high as so many bars."""
     with _quiet_style():
         size = (_WIDTH, 0.95 + 0.44 * rows)

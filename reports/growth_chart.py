@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
@@ -136,7 +136,7 @@ def spread_out(places: Sequence[float], gap: float) -> list[float]:
     return moved
 
 
-def _draw_line(axes: Any, line: Line, scales: Scales, *, marker: str, steps: float) -> None:
+def _draw_line(axes: Axes, line: Line, scales: Scales, *, marker: str, steps: float) -> None:
     known = line.summaries()
     middle = [each.median / scales.base for each in known.values()]
     around = [
@@ -155,7 +155,7 @@ def _draw_line(axes: Any, line: Line, scales: Scales, *, marker: str, steps: flo
     )  # fmt: skip
 
 
-def _name_lines(axes: Any, panel: Sequence[Line], scales: Scales) -> None:
+def _name_lines(axes: Axes, panel: Sequence[Line], scales: Scales) -> None:
     """Write each index's name to the right of its last point, one below the other."""
     to_axes = axes.transScale + axes.transLimits
     ends = []
@@ -174,7 +174,7 @@ def _name_lines(axes: Any, panel: Sequence[Line], scales: Scales) -> None:
         )  # fmt: skip
 
 
-def _finish(axes: Any, name: str, scales: Scales) -> None:
+def _finish(axes: Axes, name: str, scales: Scales) -> None:
     style_panel(axes, name)
     first, last = scales.sizes[0], scales.sizes[-1]
     if scales.log_x:

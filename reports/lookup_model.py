@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reports.projection import CellView
 
@@ -29,6 +29,8 @@ _SEED = 1
 _ROUNDS = 60
 _TINY = 1e-7
 _ALL = 0.99
+
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,21 +210,21 @@ def _fit(state: str, cache: str, shards: int | None, *, spots: Sequence[Spot]) -
     )
 
 
-def _estimate(values: Any) -> Estimate:
+def _estimate(values: _Floats) -> Estimate:
     """The value fitted to all samples stands first, those of the bootstrap follow."""
     low, high = np.percentile(values[1:], [2.5, 97.5])
     return Estimate(float(values[0]), min(float(low), values[0]), max(float(high), values[0]))
 
 
-def least_deviations(loads: Any, walls: Any, counts: Any) -> tuple[Any, Any]:
+def least_deviations(loads: _Floats, walls: _Floats, counts: _Floats) -> tuple[_Floats, _Floats]:
     """Fit walls = k + loads * c, both not negative, by least relative absolute deviations.
 
     Least squares with weights that are taken anew from the deviations, round after round, until the
     squares are as good as absolute values.
 
     Args:
-        loads: float64, of each value.
-        walls: float64, positive.
+        loads: of each value.
+        walls: positive.
         counts: a row per fit, how often it counts each value.
 
     Returns:
@@ -236,7 +238,7 @@ def least_deviations(loads: Any, walls: Any, counts: Any) -> tuple[Any, Any]:
     return k, c
 
 
-def _weighted(loads: Any, walls: Any, weights: Any) -> tuple[Any, Any]:
+def _weighted(loads: _Floats, walls: _Floats, weights: _Floats) -> tuple[_Floats, _Floats]:
     """Least squares per row of weights; a line that would leave the quadrant ends at its border."""
     one, x, xx = weights.sum(1), weights @ loads, weights @ loads**2
     y, xy = weights @ walls, weights @ (loads * walls)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -46,7 +45,7 @@ def marker(model: LookupModel, shards: int) -> str:
     return MARKERS[min(model.shard_counts.index(shards), len(MARKERS) - 1)]
 
 
-def _points(axes: Any, model: LookupModel, state: str, *, cache: str, color: str) -> None:
+def _points(axes: Axes, model: LookupModel, state: str, *, cache: str, color: str) -> None:
     for spot in model.spots:
         if (spot.state, spot.cache) == (state, cache):
             axes.plot(
@@ -55,7 +54,7 @@ def _points(axes: Any, model: LookupModel, state: str, *, cache: str, color: str
             )  # fmt: skip
 
 
-def _line(axes: Any, model: LookupModel, state: str, cache: str) -> None:
+def _line(axes: Axes, model: LookupModel, state: str, cache: str) -> None:
     fit = model.of(state, cache)
     if fit is None:
         return
@@ -65,7 +64,7 @@ def _line(axes: Any, model: LookupModel, state: str, cache: str) -> None:
     axes.plot(loads, [max(fit.at(load), 1e-9) for load in loads], color=INK, linewidth=1.2)
 
 
-def _finish(axes: Any, name: str) -> None:
+def _finish(axes: Axes, name: str) -> None:
     style_panel(axes, name)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: amount(y, Unit.SECONDS.value)))

@@ -176,7 +176,9 @@ def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
     return {cell: clean(reason) for cell, reason in failed.items()}
 
 
-def cell_order(cell: CellView) -> tuple[Any, ...]:
+def cell_order(
+    cell: CellView,
+) -> tuple[int, str, bool, str, tuple[int, str, int, int], list[int | str]]:
     """Sort key of a cell: by index, engine, ours first, and setting; runs keep their order.
 
     Variants go by the numbers in their names: shards-4 stands before shards-16.

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, log, log2
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 # Relative efficiency of signed ranks against the mean where noise is normal: 3 / pi.
 _EFFICIENCY = 0.955
 # A median absolute deviation of normal noise, in standard deviations, inverted.
 _MAD_TO_SD = 1.4826
+
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +79,13 @@ def shift(logs: Sequence[float], *, bound_confidence: float) -> Shift:
     )
 
 
-def p_above(values: Any) -> float:
+def p_above(values: _Floats) -> float:
     """One-sided p-value of the signed rank test, exact also with ties and zeros.
 
     Zeros keep their ranks and count for neither sign (Pratt); ties share their mean rank.
 
     Args:
-        values: logarithms, np.ndarray of float64.
+        values: logarithms.
     """
     ranks = _doubled_ranks(np.abs(values))
     used = ranks[values != 0]
@@ -138,13 +140,13 @@ def log_ratios(base: Sequence[float], candidate: Sequence[float]) -> list[float]
     return [log(c / b) for b, c in zip(base, candidate, strict=True) if b > 0 and c > 0]
 
 
-def _walsh(values: Any) -> Any:
-    """All means of two values, each value with itself included, sorted; np.ndarray."""
+def _walsh(values: _Floats) -> _Floats:
+    """All means of two values, each value with itself included, sorted."""
     first, second = np.triu_indices(len(values))
     return np.sort((values[first] + values[second]) / 2.0)
 
 
-def _order_bounds(walsh: Any, n: int, tail: float) -> tuple[float, float]:
+def _order_bounds(walsh: _Floats, n: int, tail: float) -> tuple[float, float]:
     """The Walsh averages beyond which the shift lies with at most the probability `tail` each."""
     reached = np.cumsum(_null(tuple(range(2, 2 * n + 1, 2)))[::2])
     out = int(np.searchsorted(reached, tail, side="right"))
@@ -153,16 +155,16 @@ def _order_bounds(walsh: Any, n: int, tail: float) -> tuple[float, float]:
     return float(walsh[out - 1]), float(walsh[len(walsh) - out])
 
 
-def _doubled_ranks(sizes: Any) -> Any:
-    """Twice the ranks, so that the mean rank of a tie is whole; np.ndarray of int64."""
+def _doubled_ranks(sizes: _Floats) -> npt.NDArray[np.int64]:
+    """Twice the ranks, so that the mean rank of a tie is whole."""
     _, place, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (2 * last - counts + 1)[place]
 
 
 @lru_cache(maxsize=64)
-def _null(ranks: tuple[int, ...]) -> Any:
-    """Probability of each sum of ranks when every sign is equally likely; np.ndarray."""
+def _null(ranks: tuple[int, ...]) -> _Floats:
+    """Probability of each sum of ranks when every sign is equally likely."""
     chances = np.zeros(sum(ranks) + 1)
     chances[0] = 1.0
     for rank in ranks:

@@ -248,7 +248,9 @@ def _from_summary(path: Path, engine: str | None) -> Side:
     )
 
 
-def _summary_numbers(where: str, cell: str, values: Any) -> Iterable[tuple[Key, Measured]]:
+def _summary_numbers(
+    where: str, cell: str, values: Mapping[str, Any]
+) -> Iterable[tuple[Key, Measured]]:
     listed = values.get("metrics")
     for place, metric in enumerate(listed if isinstance(listed, list) else []):
         here = f"{where}, metric {place + 1}"
@@ -272,7 +274,7 @@ def _summary_numbers(where: str, cell: str, values: Any) -> Iterable[tuple[Key, 
         )
 
 
-def _fields(where: str, values: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
+def _fields(where: str, values: object, kinds: Mapping[str, type]) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ReportError(f"{where} is not an object")
     wrong = [name for name, kind in kinds.items() if not _is(values.get(name), kind)]

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import rankdata
 
 LEVEL = 0.001
@@ -31,6 +31,9 @@ WORTH = 0.05
 _SHUFFLES = 2_999
 _AT_ONCE = 4_000_000
 _SEED = 1
+
+_Floats = npt.NDArray[np.float64]
+_Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +92,8 @@ def _too_small(change: Change) -> bool:
     return abs(change.after - change.before) < WORTH * abs(change.before)
 
 
-def _divide(values: Any, first: int, places: dict[int, float]) -> None:
-    """Add the change points of a stretch that begins at `first`; `values` is np.ndarray."""
+def _divide(values: _Floats, first: int, places: dict[int, float]) -> None:
+    """Add the change points of a stretch that begins at `first`."""
     n = len(values)
     if n < 2 * SHORTEST:
         return
@@ -109,8 +112,8 @@ def _divide(values: Any, first: int, places: dict[int, float]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _stretches(n: int) -> tuple[Any, Any]:
-    """Starts and ends of all stretches of n runs that leave whole levels; two np.ndarrays.
+def _stretches(n: int) -> tuple[_Places, _Places]:
+    """Starts and ends of all stretches of n runs that leave whole levels.
 
     A stretch and what it leaves on either side have at least `SHORTEST` runs, or none.
     """
@@ -120,26 +123,27 @@ def _stretches(n: int) -> tuple[Any, Any]:
     return start[kept], stop[kept]
 
 
-def _heights(ranks: Any) -> Any:
+def _heights(ranks: _Floats) -> _Floats:
     """How far the ranks of each stretch are from their mean, in standard deviations.
 
     Args:
-        ranks: a series in each row; np.ndarray (rows, n).
+        ranks: a series in each row, (rows, n).
 
     Returns:
-        np.ndarray (rows, stretches).
+        Of shape (rows, stretches).
     """
     rows, n = ranks.shape
     starts, stops = _stretches(n)
     length = stops - starts
     sums = np.concatenate([np.zeros((rows, 1)), np.cumsum(ranks, axis=1)], axis=1)
     deviation = np.sqrt(length * (n - length) * (n + 1) / 12.0)
-    return np.abs(sums[:, stops] - sums[:, starts] - length * (n + 1) / 2.0) / deviation
+    away: _Floats = np.abs(sums[:, stops] - sums[:, starts] - length * (n + 1) / 2.0) / deviation
+    return away
 
 
 @lru_cache(maxsize=64)
-def _null(n: int) -> Any:
-    """The largest height of each of many shuffled series of n runs; np.ndarray."""
+def _null(n: int) -> _Floats:
+    """The largest height of each of many shuffled series of n runs."""
     draw = np.random.default_rng([_SEED, n])
     ranks = np.tile(np.arange(1.0, n + 1.0), (_SHUFFLES, 1))
     shuffled = draw.permuted(ranks, axis=1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -47,7 +47,7 @@ def history_chart(history: History) -> Drawing:
     return render(draw, rows=_PANEL_ROWS * len(shown), title=title)
 
 
-def _panel(axes: Any, series: Series) -> None:
+def _panel(axes: Axes, series: Series) -> None:
     scale, unit = axis_scale(series.unit, max(map(abs, series.values)))
     color = index_color(series.key.cell.split("/")[1] if "/" in series.key.cell else "")
     axes.plot(

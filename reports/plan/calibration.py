@@ -123,8 +123,8 @@ def load(path: Path = DEFAULT) -> Calibration:
         raise ReportError(f"{path} is no calibration: {reason}") from error
 
 
-def _parse(document: Any, name: str) -> Calibration:
-    """A calibration from a JSON document (dict)."""
+def _parse(document: Mapping[str, Any], name: str) -> Calibration:
+    """A calibration from a JSON document."""
     return Calibration(
         name=name,
         runs=tuple(str(each) for each in document["runs"]),
@@ -139,8 +139,8 @@ def _parse(document: Any, name: str) -> Calibration:
     )
 
 
-def _equation(document: Any) -> Equation:
-    """An equation from a JSON document (dict)."""
+def _equation(document: Mapping[str, Any]) -> Equation:
+    """An equation from a JSON document."""
     made = Equation(
         amounts=tuple(document["amounts"]),
         values=tuple(map(float, document["values"])),

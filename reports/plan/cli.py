@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from harness import run_places
 from reports.errors import ReportError
@@ -19,6 +19,10 @@ from reports.plan.answer import Wish
 from reports.plan.calibration import Calibration
 from reports.plan.situation import Situation
 from reports.text import clean
+
+if TYPE_CHECKING:
+    import rich.console
+    import rich.table
 
 
 def plan(
@@ -148,14 +152,14 @@ def _print_lines(lines: Sequence[str]) -> None:
         print(line)
 
 
-def _console() -> Any:
+def _console() -> rich.console.Console:
     from rich.console import Console  # noqa: PLC0415
 
     terminal = Console().is_terminal
     return Console(highlight=False, markup=False, width=None if terminal else 220)
 
 
-def _grid() -> Any:
+def _grid() -> rich.table.Table:
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 

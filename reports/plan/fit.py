@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import nnls
 
 from reports.errors import ReportError
@@ -35,6 +35,8 @@ _LEAST = 1e-12
 _SCANS = ("tag/simple", "tag/bloom", "lookup/bucket")
 _SCANNED = "rows"
 RANGED = ("rows", "batch", "files", "shards", "cores")
+
+_Floats = npt.NDArray[np.float64]
 
 
 def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibration:
@@ -125,13 +127,13 @@ def _column(cell: Observation, amount: str) -> str:
     return amount if shared else f"{cell.equation} {amount}"
 
 
-def _medians(values: Any, works: Any) -> Any:
-    """The median of the values of each work; works are numbered from 0, float64 by number."""
+def _medians(values: _Floats, works: npt.NDArray[np.int64]) -> _Floats:
+    """The median of the values of each work, by its number from 0."""
     return np.array([np.median(values[works == work]) for work in range(works.max() + 1)])
 
 
-def _table(cells: Sequence[Observation], columns: Sequence[str]) -> tuple[Any, Any]:
-    """Amounts, a row per cell and a column per constant, and what was measured; float64."""
+def _table(cells: Sequence[Observation], columns: Sequence[str]) -> tuple[_Floats, _Floats]:
+    """Amounts, a row per cell and a column per constant, and what was measured."""
     table = np.zeros((len(cells), len(columns)))
     for row, each in zip(table, cells, strict=True):
         for name, amount in each.amounts.items():
@@ -139,17 +141,17 @@ def _table(cells: Sequence[Observation], columns: Sequence[str]) -> tuple[Any, A
     return table, np.array([each.value for each in cells])
 
 
-def robust_constants(table: Any, measured: Any) -> Any:
+def robust_constants(table: _Floats, measured: _Floats) -> _Floats:
     """Constants that are not negative and fit `table @ constants = measured`.
 
     Args:
-        table: float64, a row per cell, a column per amount.
-        measured: float64, positive.
+        table: a row per cell, a column per amount.
+        measured: positive.
 
     Returns:
-        float64, a constant per column.
+        A constant per column.
     """
-    sizes = np.maximum(np.abs(table).max(axis=0), 1e-300)
+    sizes: _Floats = np.maximum(np.abs(table).max(axis=0), 1e-300)
     relative = table / sizes / measured[:, None]
     weights = np.ones(len(measured))
     constants = np.zeros(table.shape[1])

@@ -211,8 +211,8 @@ def _table(cell: str) -> str:
     return "/".join(part for part in cell.split("/") if not part.startswith("batch-"))
 
 
-def _cores(scenario: Any, conf: Mapping[str, Any]) -> int:
-    """Cores of all executors, from the resolved scenario (dict) or what Spark says."""
+def _cores(scenario: object, conf: Mapping[str, Any]) -> int:
+    """Cores of all executors, from the resolved scenario or what Spark says."""
     master = scenario.get("spark", {}).get("master", "") if isinstance(scenario, Mapping) else ""
     local = _MASTER.fullmatch(str(master))
     if local:
