@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import pyarrow.compute as pc
@@ -22,6 +22,9 @@ from datasets.errors import DatasetError
 from datasets.files import Round
 from datasets.generated import GeneratedDataset
 from datasets.spec import DatasetSpec, load_spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 app = typer.Typer(no_args_is_help=True, help="Rows from a seed, and the truth about them.")
 
@@ -84,7 +87,7 @@ class _Passes:
     def __init__(self) -> None:
         self._begin = time.monotonic()
         self._what = "starting Spark"
-        self._spark: Any = None
+        self._spark: SparkSession | None = None
         self._done = Event()
         self._thread = Thread(target=self._tell, daemon=True)
 
@@ -96,7 +99,7 @@ class _Passes:
         self._done.set()
         self._thread.join()
 
-    def watch(self, spark: Any) -> None:
+    def watch(self, spark: SparkSession) -> None:
         """Tell of the tasks of a session from now on."""
         self._spark = spark
 
@@ -377,15 +380,16 @@ def _print_profile(answer: dict[str, Any]) -> None:
 
 
 def _opened(
-    spark: Any, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
-) -> Any:
-    """The rows of a table as a Spark DataFrame; those of Hudi's tables through our own reader."""
+    spark: SparkSession, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
+) -> DataFrame:
+    """The rows of a table; those of Hudi's tables through our own reader."""
     from datasets import folders  # noqa: PLC0415 - Spark is needed here only
 
     if format_ == "hudi":
         from table import Table  # noqa: PLC0415
 
-        return Table.open(source, spark=spark).read()
+        rows: DataFrame = Table.open(source, spark=spark).read()
+        return rows
     return folders.read(spark, source, format=format_, options=options, texts=key)
 
 
@@ -450,7 +454,7 @@ def _print_fields(answer: dict[str, Any]) -> None:
         print(f"{key:16} {_shown(value)}")
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> object:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else value

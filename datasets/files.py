@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,7 +93,7 @@ class Round:
         The hidden name is this attempt's own: Spark may have a task run twice at the same time.
         """
         hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-        writer: Any = None
+        writer: pq.ParquetWriter | None = None
         total = Digest()
         try:
             for table in self._tables(span):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,12 @@ class History:
     """What became of some rows.
 
     Attributes:
-        rows: pa.Table, their latest values; the last ones they had if they were deleted.
+        rows: their latest values; the last ones they had if they were deleted.
         changes: of each row the rounds that brought or changed it, ascending.
         deleted: of each row the round whose delete step took it, None if none did.
     """
 
-    rows: Any
+    rows: pa.Table
     changes: list[list[int]]
     deleted: list[int | None]
 
@@ -160,7 +160,9 @@ class GeneratedDataset:
         stream = self.stream
         base, end = stream.inserted(round_)
 
-        def changed(rows: Callable[[int, int, int], np.ndarray], version: int) -> Any:
+        def changed(
+            rows: Callable[[int, int, int], np.ndarray], version: int
+        ) -> Callable[[int, int], Chunk]:
             return lambda first, last: _versioned(rows(round_, first, last), version)
 
         def added(first: int, last: int) -> Chunk:

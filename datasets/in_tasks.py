@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from datasets.digest import Digest
 from datasets.errors import DatasetError
 from datasets.files import Round, make_folder
 from datasets.generated import GeneratedDataset
 from datasets.spec import DatasetSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,7 @@ class _Pieces:
                 yield error
 
 
-def made_in_tasks(spark: Any, rows: Round, out: Path | None) -> Digest:
+def made_in_tasks(spark: SparkSession, rows: Round, out: Path | None) -> Digest:
     """Make the rows of a round, a task for each range, and return their digest.
 
     Args:

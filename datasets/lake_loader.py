@@ -137,7 +137,7 @@ def expand(settings: dict[str, Any]) -> dict[str, Any]:
     return _translated(_checked(settings[SECTION])) | beside
 
 
-def _checked(section: Any) -> _Parameters:
+def _checked(section: object) -> _Parameters:
     if not isinstance(section, dict):
         raise DatasetError(f"{SECTION}: must be a section")
     given = {_ALIASES.get(name, name): value for name, value in section.items()}

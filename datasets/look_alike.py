@@ -291,7 +291,7 @@ def _identifier(name: str) -> str:
     return plain if not plain[0].isdigit() else f"_{plain}"
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     """A value in TOML; texts are JSON's, whose escapes TOML has as well."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + " }"

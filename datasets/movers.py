@@ -7,7 +7,7 @@ other update and no delete step takes movers, so how often one has moved is know
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from datasets.stripes import StripedOrder
 
 TURNS = 10
 """Rounds from one move of a row to the next."""
+
+Rounds = TypeVar("Rounds", int, np.ndarray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Movers:
         return first, first + self.each
 
     @staticmethod
-    def moves(rounds: Any) -> Any:
-        """How often rows have moved after their moves in rounds (int or int64); 0 before any."""
+    def moves(rounds: Rounds) -> Rounds:
+        """How often rows have moved after their moves in rounds; 0 before any."""
         return (rounds - 1) // TURNS + 1
 
     def count(self, numbers: np.ndarray, versions: np.ndarray) -> np.ndarray:

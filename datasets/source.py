@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +76,7 @@ class SourceDataset:
     A delete step may follow any round and is the last step then.
 
     Args:
-        rows: pyarrow Table of the source's rows; Hudi's meta columns are left out.
+        rows: of the source; Hudi's meta columns are left out.
         name: name of the dataset.
         record_key: key columns.
         partition_path: partition columns, may be empty.
@@ -92,7 +92,7 @@ class SourceDataset:
 
     def __init__(  # noqa: PLR0913 - the facts of a table and the sizes of its changes, by keyword
         self,
-        rows: Any,
+        rows: pa.Table,
         *,
         name: str,
         record_key: Sequence[str],

@@ -22,6 +22,7 @@ from datasets.stripes import StripedOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, MapType
 
 _NUMBER = "__number"
 _VERSION = "__version"
@@ -263,14 +264,14 @@ def _terms(value: str, kind: Any, name: str, depth: int) -> Iterator[str]:
             )
 
 
-def _elements(value: str, kind: Any, name: str, depth: int) -> str:
+def _elements(value: str, kind: DataType, name: str, depth: int) -> str:
     """Elements of a list; Spark hashes a list of structs by folding over all their fields."""
     variable = f"x{depth}"
     inner = ", ".join(_terms(variable, kind, f"{name}[]", depth + 1))
     return f"transform({value}, {variable} -> struct({inner}))"
 
 
-def _entries(value: str, kind: Any, name: str, depth: int) -> str:
+def _entries(value: str, kind: MapType, name: str, depth: int) -> str:
     """Entries of a map in the order of their keys; an entry itself is never null."""
     variable = f"x{depth}"
     terms = [

@@ -308,7 +308,7 @@ def _read(source: str | Path) -> tuple[str, dict[str, Any]]:
         raise DatasetError(f"{source}: {error}") from error
 
 
-def _typed(value: Any) -> Any:
+def _typed(value: object) -> object:
     """Read a setting given as text the way TOML would; what TOML cannot read is text."""
     if not isinstance(value, str):
         return value
@@ -318,7 +318,7 @@ def _typed(value: Any) -> Any:
         return value
 
 
-def _override(settings: dict[str, Any], path: Sequence[str], value: Any) -> str | None:
+def _override(settings: dict[str, Any], path: Sequence[str], value: object) -> str | None:
     """Put a value at a dotted key; return what is wrong with the key, if anything."""
     *parents, last = path
     for parent in parents:
