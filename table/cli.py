@@ -434,7 +434,7 @@ def _options(given: list[str] | None) -> dict[str, str]:
     return options
 
 
-def _keys(table: Table, file: Path | None, single: list[str] | None) -> Any:
+def _keys(table: Table, file: Path | None, single: list[str] | None) -> pa.Array | list[str]:
     if (file is None) == (not single):
         raise InputError("give either --keys FILE or --key K")
     return list(single or []) if file is None else read_keys(file, table)

@@ -23,13 +23,15 @@ from table.timeline.timeline import Timeline
 from table.write.transaction import table_schema
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from table.table import Table
 
 MOST_HEADER_BYTES = 1 << 20
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
-def read_data(paths: Sequence[Path], table: Table) -> Any:
+def read_data(paths: Sequence[Path], table: Table) -> pa.Table:
     """The rows (pa.Table) of data files; CSV takes its types from the table."""
     tables = [_read_file(path, table) for path in paths]
     try:
@@ -38,7 +40,7 @@ def read_data(paths: Sequence[Path], table: Table) -> Any:
         raise InputError(f"the data files differ in their columns: {_first(error)}") from error
 
 
-def read_frame(paths: Sequence[Path], spark: Any) -> Any:
+def read_frame(paths: Sequence[Path], spark: SparkSession) -> DataFrame | None:
     """The rows of Parquet files as a Spark DataFrame, which executors read; None for others."""
     missing = next((path for path in paths if not path.exists()), None)
     if missing is not None:
@@ -102,7 +104,7 @@ def _check_names(names: Sequence[str], place: str) -> None:
         raise InputError(f"{place}: column {twice!r} is named twice")
 
 
-def _read_csv(path: Path, table: Table) -> Any:
+def _read_csv(path: Path, table: Table) -> pa.Table:
     text = table_schema(Timeline.load(table.storage))
     if text is None:
         raise InputError(
@@ -123,7 +125,7 @@ def _read_csv(path: Path, table: Table) -> Any:
     return pyarrow.csv.read_csv(path, convert_options=options)
 
 
-def read_keys(path: Path, table: Table) -> Any:
+def read_keys(path: Path, table: Table) -> pa.Array | list[str]:
     """Keys of a keys file: Parquet with `record_key` or the key columns, or a key per line."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
@@ -141,7 +143,7 @@ def read_keys(path: Path, table: Table) -> Any:
 class RowWriter:
     """Writes tables of one schema to a file, or nowhere."""
 
-    def __init__(self, path: Path | None, schema: Any) -> None:
+    def __init__(self, path: Path | None, schema: pa.Schema | None) -> None:
         self._path = path
         self._sink: Any = None
         if path is None or schema is None:
@@ -162,7 +164,7 @@ class RowWriter:
     def __enter__(self) -> Self:
         return self
 
-    def write(self, rows: Any) -> None:
+    def write(self, rows: pa.Table) -> None:
         """Append rows (pa.Table)."""
         if self._sink is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,13 +12,16 @@ from table.config import KEY_COLUMN, TableConfig
 from table.errors import InputError
 from table.keygen import partition_paths, record_keys
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 
 def is_frame(rows: Any) -> bool:
     """Whether the value is a Spark DataFrame, classic or Connect."""
     return hasattr(rows, "sparkSession") and hasattr(rows, "schema")
 
 
-def to_arrow(rows: Any) -> Any:
+def to_arrow(rows: Any) -> pa.Table:
     """Rows as pa.Table; a Spark DataFrame is collected once, in the order of its partitions."""
     if isinstance(rows, pa.Table):
         return rows
@@ -44,14 +47,14 @@ def only_columns(rows: Any, names: Sequence[str]) -> Any:
     return rows.select(*(f"`{name}`" for name in kept)) if kept else rows
 
 
-def arrow_schema(rows: Any) -> Any:
+def arrow_schema(rows: Any) -> pa.Schema:
     """The pa.Schema of a Spark DataFrame, an Arrow table or a batch."""
     if not is_frame(rows):
         return to_arrow(rows).schema
     return arrow_of(rows.schema)
 
 
-def arrow_of(columns: Any) -> Any:
+def arrow_of(columns: StructType) -> pa.Schema:
     """The pa.Schema of columns (pyspark StructType)."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  only for frames
 
@@ -60,7 +63,7 @@ def arrow_of(columns: Any) -> Any:
     return to_arrow_schema(columns, **({"timezone": "UTC"} if told else {}))
 
 
-def encoded_keys(keys: Any) -> Any:
+def encoded_keys(keys: Any) -> pa.Array:
     """Encoded record keys (list, pa.Array or pa.ChunkedArray) as pa.Array of string."""
     if isinstance(keys, pa.ChunkedArray):
         keys = pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.array([], pa.string())
@@ -79,14 +82,14 @@ def encoded_keys(keys: Any) -> Any:
     return keys
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     """Whether an array of that type can hold encoded keys; integers print as their keys do."""
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     is_string = pa.types.is_string(value) or pa.types.is_large_string(value)
     return bool(is_string or pa.types.is_integer(value) or pa.types.is_null(value))
 
 
-def keys_of_rows(rows: Any, config: TableConfig) -> tuple[Any, Any | None]:
+def keys_of_rows(rows: pa.Table, config: TableConfig) -> tuple[pa.Array, pa.Array | None]:
     """Record keys of rows (pa.Table), and their partition paths if the columns are there."""
     missing = [name for name in config.record_key if name not in rows.column_names]
     if missing:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from table.format.hfile.cache import BlockCache
 from table.ids import RANDOM, Ids
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import RECORD_INDEX
-from table.model import CommitResult
+from table.model import BaseFile, CommitResult
 from table.naming import is_bucket_file_id
 from table.options import BLOCK_CACHE, LOCAL_BYTES, Options, check_options
 from table.read.arrow import ReadPlan, plan_read
@@ -59,6 +59,9 @@ from table.write.seal_check import accept_properties, warn_of_broken_seal
 from table.write.transaction import TableState, clear_failed
 from table.write.writer import Writer, recover_entries
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 R = TypeVar("R")
 Names = str | Sequence[str] | None
 
@@ -79,7 +82,7 @@ class Table:
         storage: Storage,
         options: Mapping[str, str] | None = None,
         *,
-        spark: Any = None,
+        spark: SparkSession | None = None,
         clock: Clock | None = None,
         ids: Ids = RANDOM,
     ) -> None:
@@ -107,7 +110,7 @@ class Table:
         ordering: str | None = None,
         index: str = "record",
         options: Mapping[str, str] | None = None,
-        spark: Any = None,
+        spark: SparkSession | None = None,
         storage: Storage | None = None,
         clock: Clock | None = None,
         ids: Ids = RANDOM,
@@ -136,7 +139,7 @@ class Table:
         path: str | PathLike[str],
         *,
         options: Mapping[str, str] | None = None,
-        spark: Any = None,
+        spark: SparkSession | None = None,
         ids: Ids = RANDOM,
     ) -> Table:
         """Open a table of Keymark's or of Hudi's."""
@@ -169,15 +172,15 @@ class Table:
         """Facts of the table, what was given, and the defaults that depend on the index."""
         return table_options(self.config, self.choice.name, self._given)
 
-    def upsert(self, rows: Any) -> CommitResult:
-        """Insert new keys, merge rows of known keys; Spark DataFrame or pa.Table."""
+    def upsert(self, rows: DataFrame | pa.Table) -> CommitResult:
+        """Insert new keys, merge rows of known keys."""
         return client.upsert(self._writer(rows), rows)
 
-    def insert(self, rows: Any) -> CommitResult:
+    def insert(self, rows: DataFrame | pa.Table) -> CommitResult:
         """Add rows; hoodie.datasource.insert.dup.policy decides about keys that exist."""
         return client.insert(self._writer(rows), rows)
 
-    def bulk_insert(self, rows: Any) -> CommitResult:
+    def bulk_insert(self, rows: DataFrame | pa.Table) -> CommitResult:
         """Add many rows as new files, without collecting them; keys are checked at the end."""
         rows = rows if is_frame(rows) else to_arrow(rows)
         return bulk.bulk_insert(self._writer(rows), rows)
@@ -196,11 +199,10 @@ class Table:
         purger = Purger(writer=self._writer(texts), hold=self._hold, progress=progress)
         return purger.run(texts)
 
-    def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> Any:
-        """Where keys are: pa.Table(record_key, partition_path, file_id, instant_time).
+    def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> pa.Table:
+        """Where keys are, in their order: record_key, partition_path, file_id, instant_time.
 
-        Nulls where a key is absent; in the order of the keys. Many keys are looked up by a Spark
-        task per shard, if this handle has a session or the keys are a DataFrame.
+        Nulls for absent keys. With a session or keys in a DataFrame, Spark looks many up by shard.
         """
         if is_frame(keys):
             self._spark = self._spark or keys.sparkSession
@@ -222,8 +224,8 @@ class Table:
         as_of: str | None = None,
         *,
         stats: ReadStats | None = None,
-    ) -> Any:
-        """The rows as a Spark DataFrame, with the meta columns unless `columns` are named.
+    ) -> DataFrame:
+        """The rows, with the meta columns unless `columns` are named.
 
         The record index prunes files by `keys` and record keys in `where`; column statistics prune
         them by comparisons with literals. `stats` tells how many files were left.
@@ -242,11 +244,10 @@ class Table:
         files = state.snapshot.files if wanted is None else self.prune(state, wanted)
         return plan_read(state, files, wanted, columns)
 
-    def prune(self, state: TableState, keys: Any) -> tuple[Any, ...]:
-        """The base files of a snapshot that can hold the keys (pa.Array of string).
+    def prune(self, state: TableState, keys: pa.Array) -> tuple[BaseFile, ...]:
+        """The base files of a snapshot that can hold the keys.
 
-        Only a current snapshot is pruned, and no buckets: Hudi 0.15 leaves out the rows that it
-        adds to a bucket.
+        Only a current one is pruned, and no buckets: Hudi 0.15 leaves out rows added to a bucket.
         """
         files = state.snapshot.files
         can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
@@ -259,8 +260,8 @@ class Table:
         bases = state.snapshot.by_location()
         return tuple(bases[location] for location in sorted(wanted & bases.keys()))
 
-    def keys_of(self, keys: Any) -> Any:
-        """Encoded record keys (pa.Array of string) of a list, an array or a frame."""
+    def keys_of(self, keys: Any) -> pa.Array:
+        """Encoded record keys (of string) of a list, an array or a frame."""
         return self._keys_and_partitions(keys)[0]
 
     def check(self, progress: Progress = no_progress) -> CheckResult:
@@ -437,7 +438,7 @@ class Table:
         """Whether this handle has a Spark session already."""
         return self._spark is not None
 
-    def session(self) -> Any:
+    def session(self) -> SparkSession:
         """The Spark session: the one given, the active one, or a new local one."""
         from table.spark import session  # noqa: PLC0415  most uses need no Spark
 
@@ -486,8 +487,8 @@ class Table:
             return lambda phase: None  # noqa: ARG005
         return lambda phase: spark.sparkContext.setJobDescription(f"keymark/{phase}")
 
-    def _keys_and_partitions(self, keys: Any) -> tuple[Any, Any | None]:
-        """Encoded record keys (pa.Array of string), and partition paths where they can be told."""
+    def _keys_and_partitions(self, keys: Any) -> tuple[pa.Array, pa.Array | None]:
+        """Encoded record keys (of string), and partition paths where they can be told."""
         if not is_frame(keys) and not isinstance(keys, pa.Table):
             return encoded_keys(keys), None
         config = completed(self.config, self.storage, self._given)

@@ -8,14 +8,12 @@ Source: AutoRecordGenWrapperKeyGenerator of Hudi 0.15, HoodieRecord.generateSequ
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def auto_keys(instant: str, task: int, first: int, count: int) -> Any:
+def auto_keys(instant: str, task: int, first: int, count: int) -> pa.Array:
     """Keys (pa.Array of string) of the rows `first` to `first + count` that a task inserts."""
     rows = pa.array(np.arange(first, first + count)).cast(pa.string())
     return pc.binary_join_element_wise(f"{instant}_{task}", rows, "_")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,14 +22,14 @@ from table.options import KEY_ENCODING
 _KEY_BYTES_MAX = 32767  # a row key of an HFile has a signed 16-bit length
 
 
-def record_keys(batch: Any, config: TableConfig) -> Any:
+def record_keys(batch: pa.Table, config: TableConfig) -> pa.Array:
     """Record keys (pa.Array of string) of a batch (pa.Table); InputError names field and row."""
     if config.virtual_keys:
         refuse_null_parts(batch, config.record_key)
     return keys_of(batch, KeyDefinition.of(config))
 
 
-def refuse_null_parts(batch: Any, fields: Sequence[str]) -> None:
+def refuse_null_parts(batch: pa.Table, fields: Sequence[str]) -> None:
     """InputError where a key column of a batch (pa.Table) has a null: virtual keys forbid it."""
     for field in fields:
         column = column_of(batch, field, "record key")
@@ -38,7 +37,7 @@ def refuse_null_parts(batch: Any, fields: Sequence[str]) -> None:
             refuse_rows(pc.is_null(column), f"record key field {field} is null")
 
 
-def keys_of(batch: Any, definition: KeyDefinition) -> Any:
+def keys_of(batch: pa.Table, definition: KeyDefinition) -> pa.Array:
     """The same by a key definition."""
     keys = _generator(definition).record_keys(batch)
     if definition.generator not in HUDI_GENERATORS:
@@ -53,7 +52,7 @@ def keys_of(batch: Any, definition: KeyDefinition) -> Any:
     return keys
 
 
-def partition_paths(batch: Any, config: TableConfig) -> Any:
+def partition_paths(batch: pa.Table, config: TableConfig) -> pa.Array:
     """The partition paths (pa.Array of string) of a batch; "" for a table without partitions."""
     definition = KeyDefinition.of(config)
     if not definition.partition_fields:
@@ -104,7 +103,7 @@ class _Generator:
 
     definition: KeyDefinition
 
-    def record_keys(self, batch: Any) -> Any:
+    def record_keys(self, batch: pa.Table) -> pa.Array:
         """The record keys."""
         if not self.definition.record_key:
             return plain_keys(batch, KEY_COLUMN)
@@ -112,7 +111,7 @@ class _Generator:
             return named_keys(batch, self.definition.record_key)
         return plain_keys(batch, self.definition.record_key[0])
 
-    def partition_paths(self, batch: Any) -> Any:
+    def partition_paths(self, batch: pa.Table) -> pa.Array:
         """The partition paths, their parts joined by `/`."""
         parts = [segment(batch) for segment in self.segments()]
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
@@ -135,7 +134,7 @@ def _segments(definition: KeyDefinition) -> list[Segment]:
     return made
 
 
-def _check_answer(answer: Any, batch: Any, name: str) -> None:
+def _check_answer(answer: object, batch: pa.Table, name: str) -> None:
     """Refuse what a user's own generator must not answer."""
     if not isinstance(answer, pa.Array) or answer.type != pa.string():
         raise InputError(f"{name} answers {type(answer).__name__}, not a pyarrow array of string")

@@ -6,8 +6,7 @@ make the key of another row, and is refused.
 
 from __future__ import annotations
 
-from typing import Any
-
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.errors import InvalidOptionError
@@ -31,7 +30,7 @@ class JoinedKeys:
         style = PathStyle(definition.hive_style, definition.url_encode)
         self._segments = [SimpleSegment(field, style) for field in definition.partition_fields]
 
-    def record_keys(self, batch: Any) -> Any:
+    def record_keys(self, batch: pa.Table) -> pa.Array:
         """The record keys; InputError names a row with a null part, or one that holds the text."""
         columns = []
         for field in self._fields:
@@ -43,7 +42,7 @@ class JoinedKeys:
             columns.append(texts)
         return pc.binary_join_element_wise(*columns, self._concatenator)
 
-    def partition_paths(self, batch: Any) -> Any:
+    def partition_paths(self, batch: pa.Table) -> pa.Array:
         """The partition paths."""
         parts = [segment(batch) for segment in self._segments]
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
 
 from table.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from table.keygen.definition import KeyDefinition
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _METHODS = ("record_keys", "partition_paths")
@@ -19,10 +24,10 @@ _METHODS = ("record_keys", "partition_paths")
 class KeyGenerator(Protocol):
     """Record keys and partition paths of rows; the same for the same row, whenever it is asked."""
 
-    def record_keys(self, batch: Any, /) -> Any:
+    def record_keys(self, batch: pa.Table, /) -> pa.Array:
         """Of a batch (pa.Table) the record keys: pa.Array of string, none null or empty."""
 
-    def partition_paths(self, batch: Any, /) -> Any:
+    def partition_paths(self, batch: pa.Table, /) -> pa.Array:
         """Of a batch (pa.Table) the partition paths: pa.Array of string, without nulls.
 
         Not asked where the table has no partition fields.
@@ -34,7 +39,7 @@ def is_import_path(name: str) -> bool:
     return _IMPORT_PATH.match(name) is not None
 
 
-def load_generator(name: str, definition: Any) -> KeyGenerator:
+def load_generator(name: str, definition: KeyDefinition) -> KeyGenerator:
     """Import a class and make a generator of a key definition.
 
     Raises:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +18,7 @@ from table.keygen.texts import texts_of
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = {chr(code): f"%{code:02X}" for code in (*range(1, 0x20), 0x7F, *b"\"#%'*/:=?\\{[]^")}
 
-Segment = Callable[[Any], Any]
+Segment = Callable[[pa.Table | pa.RecordBatch], pa.Array]
 """Of a batch (pa.Table) the part of each row's path (pa.Array of string, without nulls)"""
 
 
@@ -36,7 +35,7 @@ class PathStyle:
             return "".join(_ESCAPED.get(char, char) for char in value)
         return value
 
-    def named(self, field: str, values: Any) -> Any:
+    def named(self, field: str, values: pa.Array) -> pa.Array:
         """Values (pa.Array of string) with the field's name, in hive style."""
         return pc.binary_join_element_wise(f"{field}=", values, "") if self.hive_style else values
 
@@ -48,7 +47,7 @@ class SimpleSegment:
     field: str
     style: PathStyle
 
-    def __call__(self, batch: Any) -> Any:
+    def __call__(self, batch: pa.Table | pa.RecordBatch) -> pa.Array:
         """The part of each row's path."""
         texts = texts_of(batch, self.field, "partition").dictionary_encode()
         values = [self.style.escaped(v) or DEFAULT_PARTITION for v in texts.dictionary.to_pylist()]

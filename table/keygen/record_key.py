@@ -12,8 +12,8 @@ Source: KeyGenUtils.getRecordKey, ComplexAvroKeyGenerator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.errors import InputError
@@ -22,7 +22,7 @@ from table.keygen.texts import texts_of
 NULL_TEXT, EMPTY_TEXT = "__null__", "__empty__"
 
 
-def plain_keys(batch: Any, field: str) -> Any:
+def plain_keys(batch: pa.Table, field: str) -> pa.Array:
     """Keys (pa.Array of string) of one field; InputError names field and row."""
     keys = texts_of(batch, field, "record key")
     empty = pc.or_(pc.is_null(keys), pc.fill_null(pc.equal(keys, ""), fill_value=False))
@@ -30,7 +30,7 @@ def plain_keys(batch: Any, field: str) -> Any:
     return keys
 
 
-def named_keys(batch: Any, fields: Sequence[str]) -> Any:
+def named_keys(batch: pa.Table, fields: Sequence[str]) -> pa.Array:
     """Keys (pa.Array of string) of one or more fields; InputError names fields and row."""
     columns = [texts_of(batch, field, "record key") for field in fields]
     blank = [pc.or_kleene(pc.is_null(c), pc.equal(c, "")) for c in columns]
@@ -45,7 +45,7 @@ def named_keys(batch: Any, fields: Sequence[str]) -> Any:
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, ",")
 
 
-def refuse_rows(wrong: Any, fault: str) -> None:
+def refuse_rows(wrong: pa.Array, fault: str) -> None:
     """InputError with the first row where an array (pa.Array of bool) is true."""
     if pc.any(wrong).as_py():
         row = pc.index(wrong, value=True).as_py()

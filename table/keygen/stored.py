@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from table.config import KEY_COLUMN, TableConfig
 from table.errors import CorruptFileError, InputError, TableWarning
@@ -48,7 +48,7 @@ class StoredKeys:
         """The columns that they are in, or made of."""
         return (KEY_COLUMN,) if self.definition is None else self.definition.record_key
 
-    def chunks(self, source: RangeReader, metadata: Any) -> list[Any]:
+    def chunks(self, source: RangeReader, metadata: pq.FileMetaData) -> list[pa.Array]:
         """The keys of a base file (pa.Arrays of string), in the order of its rows.
 
         Args:
@@ -66,11 +66,11 @@ class StoredKeys:
             _tell_of_stored()
         return [self.of_rows(read_columns(source, metadata, list(self.columns)), source.name)]
 
-    def read(self, source: RangeReader, metadata: Any) -> Any:
+    def read(self, source: RangeReader, metadata: pq.FileMetaData) -> pa.Array:
         """The same as one pa.Array."""
         return _joined(self.chunks(source, metadata))
 
-    def of_rows(self, rows: Any, name: str) -> Any:
+    def of_rows(self, rows: pa.Table, name: str) -> pa.Array:
         """The keys (pa.Array of string) of rows that a file holds.
 
         Args:
@@ -95,7 +95,7 @@ class StoredKeys:
             raise CorruptFileError(name, 0, f"no virtual key: {error}") from error
 
 
-def _joined(chunks: list[Any]) -> Any:
+def _joined(chunks: list[pa.Array]) -> pa.Array:
     """Chunks as one array; a single one is not copied."""
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays([_NO_KEYS, *chunks])
 

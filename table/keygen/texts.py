@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import decimal
-from typing import Any
 
 import pyarrow as pa
 
 from table.errors import InputError
 
 
-def column_of(batch: Any, field: str, role: str) -> Any:
+def column_of(batch: pa.Table | pa.RecordBatch, field: str, role: str) -> pa.Array:
     """A column (pa.Array) of a batch (pa.Table or pa.RecordBatch); `role` is for the error."""
     if field not in batch.schema.names:
         raise InputError(f"{role} field {field} is not a column of the input")
@@ -21,12 +20,12 @@ def column_of(batch: Any, field: str, role: str) -> Any:
     return column
 
 
-def texts_of(batch: Any, field: str, role: str) -> Any:
+def texts_of(batch: pa.Table | pa.RecordBatch, field: str, role: str) -> pa.Array:
     """A column as Hudi's text of its values (pa.Array of string)."""
     return to_text(column_of(batch, field, role), field)
 
 
-def to_text(column: Any, field: str) -> Any:
+def to_text(column: pa.Array, field: str) -> pa.Array:
     """Values as Hudi's Avro path prints them (HoodieAvroUtils.getNestedFieldValAsString)."""
     kind = column.type
     if pa.types.is_dictionary(kind):

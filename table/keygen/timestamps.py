@@ -17,7 +17,6 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +145,7 @@ class TimeSegment:
     style: PathStyle
     options: TimeOptions
 
-    def __call__(self, batch: Any) -> Any:
+    def __call__(self, batch: pa.Table | pa.RecordBatch) -> pa.Array:
         """The part of each row's path."""
         column = column_of(batch, self.field, "partition")
         if pa.types.is_dictionary(column.type):
@@ -157,7 +156,7 @@ class TimeSegment:
         texts = self._of_texts(column) if is_text else self._of_numbers(column)
         return self.style.named(self.field, texts)
 
-    def _of_texts(self, column: Any) -> Any:
+    def _of_texts(self, column: pa.Array) -> pa.Array:
         """Python once per distinct text."""
         if not self.options.readers and column.null_count < len(column):
             self._refuse_type(column.type)
@@ -193,7 +192,7 @@ class TimeSegment:
                 return None
         return None
 
-    def _of_numbers(self, column: Any) -> Any:
+    def _of_numbers(self, column: pa.Array) -> pa.Array:
         """Python once per distinct path, and per distinct time where the zone is printed."""
         if not self.options.unit:
             if column.null_count < len(column):
@@ -231,13 +230,13 @@ class TimeSegment:
         cut: _Numbers = values // step + ((values < 0) & (values % step != 0))
         return cut
 
-    def _refuse_type(self, kind: Any) -> None:
+    def _refuse_type(self, kind: pa.DataType) -> None:
         raise InputError(
             f"partition field {self.field} of type {kind} does not go with option {TIME_TYPE}"
         )
 
 
-def _whole(column: Any) -> _Numbers:
+def _whole(column: pa.Array) -> _Numbers:
     """Numbers as Java's longValue has them; timestamps as microseconds, dates as days."""
     kind = column.type
     if pa.types.is_timestamp(kind):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from table.ids import Ids
 from table.model import BaseFile
@@ -45,7 +46,9 @@ class FileSizing:
         return max(1, self.room(0))
 
 
-def assign(partitions: Any, small: Sequence[BaseFile], sizing: FileSizing, ids: Ids) -> list[str]:
+def assign(
+    partitions: pa.Array, small: Sequence[BaseFile], sizing: FileSizing, ids: Ids
+) -> list[str]:
     """A file id for each new row, given the partition path of each (pa.Array of string)."""
     encoded = partitions.dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -75,7 +78,10 @@ def _targets(files: Sequence[BaseFile], sizing: FileSizing) -> list[tuple[str, i
 
 
 def assign_buckets(
-    partitions: Any, buckets: Any, known: Mapping[tuple[str, int], str], ids: Ids
+    partitions: pa.Array,
+    buckets: npt.NDArray[np.int32],
+    known: Mapping[tuple[str, int], str],
+    ids: Ids,
 ) -> list[str]:
     """A file id for each row of a bucket table: its bucket's group, opened where there is none."""
     opened = dict(known)

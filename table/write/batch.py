@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,15 +28,15 @@ class Batch:
         rows: pa.Table of the data columns; None for a delete by keys.
     """
 
-    keys: Any
-    partitions: Any
-    deletes: Any
-    rows: Any
+    keys: pa.Array
+    partitions: pa.Array
+    deletes: npt.NDArray[np.bool_]
+    rows: pa.Table | None
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def take(self, rows: Any) -> Batch:
+    def take(self, rows: npt.NDArray[np.int64]) -> Batch:
         """The rows of those numbers (int64), in that order."""
         indices = pa.array(rows, pa.int64())
         return Batch(
@@ -52,7 +53,7 @@ class Batch:
         return self.rows[config.ordering].combine_chunks()
 
 
-def check_fields(rows: Any, config: TableConfig) -> None:
+def check_fields(rows: pa.Table, config: TableConfig) -> None:
     """Refuse rows (pa.Table) without the columns that keys and order are made of."""
     roles = [("record key", config.record_key), ("partition", config.partition_fields)]
     if config.ordering is not None:
@@ -66,7 +67,7 @@ def check_fields(rows: Any, config: TableConfig) -> None:
         raise InputError(f"record key field {config.record_key[0]} is null in row {row}")
 
 
-def delete_flags(rows: Any) -> Any:
+def delete_flags(rows: pa.Table) -> Any:
     """For each row (bool): the column `_hoodie_is_deleted` says that the row takes its key away."""
     if DELETED_COLUMN not in rows.column_names:
         return np.zeros(rows.num_rows, bool)
@@ -76,7 +77,12 @@ def delete_flags(rows: Any) -> Any:
     return pc.fill_null(flags, fill_value=False).to_numpy()
 
 
-def keyed(rows: Any, config: TableConfig, deletes: Any, keys: Any = None) -> Batch:
+def keyed(
+    rows: pa.Table,
+    config: TableConfig,
+    deletes: npt.NDArray[np.bool_],
+    keys: pa.Array | None = None,
+) -> Batch:
     """Rows (pa.Table) with their record keys and partition paths.
 
     Args:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,9 @@ from table.write.key_file import KeyFile, stretches, write_key_file
 from table.write.outside import EntryChanges, KeyPart, OutsideIndex
 from table.write.runner import quiet_worker
 from table.write.writer import Attempt, Writer, in_table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _SAMPLE_ROWS = 10_000
 _NOTHING = pa.array([], pa.string())
@@ -76,7 +79,7 @@ class BulkDone:
     rows: int
 
 
-def bulk_insert(writer: Writer, rows: Any) -> CommitResult:
+def bulk_insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
     """Add rows (Spark DataFrame or pa.Table) as new files."""
 
     def work(attempt: Attempt) -> CommitResult:
@@ -145,7 +148,7 @@ def _task(attempt: Attempt) -> BulkTask:
     )
 
 
-def _run_local(rows: Any, task: BulkTask) -> BulkDone:
+def _run_local(rows: pa.Table, task: BulkTask) -> BulkDone:
     """All rows as one task of this process."""
     if not rows.num_rows:
         return BulkDone((), None, 0)
@@ -153,7 +156,7 @@ def _run_local(rows: Any, task: BulkTask) -> BulkDone:
     return write_stream(grouped.to_batches(max_chunksize=1 << 16), task)
 
 
-def _run_spark(rows: Any, task: BulkTask) -> list[BulkDone]:
+def _run_spark(rows: DataFrame, task: BulkTask) -> list[BulkDone]:
     """A task per Spark partition of the frame, sorted so that each sees one group at a time."""
     fields = list(task.config.partition_fields)
     if task.bucket_index is not None:
@@ -180,7 +183,7 @@ class _AddGroups:
 
     task: BulkTask
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_worker()
         for batch in batches:
             rows = pa.Table.from_batches([batch])
@@ -203,7 +206,7 @@ class _WritePartition:
 
     task: BulkTask
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_worker()
         try:
             answer: BulkDone | TableError = write_stream(self._rows(batches), self.task, *_turn())
@@ -213,7 +216,7 @@ class _WritePartition:
             answer = error
         yield pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
 
-    def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             if _BUCKET in rows.column_names:
@@ -229,7 +232,7 @@ def _turn() -> tuple[int, int]:
     return (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
 
 
-def _puts(rows: Any, task: BulkTask) -> Any:
+def _puts(rows: pa.Table, task: BulkTask) -> pa.Table:
     """Incoming rows (pa.Table) in the table's schema, none of which takes its key away."""
     if delete_flags(rows).any():
         raise InputError(
@@ -239,7 +242,7 @@ def _puts(rows: Any, task: BulkTask) -> Any:
 
 
 def write_stream(
-    batches: Iterable[Any], task: BulkTask, partition: int = 0, attempt: int = 0
+    batches: Iterable[pa.RecordBatch], task: BulkTask, partition: int = 0, attempt: int = 0
 ) -> BulkDone:
     """Write grouped rows (record batches in table schema) into files, keys into a key file.
 
@@ -260,29 +263,29 @@ class _Stream:
     partition: int = 0
     name: str = ""
     group: tuple[str, int] | None = None
-    pending: list[tuple[Any, Any]] = field(default_factory=list)
+    pending: list[tuple[pa.Table, pa.Array]] = field(default_factory=list)
     pending_rows: int = 0
     rows_per_file: int = 0
     results: list[FileGroupResult] = field(default_factory=list)
-    keys: list[Any] = field(default_factory=list)
+    keys: list[pa.Array] = field(default_factory=list)
     rows: int = 0
     taken: int = 0
 
-    def keys_of(self, rows: Any) -> Any:
+    def keys_of(self, rows: pa.Table) -> pa.Array:
         """The record keys of the rows that come next."""
         task = self.task
         if task.config.generates_keys:
             return auto_keys(task.target.instant, self.partition, self.taken, rows.num_rows)
         return record_keys(rows, task.config)
 
-    def buckets(self, keys: Any) -> Any:
+    def buckets(self, keys: pa.Array) -> Any:
         """The bucket of each key; 0 where the index has none."""
         index = self.task.bucket_index
         if index is None:
             return np.zeros(len(keys), np.int32)
         return index.buckets(keys, self.task.config, self.task.options)
 
-    def ordered(self, rows: Any) -> Any:
+    def ordered(self, rows: pa.Table) -> pa.Table:
         """Rows grouped by partition path and bucket, otherwise in their order."""
         paths = partition_paths(rows, self.task.config)
         buckets = self.buckets(self.keys_of(rows))
@@ -292,7 +295,7 @@ class _Stream:
         )
         return rows.take(order)
 
-    def take(self, rows: Any) -> None:
+    def take(self, rows: pa.Table) -> None:
         """Add rows (pa.Table): each stretch of one group to that group's file."""
         if not rows.num_rows:
             return
@@ -348,7 +351,7 @@ class _Stream:
         self.pending = [(rows.slice(start), keys.slice(start))] if start < len(keys) else []
         self.pending_rows = max(0, len(keys) - start)
 
-    def _measure(self, rows: Any) -> int:
+    def _measure(self, rows: pa.Table) -> int:
         """Rows per file, from the size of a sample as it is written."""
         sample = rows.slice(0, _SAMPLE_ROWS)
         footer = replace(self.task.target.options.footer, bloom_enabled=False)
@@ -356,7 +359,7 @@ class _Stream:
         size = len(write_base_file(sample, options=options))
         return replace(self.task.sizing, record=max(1.0, size / sample.num_rows)).rows_per_file
 
-    def _write(self, rows: Any, keys: Any) -> None:
+    def _write(self, rows: pa.Table, keys: pa.Array) -> None:
         assert self.group is not None
         target, (path, bucket) = self.task.target, self.group
         number = len(self.results)

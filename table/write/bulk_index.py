@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -32,7 +31,7 @@ class ShardBuild:
     shard: Shard
     number: int
     key_files: tuple[KeyFile, ...]
-    locations: tuple[Any, ...]
+    locations: tuple[pa.Array, ...]
     update: GroupUpdate
     refuse_known: bool
 
@@ -89,7 +88,7 @@ def build_shard(build: ShardBuild) -> DeltaStat | None:
     return replace(build.update, keys=distinct, values=all_values.take(positions)).write()
 
 
-def _refuse(build: ShardBuild, keys: Any, repeated: int) -> None:
+def _refuse(build: ShardBuild, keys: pa.Array, repeated: int) -> None:
     known = len(build.shard.lookup(keys)[0]) if not repeated else 0
     if repeated or known:
         raise DuplicateKeyError(
@@ -98,6 +97,6 @@ def _refuse(build: ShardBuild, keys: Any, repeated: int) -> None:
         )
 
 
-def _flat(arrays: list[Any]) -> Any:
+def _flat(arrays: list[pa.Array | pa.ChunkedArray]) -> pa.Array:
     chunks = [c for a in arrays for c in (a.chunks if isinstance(a, pa.ChunkedArray) else [a])]
     return pa.concat_arrays(chunks)

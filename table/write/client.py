@@ -9,10 +9,10 @@ dead process left is taken back by the next write.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,14 +34,17 @@ from table.write.file_group import (
     write_file_group,
 )
 from table.write.index import load_index
-from table.write.placement import Entries, Placement, append, moving_rows, place
+from table.write.placement import Entries, NewGroups, Placement, append, moving_rows, place
 from table.write.repeats import last_of_each
 from table.write.writer import Attempt, Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _NOTHING = pa.array([], pa.string())
 
 
-def upsert(writer: Writer, rows: Any) -> CommitResult:
+def upsert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
     """Insert rows (frame or pa.Table) with new keys, merge the others with their stored rows."""
 
     def work(attempt: Attempt) -> CommitResult:
@@ -52,7 +55,7 @@ def upsert(writer: Writer, rows: Any) -> CommitResult:
     return writer.attempt("UPSERT", arrow_schema(rows), work)
 
 
-def insert(writer: Writer, rows: Any) -> CommitResult:
+def insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
     """Add rows; hoodie.datasource.insert.dup.policy decides about keys that exist."""
     policy = writer.options.text(DUP_POLICY)
 
@@ -70,7 +73,7 @@ def insert(writer: Writer, rows: Any) -> CommitResult:
     return writer.attempt("INSERT", arrow_schema(rows), work)
 
 
-def delete(writer: Writer, keys: Any, partitions: Any | None) -> CommitResult:
+def delete(writer: Writer, keys: pa.Array, partitions: pa.Array | None) -> CommitResult:
     """Take keys (pa.Array of string) away; a partition-local index needs their partition paths."""
     if partitions is None and not load_index(writer.index).is_global:
         raise InputError(
@@ -86,7 +89,7 @@ def delete(writer: Writer, keys: Any, partitions: Any | None) -> CommitResult:
     return writer.attempt("DELETE", None, work)
 
 
-def delete_found(writer: Writer, found: Any) -> CommitResult:
+def delete_found(writer: Writer, found: pa.Table) -> CommitResult:
     """Take keys away where a search of the files found them, whatever the index says of them.
 
     Args:
@@ -110,7 +113,7 @@ def delete_found(writer: Writer, found: Any) -> CommitResult:
     return writer.attempt("DELETE", None, work)
 
 
-def _without_known(attempt: Attempt, batch: Batch, policy: str) -> tuple[Batch, Any]:
+def _without_known(attempt: Attempt, batch: Batch, policy: str) -> tuple[Batch, pa.Table]:
     """Refuse or drop the rows whose keys are in the table or twice in the batch."""
     single = combine(batch, attempt.config, is_global=attempt.index.is_global)
     tags = attempt.locate(single)
@@ -126,7 +129,7 @@ def _without_known(attempt: Attempt, batch: Batch, policy: str) -> tuple[Batch, 
     return single.take(fresh), tags.take(pa.array(fresh))
 
 
-def _write(attempt: Attempt, batch: Batch, tags: Any) -> CommitResult:
+def _write(attempt: Attempt, batch: Batch, tags: pa.Table) -> CommitResult:
     """Place a combined, tagged batch, and apply it."""
     moved = np.zeros(len(batch), bool)
     if attempt.writer.moves:
@@ -141,8 +144,8 @@ def _write(attempt: Attempt, batch: Batch, tags: Any) -> CommitResult:
     return _apply(attempt, batch, placement)
 
 
-def _new_groups(attempt: Attempt) -> Callable[[Any, Any], list[str]]:
-    def choose(partitions: Any, keys: Any) -> list[str]:
+def _new_groups(attempt: Attempt) -> NewGroups:
+    def choose(partitions: pa.Array, keys: pa.Array) -> list[str]:
         buckets = attempt.index.buckets(keys, attempt.config, attempt.options)
         ids, files = attempt.target.ids, attempt.state.snapshot.files
         if buckets is not None:
@@ -154,7 +157,9 @@ def _new_groups(attempt: Attempt) -> Callable[[Any, Any], list[str]]:
     return choose
 
 
-def _stale_moves(attempt: Attempt, batch: Batch, tags: Any, moved: Any) -> Any:
+def _stale_moves(
+    attempt: Attempt, batch: Batch, tags: pa.Table, moved: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
     """Of the moving rows those whose stored row is newer, where event time decides."""
     stale = np.zeros(len(batch), bool)
     ordering = attempt.target.ordering
@@ -205,7 +210,10 @@ def _apply(attempt: Attempt, batch: Batch, placement: Placement) -> CommitResult
 
 
 def _tasks(
-    attempt: Attempt, batch: Batch, entries: Entries, groups: list[tuple[str, str, Any]]
+    attempt: Attempt,
+    batch: Batch,
+    entries: Entries,
+    groups: list[tuple[str, str, npt.NDArray[np.int64]]],
 ) -> list[FileGroupWrite]:
     bases = attempt.state.snapshot.by_location()
     tasks = []
@@ -228,7 +236,10 @@ def _tasks(
 
 
 def _index_update(
-    batch: Batch, entries: Entries, outcomes: Any, groups: list[tuple[str, str, Any]]
+    batch: Batch,
+    entries: Entries,
+    outcomes: npt.NDArray[np.uint8],
+    groups: list[tuple[str, str, npt.NDArray[np.int64]]],
 ) -> IndexUpdate:
     """New locations of inserted and moved keys; keys that are gone."""
     codes = np.empty(len(entries.rows), np.int64)
@@ -250,7 +261,7 @@ def _count(
     attempt: Attempt,
     batch: Batch,
     placement: Placement,
-    outcomes: Any,
+    outcomes: npt.NDArray[np.uint8],
     results: list[FileGroupResult],
 ) -> CommitResult:
     """Distinct incoming keys by what became of them; a moved key counts once."""

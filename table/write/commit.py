@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from table.errors import TableError
@@ -55,10 +55,10 @@ class IndexUpdate:
         deletes: record keys that are gone.
     """
 
-    keys: Any
-    codes: Any
+    keys: pa.Array
+    codes: npt.NDArray[np.int64]
     locations: Sequence[tuple[str, str]]
-    deletes: Any
+    deletes: pa.Array
 
     def __bool__(self) -> bool:
         return len(self.keys) + len(self.deletes) > 0
@@ -107,7 +107,7 @@ def _settle(index: OutsideIndex, attempt: Attempt) -> None:
         warn_unsettled(index, error)
 
 
-def placed_changes(update: IndexUpdate, of: Snapshot) -> Any:
+def placed_changes(update: IndexUpdate, of: Snapshot) -> pa.Table:
     """The changes (pa.Table of table.write.outside.CHANGES) that put keys back.
 
     The instant of a place is that of its base file in the snapshot `of`.

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -102,8 +103,8 @@ class FileGroupWrite:
     file_id: str
     base: BaseFile | None
     number: int
-    keys: Any
-    ops: Any
+    keys: pa.Array
+    ops: npt.NDArray[np.uint8]
     tagged: Any
     rows: Any
 
@@ -117,7 +118,7 @@ class FileGroupResult:
 
     file: BaseFile | None
     stat: WriteStat | None
-    outcomes: Any
+    outcomes: npt.NDArray[np.uint8]
     records: Mapping[str, tuple[list[str], list[bytes]]] = field(default_factory=dict)
 
 
@@ -155,8 +156,8 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
 
 
 def stored_rows(
-    data: RangeReader, footer: BaseFileFooter, schema: Any, *, meta: bool = True
-) -> Any:
+    data: RangeReader, footer: BaseFileFooter, schema: pa.Schema, *, meta: bool = True
+) -> pa.Table:
     """The rows of a base file in the table's schema (pa.Table), with the meta columns or without.
 
     A column that the file was written without, before the schema had it, reads as null.
@@ -172,7 +173,7 @@ def stored_rows(
         raise CorruptFileError(data.name, 0, str(error)) from error
 
 
-def stored_ordering(target: WriteTarget, base: BaseFile, keys: Any) -> Any:
+def stored_ordering(target: WriteTarget, base: BaseFile, keys: pa.Array) -> pa.Array:
     """The stored ordering values (pa.Array) of keys that a base file holds, in their order."""
     assert target.ordering is not None
     columns = dict.fromkeys([*target.keys.columns, target.ordering])
@@ -218,11 +219,11 @@ def check_size(base: BaseFile, size: int) -> None:
 class _Merge:
     """`source`: for each row of the new slice its row in (stored ++ incoming)."""
 
-    source: Any
-    outcomes: Any
+    source: npt.NDArray[np.int64]
+    outcomes: npt.NDArray[np.uint8]
 
 
-def _merge(work: FileGroupWrite, stored: Any, stored_keys: Any) -> _Merge:
+def _merge(work: FileGroupWrite, stored: pa.Table, stored_keys: pa.Array) -> _Merge:
     matched, rows = _matches(work, stored_keys)
     stale = _stale(work, stored, matched, rows)
     apply = matched[~stale]
@@ -244,7 +245,7 @@ def _merge(work: FileGroupWrite, stored: Any, stored_keys: Any) -> _Merge:
     return _Merge(np.concatenate([source[keep], inserted]), outcomes)
 
 
-def _carried(work: FileGroupWrite, stored: Any, keys: Any) -> Any:
+def _carried(work: FileGroupWrite, stored: pa.Table, keys: pa.Array) -> pa.Table:
     """Stored rows as they go on: where keys are stored they are, whoever wrote the row before."""
     if not (work.target.stores_meta and work.target.keys.virtual):
         return stored
@@ -254,7 +255,7 @@ def _carried(work: FileGroupWrite, stored: Any, keys: Any) -> Any:
     return stored
 
 
-def without_values(table: Any, columns: Sequence[str]) -> Any:
+def without_values(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """A pa.Table with those text columns of it all null."""
     nulls = pa.nulls(table.num_rows, pa.string())
     for name in columns:
@@ -262,7 +263,9 @@ def without_values(table: Any, columns: Sequence[str]) -> Any:
     return table
 
 
-def _matches(work: FileGroupWrite, stored_keys: Any) -> tuple[Any, Any]:
+def _matches(
+    work: FileGroupWrite, stored_keys: pa.Array
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Stored rows that an incoming row meets, and the incoming row of each."""
     if (work.ops == Op.APPEND).any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -271,7 +274,7 @@ def _matches(work: FileGroupWrite, stored_keys: Any) -> tuple[Any, Any]:
     return matched, hits[matched]
 
 
-def _check_tags(work: FileGroupWrite, found: Any) -> None:
+def _check_tags(work: FileGroupWrite, found: npt.NDArray[np.bool_]) -> None:
     lost = work.tagged & ~found
     if lost.any():
         assert work.base is not None
@@ -279,7 +282,12 @@ def _check_tags(work: FileGroupWrite, found: Any) -> None:
         raise CorruptFileError(work.base.path, 0, detail)
 
 
-def _stale(work: FileGroupWrite, stored: Any, matched: Any, rows: Any) -> Any:
+def _stale(
+    work: FileGroupWrite,
+    stored: pa.Table,
+    matched: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+) -> Any:
     """Of the matches those whose stored row is newer, where event time decides."""
     ordering = work.target.ordering
     none = np.zeros(len(matched), bool)
@@ -304,8 +312,8 @@ def new_file(work: FileGroupWrite) -> BaseFile:
 
 
 def meta_columns(
-    target: WriteTarget, number: int, keys: Any, partition_path: str, file_name: str
-) -> list[Any]:
+    target: WriteTarget, number: int, keys: pa.Array, partition_path: str, file_name: str
+) -> list[pa.Array]:
     """The five meta columns of rows written now (HoodieRecord.HOODIE_META_COLUMNS)."""
     instant, count = target.instant, len(keys)
     if not target.stores_meta:
@@ -320,7 +328,9 @@ def meta_columns(
     ]
 
 
-def _with_meta(work: FileGroupWrite, rows: Any, keys: Any, file_name: str) -> Any:
+def _with_meta(
+    work: FileGroupWrite, rows: pa.Table | None, keys: pa.Array, file_name: str
+) -> pa.Table:
     schema = with_meta(work.target.schema)
     if rows is None:
         rows = pa.table(
@@ -330,7 +340,9 @@ def _with_meta(work: FileGroupWrite, rows: Any, keys: Any, file_name: str) -> An
     return pa.table([*meta, *rows.columns], schema=schema)
 
 
-def _compose(stored: Any, incoming: Any, source: Any, file_name: str) -> Any:
+def _compose(
+    stored: pa.Table, incoming: pa.Table, source: npt.NDArray[np.int64], file_name: str
+) -> pa.Table:
     """The rows of the new slice, all of them with its file name."""
     indices = pa.array(source)
     columns = []
@@ -346,8 +358,8 @@ def _compose(stored: Any, incoming: Any, source: Any, file_name: str) -> Any:
 def put_slice(
     work: FileGroupWrite,
     file: BaseFile,
-    table: Any,
-    outcomes: Any,
+    table: pa.Table,
+    outcomes: npt.NDArray[np.uint8],
     *,
     previous: BaseFileFooter | None = None,
 ) -> FileGroupResult:
@@ -394,7 +406,7 @@ def _open_partition(target: WriteTarget, path: str) -> None:
 
 
 def put_base_file(
-    target: WriteTarget, file: BaseFile, data: bytes, *, schema: Any, kind: str
+    target: WriteTarget, file: BaseFile, data: bytes, *, schema: pa.Schema, kind: str
 ) -> tuple[BaseFile, dict[str, tuple[list[str], list[bytes]]]]:
     """Marker, partition metadata, file; and records of the metadata partitions that describe it.
 

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -23,6 +23,9 @@ from table.storage import Storage
 from table.view import Snapshot
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GROUP = "keymark.indexes"
 HUDI_TYPES = {
@@ -74,7 +77,7 @@ class IndexContext:
     snapshot: Snapshot
     metadata: MetadataTable | None
     runner: TaskRunner
-    spark: Callable[[], Any]
+    spark: Callable[[], SparkSession]
     stats: LookupStats = field(default_factory=LookupStats)
     cache: BlockCache | None = None
 
@@ -85,7 +88,7 @@ class IndexContext:
         *,
         options: Options,
         runner: TaskRunner,
-        spark: Callable[[], Any],
+        spark: Callable[[], SparkSession],
     ) -> IndexContext:
         """The table as one reading of it has it."""
         return cls(
@@ -113,7 +116,7 @@ class Index(Protocol):
     is_global: ClassVar[bool]
     is_exact: ClassVar[bool]
 
-    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
+    def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
         """Locate the keys of a batch.
 
         Args:
@@ -126,7 +129,9 @@ class Index(Protocol):
             pa.Table of LOCATION_SCHEMA, a row per key in the same order, null where the key is new.
         """
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys exactly: as `tag`, null for every key that is in no file.
 
         Args:
@@ -137,7 +142,7 @@ class Index(Protocol):
                 wherever it is, and where it is in several partition paths, in the first of them.
         """
 
-    def buckets(self, keys: Any, config: TableConfig, options: Options) -> Any:
+    def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> Any:
         """The bucket (int32) in which each new key belongs, or None: any file group will do."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -28,7 +27,7 @@ class KeyFile:
     path: str
     stretches: tuple[tuple[int, int], ...]
 
-    def read(self, storage: Storage, shard: int) -> Any:
+    def read(self, storage: Storage, shard: int) -> pa.Table:
         """The keys of a shard with their file numbers (pa.Table)."""
         offset, length = self.stretches[shard]
         data = storage.open(self.path).read(offset, length)
@@ -36,7 +35,7 @@ class KeyFile:
 
 
 def write_key_file(
-    storage: Storage, instant: str, name: str, *, entries: Any, shards: int
+    storage: Storage, instant: str, name: str, *, entries: pa.Table, shards: int
 ) -> KeyFile:
     """Put a task's keys, each with the number of the file that holds it (pa.Table: key, file)."""
     parts: list[bytes] = []
@@ -52,7 +51,7 @@ def write_key_file(
     return KeyFile(path, tuple(stretches))
 
 
-def keys_of_instant(storage: Storage, instant: str) -> Iterator[Any]:
+def keys_of_instant(storage: Storage, instant: str) -> Iterator[pa.Array]:
     """The keys in an instant's key files, stretch by stretch (pa.Array of string)."""
     for status in storage.walk(f"{TEMP}/{instant}/.keymark"):
         if status.name.endswith(".keys"):
@@ -67,7 +66,7 @@ def stretches(keys: int) -> int:
     return max(1, -(-keys // _STRETCH_KEYS))
 
 
-def _stream(entries: Any) -> bytes:
+def _stream(entries: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         stream.write_table(entries.cast(_SCHEMA))

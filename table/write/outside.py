@@ -22,9 +22,10 @@ import contextlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,6 +42,9 @@ from table.write.key_file import KeyFile, keys_of_instant
 from table.write.repeats import last_of_each
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState
+
+if TYPE_CHECKING:
+    from table.bootstrap.target import Progress
 
 _REBUILD = f"{ENTRIES}/rebuild"
 
@@ -61,7 +65,7 @@ class EntryChanges:
     """What a commit changes: keys that get a place, and keys (pa.Array of string) that are gone."""
 
     parts: Sequence[KeyPart]
-    deletes: Any
+    deletes: pa.Array
 
     def __bool__(self) -> bool:
         return bool(self.parts) or len(self.deletes) > 0
@@ -75,7 +79,7 @@ class OutsideIndex(Index, Protocol):
     exists (HoodieIndexUtils.checkIfValidCommit); `tag` and `lookup` take no notice of others.
     """
 
-    def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> Any:
+    def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> pa.Table:
         """Put entries that count once the instant is completed.
 
         Returns:
@@ -83,19 +87,16 @@ class OutsideIndex(Index, Protocol):
             that was put twice is in it twice, its later place last.
         """
 
-    def change(self, changes: Any, context: IndexContext) -> None:
+    def change(self, changes: pa.Table, context: IndexContext) -> None:
         """Put and delete entries (pa.Table of CHANGES of distinct keys), whatever they were."""
 
-    def withdraw(self, keys: Iterable[Any], instant: str, context: IndexContext) -> None:
+    def withdraw(self, keys: Iterable[pa.Array], instant: str, context: IndexContext) -> None:
         """Delete those entries of keys (pa.Arrays of string) that name an instant."""
 
-    def rebuild(self, context: IndexContext, progress: Any) -> int:
-        """Replace all entries by those of the snapshot's keys; how many these are.
+    def rebuild(self, context: IndexContext, progress: Progress) -> int:
+        """Replace all entries by those of the snapshot's keys; how many these are."""
 
-        `progress` is a table.bootstrap.target.Progress.
-        """
-
-    def erase(self, keys: Any, context: IndexContext) -> str:
+    def erase(self, keys: pa.Array, context: IndexContext) -> str:
         """Delete the entries of keys (pa.Array of string); one line on what may be left of them."""
 
 
@@ -131,7 +132,7 @@ def warn_unsettled(index: OutsideIndex, error: Exception) -> None:
     warnings.warn(f"{text} brings them up to date", TableWarning, 3)
 
 
-def _no_session() -> Any:
+def _no_session() -> NoReturn:
     raise AssertionError("an index outside the table asks for no Spark session")
 
 
@@ -149,12 +150,12 @@ def announce(
     store_changes(context.storage, instant, later)
 
 
-def gone(keys: Any) -> Any:
+def gone(keys: pa.Array) -> pa.Table:
     """The changes (pa.Table of CHANGES) that keys (pa.Array of string) are nowhere any more."""
     return pa.table([keys, *(pa.nulls(len(keys), f.type) for f in LOCATION_SCHEMA)], schema=CHANGES)
 
 
-def store_changes(storage: Storage, instant: str, changes: Any) -> None:
+def store_changes(storage: Storage, instant: str, changes: pa.Table) -> None:
     """Store what is to be changed once an instant is completed (pa.Table of CHANGES)."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, CHANGES) as stream:
@@ -179,7 +180,7 @@ def take_back(index: OutsideIndex, instant: str, context: IndexContext) -> None:
         storage.delete(path)
 
 
-def rebuild(index: OutsideIndex, context: IndexContext, progress: Any) -> int:
+def rebuild(index: OutsideIndex, context: IndexContext, progress: Progress) -> int:
     """Make all entries anew, under the lease; how many. Until that ends none is believed."""
     for status in context.storage.list(ENTRIES):
         context.storage.delete(status.path)
@@ -218,7 +219,7 @@ def recover(index: OutsideIndex, context: IndexContext) -> None:
             take_back(index, instant, context)
 
 
-def located(index: Index, keys: Any, context: IndexContext) -> Any:
+def located(index: Index, keys: pa.Array, context: IndexContext) -> pa.Table:
     """`index.lookup`, with changes of entries that are visible and not made yet."""
     if not isinstance(index, OutsideIndex):
         return index.lookup(keys, context)
@@ -235,7 +236,7 @@ def located(index: Index, keys: Any, context: IndexContext) -> Any:
     return found
 
 
-def _changes(storage: Storage, instant: str) -> Any:
+def _changes(storage: Storage, instant: str) -> pa.Table:
     path = f"{ENTRIES}/{instant}"
     data = storage.read(path)
     if not data:
@@ -252,7 +253,7 @@ def _is_completed(timeline: Timeline, instant: str) -> bool:
     return instant < start or any(i.time == instant for i in timeline.completed())
 
 
-def _still_true(index: OutsideIndex, changes: Any, context: IndexContext) -> Any:
+def _still_true(index: OutsideIndex, changes: pa.Table, context: IndexContext) -> pa.Table:
     """Of the changes those that make entries say what the base files say."""
     keys = changes["key"].combine_chunks()
     right = _held(keys, index.lookup(keys, context), context)
@@ -261,7 +262,7 @@ def _still_true(index: OutsideIndex, changes: Any, context: IndexContext) -> Any
     return pa.concat_tables([changes.filter(pa.array(~right & there)), gone(nowhere)])
 
 
-def _held(keys: Any, places: Any, context: IndexContext) -> Any:
+def _held(keys: pa.Array, places: pa.Table, context: IndexContext) -> npt.NDArray[np.bool_]:
     """For each key (bool): the base file of its place holds it."""
     held = np.zeros(len(keys), bool)
     bases = context.snapshot.by_location()
@@ -279,7 +280,7 @@ def _held(keys: Any, places: Any, context: IndexContext) -> Any:
     return held
 
 
-def _overlaid(found: Any, keys: Any, changes: Any) -> Any:
+def _overlaid(found: pa.Table, keys: pa.Array, changes: pa.Table) -> pa.Table:
     """An index's answer (pa.Table of LOCATION_SCHEMA), changed where the changes name a key."""
     rows = pc.index_in(keys, value_set=changes["key"].combine_chunks())
     changed = pc.is_valid(rows)

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.write.batch import Batch
 from table.write.file_group import Op
 
-NewGroups = Callable[[Any, Any], list[str]]
+NewGroups = Callable[[pa.Array, pa.Array], list[str]]
 """(partition paths, keys) of new rows -> file id of each"""
 
 
@@ -29,13 +30,13 @@ NewGroups = Callable[[Any, Any], list[str]]
 class Entries:
     """Parallel arrays: row of the batch, partition path, file id, Op, and whether it was tagged."""
 
-    rows: Any
-    partitions: Any
-    file_ids: Any
+    rows: npt.NDArray[np.int64]
+    partitions: pa.Array
+    file_ids: pa.Array
     ops: Any
     tagged: Any
 
-    def groups(self) -> list[tuple[str, str, Any]]:
+    def groups(self) -> list[tuple[str, str, npt.NDArray[np.int64]]]:
         """(partition path, file id, entry numbers) of each file group, ordered by both."""
         if not len(self.rows):
             return []
@@ -56,16 +57,23 @@ class Placement:
     """The entries of a batch, and the rows that move to another partition."""
 
     entries: Entries
-    moved: Any
+    moved: npt.NDArray[np.bool_]
 
 
-def moving_rows(batch: Batch, tags: Any) -> Any:
+def moving_rows(batch: Batch, tags: pa.Table) -> Any:
     """Rows (bool) that are put and tagged in another partition than their own."""
     differs = pc.not_equal(tags["partition_path"].combine_chunks(), batch.partitions)
     return pc.fill_null(differs, fill_value=False).to_numpy(zero_copy_only=False) & ~batch.deletes
 
 
-def place(batch: Batch, tags: Any, moved: Any, *, exact: bool, new_groups: NewGroups) -> Placement:
+def place(
+    batch: Batch,
+    tags: pa.Table,
+    moved: npt.NDArray[np.bool_],
+    *,
+    exact: bool,
+    new_groups: NewGroups,
+) -> Placement:
     """Give every row its file group.
 
     Args:
@@ -111,6 +119,6 @@ def append(batch: Batch, new_groups: NewGroups) -> Placement:
     return Placement(entries, np.zeros(count, bool))
 
 
-def _concat(*arrays: Any) -> Any:
+def _concat(*arrays: pa.Array | pa.ChunkedArray) -> pa.Array:
     chunks = [c for a in arrays for c in (a.chunks if isinstance(a, pa.ChunkedArray) else [a])]
     return pa.concat_arrays([chunk.cast(pa.string()) for chunk in chunks])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def last_of_each(keys: Any) -> Any:
+def last_of_each(keys: pa.Array) -> npt.NDArray[np.int64]:
     """Positions (np.int64 array, ascending) of the last of each key (pa.Array of string)."""
     codes = keys.dictionary_encode().indices.to_numpy()
     last = np.zeros(len(keys), np.int64)
@@ -17,7 +16,7 @@ def last_of_each(keys: Any) -> Any:
     return np.unique(last[codes])
 
 
-def sorted_last(keys: Any) -> tuple[Any, Any]:
+def sorted_last(keys: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Distinct keys in order (pa.Array of string), and the position (np.int64) of each's last."""
     order = pc.sort_indices(
         pa.table({"k": keys, "n": np.arange(len(keys))}),

@@ -7,8 +7,6 @@ virtual -> stored   the meta columns are filled: the key that the generator make
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,13 +53,13 @@ def rewrite_group(work: FileGroupWrite) -> FileGroupResult:
     return put_slice(work, file, table, _NOTHING)
 
 
-def _without_meta(rows: Any, schema: Any) -> Any:
+def _without_meta(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows (pa.Table) in a pa.Schema that has meta columns, which are null."""
     nulls = [pa.nulls(rows.num_rows, pa.string())] * len(META_COLUMNS)
     return pa.table([*nulls, *rows.columns], schema=schema)
 
 
-def refuse_other_keys(stored: Any, made: Any, name: str) -> None:
+def refuse_other_keys(stored: pa.Table, made: pa.Array, name: str) -> None:
     """Refuse rows (pa.Table) whose stored keys, where there are any, are not those made.
 
     Raises:
@@ -79,12 +77,12 @@ def refuse_other_keys(stored: Any, made: Any, name: str) -> None:
         )
 
 
-def _holds(texts: Any) -> Any:
+def _holds(texts: pa.Array) -> pa.Array:
     """Where texts (pa.Array) are neither null nor empty, as Hudi leaves them."""
     return pc.fill_null(pc.not_equal(texts, ""), fill_value=False)
 
 
-def _filled(work: FileGroupWrite, stored: Any, keys: Any, file_name: str) -> Any:
+def _filled(work: FileGroupWrite, stored: pa.Table, keys: pa.Array, file_name: str) -> pa.Table:
     """Rows with all meta columns; what is there stays, but for the file's name."""
     assert work.base is not None
     instant = work.base.instant_time

@@ -11,7 +11,6 @@ import contextlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -294,7 +293,7 @@ def table_schema(timeline: Timeline) -> str | None:
     return None
 
 
-def stored_schema(state: TableState) -> Any:
+def stored_schema(state: TableState) -> pa.Schema:
     """The columns of base files (pa.Schema), meta columns first; those alone before any row."""
     text = table_schema(state.timeline)
     return with_meta(without_meta(from_avro(text)) if text else pa.schema([]))

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -57,6 +57,9 @@ from table.write.outside import OutsideIndex, recover, take_back, unsettled
 from table.write.runner import TaskRunner
 from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 BLOOM_ENABLED = "hoodie.parquet.bloom.filter.enabled"
 
 
@@ -90,7 +93,7 @@ class Writer:
     index: str
     options: Options
     services: Services
-    spark: Callable[[], Any]
+    spark: Callable[[], SparkSession]
     on_phase: Callable[[str], None]
     ids: Ids = RANDOM
 
@@ -105,7 +108,7 @@ class Writer:
         return IndexContext.of(state, options=self.options, runner=self.runner, spark=self.spark)
 
     def attempt(
-        self, operation: str, schema: Any, work: Callable[[Attempt], CommitResult]
+        self, operation: str, schema: pa.Schema | None, work: Callable[[Attempt], CommitResult]
     ) -> CommitResult:
         """Run one write under the lock, on a table without left-overs.
 
@@ -176,7 +179,13 @@ class Attempt:
 
     @classmethod
     def of(
-        cls, writer: Writer, state: TableState, lease: Lease, operation: str, *, incoming: Any
+        cls,
+        writer: Writer,
+        state: TableState,
+        lease: Lease,
+        operation: str,
+        *,
+        incoming: pa.Schema | None,
     ) -> Attempt:
         """Choose the instant and the index, and settle the schema."""
         config = state.config
@@ -244,7 +253,7 @@ class Attempt:
         spent = self.writer.clock.seconds() - started
         self.phases[name] = self.phases.get(name, 0.0) + spent
 
-    def batch(self, rows: Any, *, new: bool = False) -> Batch:
+    def batch(self, rows: DataFrame | pa.Table, *, new: bool = False) -> Batch:
         """Incoming rows (Spark DataFrame or pa.Table) in the table's schema, keyed and checked.
 
         Where the table has no key fields, `new` rows get generated keys, and others name theirs.
@@ -258,12 +267,12 @@ class Attempt:
             )
         return keyed(in_table_schema(rows, self.target.schema), config, deletes, keys)
 
-    def tag(self, batch: Batch) -> Any:
+    def tag(self, batch: Batch) -> pa.Table:
         """The index's answer for the keys of a combined batch."""
         with self.phase("tag"):
             return self.index.tag(batch.keys, batch.partitions, self.context)
 
-    def locate(self, batch: Batch) -> Any:
+    def locate(self, batch: Batch) -> pa.Table:
         """Where the keys of a combined batch are, exactly; as the index counts them."""
         with self.phase("tag"):
             return self.index.lookup(batch.keys, self.context, batch.partitions)
@@ -302,7 +311,7 @@ def recover_entries(
         recover(found, context(TableState.load(storage)))
 
 
-def in_table_schema(rows: Any, schema: Any) -> Any:
+def in_table_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Incoming rows (pa.Table) in a table's schema: without meta columns and delete flags."""
     extra = [c for c in without_meta(rows.schema).names if c != DELETED_COLUMN]
     if len(set(extra)) < len(extra):
@@ -322,7 +331,7 @@ def _by_event_time(options: Options) -> bool:
     return name == EVENT_TIME_PAYLOAD
 
 
-def _warn_of_two_forms(config: TableConfig, schema: Any) -> None:
+def _warn_of_two_forms(config: TableConfig, schema: pa.Schema | None) -> None:
     """Tell that a table of Hudi's may hold a key twice, as two texts (pa.Schema or None)."""
     if schema is None or KEY_ENCODING in config.properties:
         return
@@ -338,7 +347,7 @@ def _warn_of_two_forms(config: TableConfig, schema: Any) -> None:
             )
 
 
-def _first_schema(incoming: Any, record: str, namespace: str) -> str | None:
+def _first_schema(incoming: pa.Schema, record: str, namespace: str) -> str | None:
     """The Avro schema of a table's first rows: without meta columns, everything nullable."""
     if incoming is None:
         return None
@@ -347,7 +356,9 @@ def _first_schema(incoming: Any, record: str, namespace: str) -> str | None:
     return to_avro(schema, record_name=record, namespace=namespace)
 
 
-def base_file_options(options: Options, config: TableConfig, schema: Any) -> BaseFileOptions:
+def base_file_options(
+    options: Options, config: TableConfig, schema: pa.Schema | None
+) -> BaseFileOptions:
     """How base files of a table are written; `schema` (pa.Schema) is without meta columns."""
     record, namespace = avro_names(config.name)
     full = with_meta(schema) if schema else None
