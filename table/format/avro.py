@@ -12,6 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from table.errors import CorruptFileError
 from table.format.coding import ByteCursor, encode_varint
@@ -226,7 +227,7 @@ def _group_tails(
 
 
 def group_tails(
-    values: Any, fields: bytes, mark: int, name: str
+    values: pa.Array, fields: bytes, mark: int, name: str
 ) -> tuple[npt.NDArray[np.int32], list[bytes]]:
     """Group records by what they hold after their first fields.
 

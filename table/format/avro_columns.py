@@ -12,6 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from table.format.avro import read_long
 from table.format.hashing import string_buffers
@@ -65,7 +66,9 @@ def _read_records(
     return good
 
 
-def read_records(values: Any, shape: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+def read_records(
+    values: pa.Array, shape: Sequence[Sequence[int]]
+) -> tuple[npt.NDArray[np.bool_], _Numbers]:
     """Read the first fields of many records.
 
     Args:

@@ -22,6 +22,7 @@ from typing import Any, Self
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from table.errors import CorruptFileError, UnsupportedTableError
 from table.format.murmur import key_buffers, longest, mix_words, murmur, position
@@ -188,7 +189,7 @@ class BloomFilter:
         found._last_row_keys = last_row_keys
         return found
 
-    def add(self, keys: Any) -> None:
+    def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
         """Add keys in their order.
 
         Args:
@@ -228,7 +229,7 @@ class BloomFilter:
         self._last_row_keys += stop - at
         return stop
 
-    def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
+    def contains(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """Whether each key may be in the filter; False is certain.
 
         Args:

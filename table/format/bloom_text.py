@@ -15,6 +15,7 @@ from typing import Any, Self
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from table.errors import CorruptFileError, UnsupportedTableError
 from table.format.bloom import (
@@ -92,7 +93,7 @@ class BloomText:
                 raise CorruptFileError(name, start, "bloom filter with rows of different shape")
         return cls(name, text, shape, starts + SIMPLE_HEADER.size)
 
-    def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
+    def contains(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """Whether each key may be in the filter; False is certain.
 
         Args:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+import pyarrow.parquet as pq
 
 from table.errors import CorruptFileError
 from table.format.pages import page_headers
@@ -29,12 +30,14 @@ class ColumnChunk:
     """A column chunk: its number in the footer, what the footer says of it, and its place."""
 
     number: int
-    metadata: Any
+    metadata: pq.ColumnChunkMetaData
     start: int
     size: int
 
 
-def column_chunks(metadata: Any, columns: Sequence[str] | None) -> Iterator[ColumnChunk]:
+def column_chunks(
+    metadata: pq.FileMetaData, columns: Sequence[str] | None
+) -> Iterator[ColumnChunk]:
     """The chunks of a file.
 
     Args:
@@ -55,7 +58,9 @@ def column_chunks(metadata: Any, columns: Sequence[str] | None) -> Iterator[Colu
                 yield ColumnChunk(number, chunk, start, chunk.total_compressed_size)
 
 
-def check_chunk(chunk: ColumnChunk, data: Any, checksums: Checksums | None, name: str) -> None:
+def check_chunk(
+    chunk: ColumnChunk, data: bytes | memoryview, checksums: Checksums | None, name: str
+) -> None:
     """Check a chunk.
 
     Args:

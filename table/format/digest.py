@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from table.format.compiled import inlined, kernel
@@ -55,7 +56,9 @@ def total(digests: Sequence[Digest]) -> Digest:
     return result
 
 
-def location_words(partition_paths: Sequence[str], file_ids: Sequence[str]) -> Any:
+def location_words(
+    partition_paths: Sequence[str], file_ids: Sequence[str]
+) -> npt.NDArray[np.uint64]:
     """What a location adds to the hash of an entry.
 
     Args:
@@ -72,7 +75,14 @@ def location_words(partition_paths: Sequence[str], file_ids: Sequence[str]) -> A
     return words
 
 
-def digest_entries(text: Any, starts: Any, lengths: Any, *, codes: Any, words: Any) -> Digest:
+def digest_entries(
+    text: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    *,
+    codes: npt.NDArray[np.int32 | np.int64],
+    words: npt.NDArray[np.uint64],
+) -> Digest:
     """The digest of entries.
 
     Args:
@@ -86,7 +96,9 @@ def digest_entries(text: Any, starts: Any, lengths: Any, *, codes: Any, words: A
     return Digest(len(codes), int(low), int(high))
 
 
-def entry_hashes(text: Any, offsets: Any, words: Any) -> Any:
+def entry_hashes(
+    text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], words: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
     """One hash of 64 bits for each key.
 
     Args:

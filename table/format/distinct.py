@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from table.format.compiled import inlined, kernel
 from table.format.digest import load_word
@@ -33,7 +34,12 @@ class Distinct:
         self._text = np.empty(0, np.uint8)
         self._used = 0
 
-    def number(self, data: Any, starts: Any, lengths: Any) -> Any:
+    def number(
+        self,
+        data: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.int32]:
         """The number of each string, int32.
 
         Args:

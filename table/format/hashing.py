@@ -24,7 +24,9 @@ _COMMA = 0x2C
 _COLON = 0x3A
 
 
-def string_buffers(keys: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def string_buffers(
+    keys: pa.Array | pa.ChunkedArray,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """The offsets (one more than keys) and the bytes of a string or binary array.
 
     Args:
@@ -99,7 +101,7 @@ def _hash_all(offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -> An
     return out
 
 
-def java_hashes(keys: Any) -> npt.NDArray[np.int32]:
+def java_hashes(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
     """String.hashCode of each key.
 
     Args:
@@ -109,7 +111,7 @@ def java_hashes(keys: Any) -> npt.NDArray[np.int32]:
     return hashes.view(np.int32)
 
 
-def shards(keys: Any, count: int) -> npt.NDArray[np.int32]:
+def shards(keys: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int32]:
     """The file group of each key in a metadata partition of `count` file groups.
 
     Java's Math.abs leaves the smallest int negative and its remainder keeps the sign; both
@@ -195,7 +197,11 @@ def _hash_lists(
 
 
 def buckets(
-    keys: Any, count: int, *, key_fields: Sequence[str], hash_fields: Sequence[str]
+    keys: pa.Array | pa.ChunkedArray,
+    count: int,
+    *,
+    key_fields: Sequence[str],
+    hash_fields: Sequence[str],
 ) -> npt.NDArray[np.int32]:
     """The bucket of each key under Hudi's simple bucket index.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from table.errors import InputError
 from table.format.hashing import string_buffers
@@ -20,7 +21,7 @@ _Words = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]
 
 
-def key_buffers(keys: Any) -> tuple[_Offsets, _Bytes]:
+def key_buffers(keys: pa.Array | pa.ChunkedArray) -> tuple[_Offsets, _Bytes]:
     """The offsets and bytes of keys (pa.Array of strings without nulls).
 
     Raises:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from table.format.hashing import string_buffers
 
@@ -146,12 +147,12 @@ class Needles:
         longest: bytes of the longest one.
     """
 
-    owners: Any
+    owners: _Numbers
     longest: int
     _parts: Any
 
     @classmethod
-    def of(cls, texts: Any, owners: Any) -> Self:
+    def of(cls, texts: pa.Array, owners: _Numbers) -> Self:
         """Prepare a search.
 
         Args:
@@ -173,7 +174,9 @@ class Needles:
         arrays = (words[order], rows[order], skips[order], offsets, text, bitmap)
         return cls(owners, int(lengths.max(initial=0)), (*arrays, shift, stride))
 
-    def search(self, data: Any, bounds: Any = None) -> tuple[frozenset[int], frozenset[int]]:
+    def search(
+        self, data: bytes | _Bytes, bounds: _Numbers | None = None
+    ) -> tuple[frozenset[int], frozenset[int]]:
         """Find needles.
 
         Args:

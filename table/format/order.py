@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.format.compiled import kernel, maker
@@ -24,7 +25,7 @@ _LETTERS_MAX = 16
 _TIES_MAX = 0.02
 
 
-def key_order(keys: Any) -> npt.NDArray[np.int64]:
+def key_order(keys: pa.Array) -> npt.NDArray[np.int64]:
     """Row numbers of keys (pa.Array of string or binary, no nulls) in the order of their bytes."""
     offsets, text = string_buffers(keys)
     row_bits = len(keys).bit_length()

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from table.errors import CorruptFileError, UnsupportedTableError
@@ -36,7 +37,7 @@ _CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "BROTLI": "brotli", "LZ4": "lz4_r
 _Fields = dict[int, Any]
 
 
-def pages(data: bytes, metadata: Any, name: str) -> Iterator[bytes]:
+def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
     """The uncompressed bytes of every page.
 
     Args:

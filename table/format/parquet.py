@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,17 +94,17 @@ class BaseFileFooter:
     min_key: str | None
     max_key: str | None
     num_rows: int
-    metadata: Any
+    metadata: pq.FileMetaData
 
 
 def write_base_file(
-    table: Any,
+    table: pa.Table,
     *,
     options: BaseFileOptions,
     previous: BaseFileFooter | None = None,
-    inserted: Any = None,
+    inserted: pa.Array | None = None,
     path: str | None = None,
-) -> Any:
+) -> pa.Buffer:
     """Write a base file into memory.
 
     Args:
@@ -133,7 +132,9 @@ def write_base_file(
     return written if path is None else pa.py_buffer(with_checksums(written.to_pybytes(), path))
 
 
-def _write(table: Any, options: BaseFileOptions, codec: str, entries: dict[bytes, bytes]) -> Any:
+def _write(
+    table: pa.Table, options: BaseFileOptions, codec: str, entries: dict[bytes, bytes]
+) -> pa.Buffer:
     name, level = _CODECS[codec]
     leaves = _leaves_of(table)
     sink = pa.BufferOutputStream()
@@ -157,7 +158,10 @@ def _write(table: Any, options: BaseFileOptions, codec: str, entries: dict[bytes
 
 
 def _footer_entries(
-    table: Any, options: BaseFileOptions, previous: BaseFileFooter | None, inserted: Any
+    table: pa.Table,
+    options: BaseFileOptions,
+    previous: BaseFileFooter | None,
+    inserted: pa.Array | None,
 ) -> dict[bytes, bytes]:
     entries = {}
     if options.footer.bloom_enabled:
@@ -178,7 +182,10 @@ def _footer_entries(
 
 
 def _bloom_text(
-    keys: Any, options: FooterOptions, previous: BaseFileFooter | None, inserted: Any
+    keys: pa.ChunkedArray,
+    options: FooterOptions,
+    previous: BaseFileFooter | None,
+    inserted: pa.Array | None,
 ) -> tuple[str, bytes]:
     """Type code and text of the bloom filter."""
     if previous is not None and previous.bloom_text is not None:
@@ -202,7 +209,9 @@ def _bloom_text(
     return bloom.type_code, bloom.serialize()
 
 
-def _dictionary_columns(table: Any, leaves: Mapping[str, Any]) -> list[str] | bool:
+def _dictionary_columns(
+    table: pa.Table, leaves: Mapping[str, pa.Array | pa.ChunkedArray]
+) -> list[str] | bool:
     """Paths of those of its leaf columns that a dictionary makes smaller.
 
     A dictionary of unique values costs space instead, and Arrow's writer, unlike Java's, keeps
@@ -223,7 +232,7 @@ def _dictionary_columns(table: Any, leaves: Mapping[str, Any]) -> list[str] | bo
     return chosen or False
 
 
-def _ordered_columns(leaves: Mapping[str, Any]) -> list[str] | bool:
+def _ordered_columns(leaves: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[str] | bool:
     """Paths of the leaf columns that get a range in the footer: all that hold no NaN.
 
     Arrow leaves NaN out of the range. To Spark NaN is above all numbers, so that by such a range
@@ -234,18 +243,18 @@ def _ordered_columns(leaves: Mapping[str, Any]) -> list[str] | bool:
     return True if len(ordered) == len(leaves) else ordered or False
 
 
-def _holds_nan(values: Any) -> bool:
+def _holds_nan(values: pa.Array | pa.ChunkedArray) -> bool:
     return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
 
 
-def _holds_negative_zero(values: Any) -> bool:
+def _holds_negative_zero(values: pa.Array | pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(values.type):
         return False
     numbers = np.asarray(values)
     return bool(np.any((numbers == 0) & np.signbit(numbers)))
 
 
-def _leaves_of(table: Any) -> dict[str, Any]:
+def _leaves_of(table: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
     """The values of a table's leaf columns, by path."""
     return {
         path: values
@@ -254,7 +263,9 @@ def _leaves_of(table: Any) -> dict[str, Any]:
     }
 
 
-def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
+def _leaves(
+    path: str, array: pa.Array | pa.ChunkedArray
+) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:
     """The leaf columns that Parquet makes of an array, with their values."""
     kind = array.type
     if pa.types.is_nested(kind) and isinstance(array, pa.ChunkedArray):
@@ -271,7 +282,7 @@ def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
         yield path, array
 
 
-def _repeats(values: Any, step: int) -> bool:
+def _repeats(values: pa.Array | pa.ChunkedArray, step: int) -> bool:
     """Whether dictionary and indices take at most half of the plain values.
 
     Args:
@@ -318,7 +329,7 @@ def read_footer(source: RangeReader, *, misplaced: bool = False) -> BaseFileFoot
         raise CorruptFileError(source.name, source.size, f"damaged footer: {error}") from error
 
 
-def read_metadata(source: RangeReader, *, misplaced: bool = False) -> Any:
+def read_metadata(source: RangeReader, *, misplaced: bool = False) -> pq.FileMetaData:
     """The pq.FileMetaData of a base file, without a look at Hudi's entries in it.
 
     Args:
@@ -347,7 +358,7 @@ def read_base_file(
     columns: Sequence[str] | None = None,
     *,
     footer: BaseFileFooter | None = None,
-) -> Any:
+) -> pa.Table:
     """Read a base file.
 
     Args:
@@ -369,7 +380,9 @@ def read_base_file(
     return table
 
 
-def read_columns(source: RangeReader, metadata: Any, columns: Sequence[str] | None) -> Any:
+def read_columns(
+    source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str] | None
+) -> pa.Table:
     """Read a base file whose footer was read before.
 
     Args:
@@ -397,7 +410,9 @@ def read_columns(source: RangeReader, metadata: Any, columns: Sequence[str] | No
     return table.cast(pa.schema([item.remove_metadata() for item in table.schema]))
 
 
-def _checked(source: RangeReader, metadata: Any, columns: Sequence[str] | None) -> Any:
+def _checked(
+    source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str] | None
+) -> pa.BufferReader | CheckedFile:
     """A file object for Arrow, whose column chunks were checked."""
     checksums = Checksums.of(metadata.metadata)
     chunks = column_chunks(metadata, columns)
@@ -416,7 +431,7 @@ def _checked(source: RangeReader, metadata: Any, columns: Sequence[str] | None) 
     return file
 
 
-def _check_names(table: Any, name: str) -> None:
+def _check_names(table: pa.Table, name: str) -> None:
     """The first and last row must name the file; with virtual keys they may name none.
 
     A footer without statistics does not say it.

@@ -14,7 +14,6 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from isal import isal_zlib
 
@@ -49,7 +48,7 @@ class Checksums:
         places = range(0, len(text) - _DIGITS, _DIGITS)
         return cls(tuple(int(text[place : place + _DIGITS], 16) for place in places))
 
-    def check(self, number: int, data: Any, name: str, offset: int) -> None:
+    def check(self, number: int, data: bytes | memoryview, name: str, offset: int) -> None:
         """Compare a column chunk.
 
         Args:

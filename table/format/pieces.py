@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from table.format.compiled import inlined, kernel
@@ -33,9 +34,9 @@ class Spilled(NamedTuple):
         text: uint8, all keys one behind the other.
     """
 
-    codes: Any
-    lengths: Any
-    text: Any
+    codes: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.uint16]
+    text: npt.NDArray[np.uint8]
 
     def start(self) -> bytes:
         """What all of them start with; there is one at least."""
@@ -54,10 +55,10 @@ class Keys:
     """
 
     spilled: Spilled
-    rows: Any
-    bytes: Any
+    rows: npt.NDArray[np.int64]
+    bytes: npt.NDArray[np.int64]
 
-    def pieces(self) -> Iterator[tuple[Any, Any]]:
+    def pieces(self) -> Iterator[tuple[pa.Array, npt.NDArray[np.int32]]]:
         """Keys (pa.Array of large_binary, over the same memory) and locations, piece by piece."""
         for number in np.flatnonzero(np.diff(self.rows)).tolist():
             first, last = self.rows[number : number + 2]
@@ -118,7 +119,7 @@ class Dealing:
         return bool(_deal(spilled, self._start, self._pieces, places, self.keys.spilled))
 
 
-def _offsets(lengths: Any) -> Any:
+def _offsets(lengths: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
     """Where strings start, and the last one ends."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from table.format.column_chunks import ColumnChunk, check_chunk, column_chunks
 from table.format.compiled import kernel
@@ -28,7 +29,9 @@ _ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
 _LENGTH_BYTES = 4
 
 
-def plain_strings(source: RangeReader, metadata: Any, column: str) -> list[Any] | None:
+def plain_strings(
+    source: RangeReader, metadata: pq.FileMetaData, column: str
+) -> list[pa.Array] | None:
     """The values of a top-level string column, if all of them are stored plainly.
 
     Args:
@@ -46,7 +49,7 @@ def plain_strings(source: RangeReader, metadata: Any, column: str) -> list[Any] 
     # Not by metadata.schema: the two would refer to each other, and stay with the bloom filter of
     # the footer until the garbage collector comes around.
     checksums = Checksums.of(metadata.metadata)
-    arrays: list[Any] = []
+    arrays: list[pa.Array] = []
     for place in column_chunks(metadata, [column]):
         chunk = place.metadata
         plain = chunk.path_in_schema == column and chunk.physical_type == "BYTE_ARRAY"
@@ -83,7 +86,7 @@ def _chunk(
     return arrays
 
 
-def _values(page: bytes, count: Any) -> Any | None:
+def _values(page: bytes, count: Any) -> pa.Array | None:
     """The strings of a page (pa.Array), None if they are not as many as its header says.
 
     Definition levels look like one string more, before the others; the caller knows that no null

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from table.format.compiled import inlined, kernel
 from table.format.digest import entry_hash, load_word
@@ -47,15 +49,21 @@ class Dealt:
         sums: per shard.
     """
 
-    row_bounds: Any
-    byte_bounds: Any
-    lengths: Any
-    codes: Any
-    text: Any
+    row_bounds: npt.NDArray[np.int64]
+    byte_bounds: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.uint16]
+    codes: npt.NDArray[np.int32]
+    text: npt.NDArray[np.uint8]
     sums: Sums
 
 
-def deal(pieces: Sequence[tuple[Any, int]], words: Any, count: int, *, first: int = 0) -> Dealt:
+def deal(
+    pieces: Sequence[tuple[pa.Array, int]],
+    words: npt.NDArray[np.uint64],
+    count: int,
+    *,
+    first: int = 0,
+) -> Dealt:
     """Deal keys out to shards; within a shard they keep their order.
 
     Args:
@@ -88,7 +96,9 @@ def no_sums(count: int) -> Sums:
     return Sums(*(np.zeros(count, kind) for kind in (np.int64, np.int64, np.uint64, np.uint64)))
 
 
-def assign(keys: Any, codes: Any, words: Any, sums: Sums) -> Any:
+def assign(
+    keys: pa.Array, codes: npt.NDArray[np.int32], words: npt.NDArray[np.uint64], sums: Sums
+) -> npt.NDArray[np.int32]:
     """The shard of each key (int32); `sums` are added to.
 
     Args:
@@ -102,7 +112,7 @@ def assign(keys: Any, codes: Any, words: Any, sums: Sums) -> Any:
     return owner
 
 
-def deal_numbers(owner: Any, sums: Sums) -> Any:
+def deal_numbers(owner: npt.NDArray[np.int32], sums: Sums) -> npt.NDArray[np.uint32]:
     """Numbers 0, 1, ... of keys (uint32) in the order of their shards, ascending in each.
 
     Args:

@@ -30,7 +30,7 @@ _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ELEMENT = "element"
 _MAX_PRECISION = 38
 
-_SIMPLE_TYPES: tuple[tuple[Callable[[Any], bool], str], ...] = (
+_SIMPLE_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_boolean, "boolean"),
     (pa.types.is_int8, "int"),
     (pa.types.is_int16, "int"),
@@ -65,13 +65,13 @@ _LOGICAL_TYPES = {
 }
 
 
-def with_meta(schema: Any) -> Any:
+def with_meta(schema: pa.Schema) -> pa.Schema:
     """The pa.Schema of a base file: Hudi's five meta columns, then the table's own."""
     metas = [pa.field(name, pa.string()) for name in META_COLUMNS]
     return pa.schema(metas + [f for f in schema if f.name not in META_COLUMNS])
 
 
-def without_meta(schema: Any) -> Any:
+def without_meta(schema: pa.Schema) -> pa.Schema:
     """The pa.Schema without Hudi's meta columns."""
     return pa.schema([f for f in schema if f.name not in META_COLUMNS])
 
@@ -91,7 +91,7 @@ def fixed_size(precision: int) -> int:
     return int(10**precision).bit_length() // 8 + 1
 
 
-def to_avro(schema: Any, *, record_name: str, namespace: str) -> str:
+def to_avro(schema: pa.Schema, *, record_name: str, namespace: str) -> str:
     """Avro JSON of a schema, as in a commit's `extraMetadata.schema`.
 
     Args:
@@ -106,7 +106,7 @@ def to_avro(schema: Any, *, record_name: str, namespace: str) -> str:
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False)
 
 
-def _record_to_avro(fields: list[Any], name: str, namespace: str) -> dict[str, Any]:
+def _record_to_avro(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]:
     inner = f"{namespace}.{name}"
     avro_fields = []
     for item in fields:
@@ -121,12 +121,12 @@ def _record_to_avro(fields: list[Any], name: str, namespace: str) -> dict[str, A
     return {"type": "record", "name": name, "namespace": namespace, "fields": avro_fields}
 
 
-def _field_to_avro(item: Any, name: str, namespace: str) -> Any:
+def _field_to_avro(item: pa.Field, name: str, namespace: str) -> Any:
     avro = _type_to_avro(item.type, name, namespace)
     return ["null", avro] if item.nullable else avro
 
 
-def _type_to_avro(kind: Any, name: str, namespace: str) -> Any:
+def _type_to_avro(kind: pa.DataType, name: str, namespace: str) -> Any:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     for matches, avro in _SIMPLE_TYPES:
@@ -141,7 +141,7 @@ def _type_to_avro(kind: Any, name: str, namespace: str) -> Any:
     return _logical_to_avro(kind, name, namespace)
 
 
-def _logical_to_avro(kind: Any, name: str, namespace: str) -> dict[str, Any]:
+def _logical_to_avro(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
     if pa.types.is_date(kind):
         return {"type": "int", "logicalType": "date"}
     if pa.types.is_timestamp(kind):
@@ -160,11 +160,11 @@ def _logical_to_avro(kind: Any, name: str, namespace: str) -> dict[str, Any]:
     raise InputError(f"column {name} has type {kind}, which a table cannot hold")
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def from_avro(text: str) -> Any:
+def from_avro(text: str) -> pa.Schema:
     """The pa.Schema of an Avro record schema.
 
     Args:
@@ -187,9 +187,9 @@ def from_avro(text: str) -> Any:
 class _AvroReader:
     """Avro to Arrow; remembers named types, which a schema may use again by name."""
 
-    named: dict[str, Any] = field(default_factory=dict)
+    named: dict[str, pa.DataType] = field(default_factory=dict)
 
-    def convert(self, avro: Any, column: str, namespace: str) -> Any:
+    def convert(self, avro: Any, column: str, namespace: str) -> pa.DataType:
         """The Arrow type of a schema that is no union."""
         if isinstance(avro, str):
             return self._by_name(avro, column, namespace)
@@ -208,7 +208,7 @@ class _AvroReader:
             self.named[_full_name(avro, namespace)] = found
         return found
 
-    def _nested(self, avro: Any, column: str, namespace: str) -> Any:
+    def _nested(self, avro: Any, column: str, namespace: str) -> pa.DataType:
         if avro["type"] == "array":
             return pa.list_(self.member(_ELEMENT, avro["items"], column, namespace))
         if avro["type"] == "map":
@@ -222,7 +222,7 @@ class _AvroReader:
         self.named[full] = pa.struct(members)
         return self.named[full]
 
-    def _logical(self, avro: Any, column: str) -> Any:
+    def _logical(self, avro: Any, column: str) -> pa.DataType:
         kind, logical = avro["type"], avro["logicalType"]
         if logical == "decimal" and kind in ("bytes", "fixed"):
             precision, scale = avro["precision"], avro.get("scale", 0)
@@ -233,7 +233,7 @@ class _AvroReader:
             raise UnsupportedTableError(f"column {column} has the Avro type {kind} as {logical}")
         return _LOGICAL_TYPES[kind, logical]
 
-    def member(self, name: str, avro: Any, column: str, namespace: str) -> Any:
+    def member(self, name: str, avro: Any, column: str, namespace: str) -> pa.Field:
         """A pa.field; a union with null makes it nullable."""
         if not isinstance(avro, list):
             return pa.field(name, self.convert(avro, column, namespace), nullable=False)
@@ -242,7 +242,7 @@ class _AvroReader:
             raise UnsupportedTableError(f"column {column} is a union of {len(others)} Avro types")
         return pa.field(name, self.convert(others[0], column, namespace), len(avro) > 1)
 
-    def _by_name(self, name: str, column: str, namespace: str) -> Any:
+    def _by_name(self, name: str, column: str, namespace: str) -> pa.DataType:
         full = name if "." in name else f"{namespace}.{name}"
         if name in _ARROW_TYPES:
             return _ARROW_TYPES[name]
@@ -256,7 +256,7 @@ def _full_name(avro: Any, namespace: str) -> str:
     return name if "." in name else f"{avro.get('namespace', namespace)}.{name}"
 
 
-def conform(table: Any, schema: Any, name: str) -> Any:
+def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     """Give a table the columns, order and types of a schema, without changing any value.
 
     Integers widen, decimals rescale, timestamps change unit where nothing is lost, naive
@@ -289,7 +289,7 @@ def conform(table: Any, schema: Any, name: str) -> Any:
     return pa.Table.from_arrays(columns, schema=schema.remove_metadata())
 
 
-def _conform_column(column: Any, item: Any, name: str) -> Any:
+def _conform_column(column: pa.ChunkedArray, item: pa.Field, name: str) -> pa.ChunkedArray:
     if column.null_count and not item.nullable:
         raise InputError(f"column {item.name!r} of {name} holds nulls, which the table forbids")
     if column.type.equals(item.type, check_metadata=True):
@@ -308,7 +308,7 @@ class _MisfitError(Exception):
     """A type that is not converted to another; carries the reason."""
 
 
-def _conform_array(array: Any, kind: Any) -> Any:
+def _conform_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.type.equals(kind, check_metadata=True):
@@ -331,7 +331,7 @@ def _conform_array(array: Any, kind: Any) -> Any:
     return array.cast(kind)
 
 
-def _conform_struct(array: Any, kind: Any) -> Any:
+def _conform_struct(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
     names = [member.name for member in array.type]
     if sorted(names) != sorted(member.name for member in kind):
         raise _MisfitError("the fields differ")
@@ -344,23 +344,23 @@ def _conform_struct(array: Any, kind: Any) -> Any:
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=_null_mask(array))
 
 
-def _conform_member(values: Any, member: Any, visible: Any) -> Any:
+def _conform_member(values: pa.Array, member: pa.Field, visible: pa.Array) -> pa.Array:
     """The values of a nested array; `visible` are those of them that are no filling."""
     if visible.null_count and not member.nullable:
         raise _MisfitError(f"{member.name} holds nulls")
     return _conform_array(values, member.type)
 
 
-def _null_mask(array: Any) -> Any:
+def _null_mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-def _list_offsets(array: Any) -> Any:
+def _list_offsets(array: pa.Array) -> pa.Array:
     # Arrow combines no null mask with offsets that are a slice: start them anew.
     return pa.array(array.offsets.cast(pa.int32()).to_numpy())
 
 
-def _castable(source: Any, target: Any) -> bool:
+def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether values of one type can be meant by another; the cast still checks each value."""
     if pa.types.is_null(source):
         return True

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NoReturn
 
+import numpy as np
+import numpy.typing as npt
 from isal import isal_zlib
 
 from table.errors import CorruptFileError
@@ -64,7 +66,11 @@ SUPPORTED_CODECS = frozenset({Codec.GZ, Codec.NONE})
 
 
 def compress_block(
-    kind: BlockKind, payload: Any, *, marks: Marks | None = None, read_back: bool = False
+    kind: BlockKind,
+    payload: bytes | npt.NDArray[np.uint8],
+    *,
+    marks: Marks | None = None,
+    read_back: bool = False,
 ) -> bytes:
     """The payload of a block as a gzip member.
 

@@ -16,6 +16,7 @@ import threading
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from isal import isal_zlib
 from numba.cpython.unsafe.numbers import trailing_zeros
 
@@ -55,7 +56,7 @@ _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _LENGTH_CODES = 19
 
 
-def _table(base: list[int], size: int) -> Any:
+def _table(base: list[int], size: int) -> npt.NDArray[np.int32]:
     """For each value the last row of `base` that does not exceed it."""
     return (np.searchsorted(np.array(base), np.arange(size), side="right") - 1).astype(np.int32)
 
@@ -98,8 +99,8 @@ class Marks(NamedTuple):
         kinds: of how it starts.
     """
 
-    values: Any
-    kinds: Any
+    values: npt.NDArray[np.int32]
+    kinds: npt.NDArray[np.int32]
 
 
 def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
@@ -134,7 +135,12 @@ def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
     return b"".join((_GZIP_HEAD, out[:size].data, struct.pack("<II", check, len(data))))
 
 
-def _coded(data: Any, steps: Any, words: Any, sample: Any) -> int:
+def _coded(
+    data: npt.NDArray[np.uint8],
+    steps: npt.NDArray[np.int32],
+    words: npt.NDArray[np.uint64],
+    sample: tuple[int, bool],
+) -> int:
     """Write the stream in codes of its own: its size in bytes, -1 if a literal has no code."""
     # A few lengths and distances are worth more than a look at what does not occur.
     symbols, distances = np.ones(_SYMBOLS, np.int64), np.ones(_DISTANCES, np.int64)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from table.errors import CorruptFileError
 from table.format.coding import encode_hadoop_vint, encode_int32, encode_int64
@@ -56,8 +57,8 @@ class IndexNode:
         below: levels of index blocks under this one; 0 if the entries are data blocks.
     """
 
-    payload: Any
-    entries: Any
+    payload: npt.NDArray[np.uint8]
+    entries: npt.NDArray[np.int64]
     below: int
 
     def row(self, entry: int) -> bytes:
@@ -65,7 +66,7 @@ class IndexNode:
         start, length = self.entries[2:, entry]
         return bytes(self.payload[start : start + length].tobytes())
 
-    def spread(self, keys: Strings) -> Any:
+    def spread(self, keys: Strings) -> npt.NDArray[np.int64]:
         """Which keys belong to which entry: int64, see `kernels.spread_keys`."""
         bounds = np.empty(self.entries.shape[1] + 1, np.int64)
         kernels.spread_keys(keys, self.payload, self.entries, bounds)
@@ -136,7 +137,13 @@ def _read_child(
     return node
 
 
-def _node(blocks: BlockReader, at: int, payload: Any, entries: Any, below: int) -> IndexNode:
+def _node(
+    blocks: BlockReader,
+    at: int,
+    payload: npt.NDArray[np.uint8],
+    entries: npt.NDArray[np.int64],
+    below: int,
+) -> IndexNode:
     fault = kernels.narrow_to_rows(payload, entries)
     if fault != kernels.NO_FAULT:
         _fail(blocks, at, f"index entry {fault} is malformed or out of order")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from table.format.compiled import inlined, kernel
 
@@ -160,7 +161,7 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
     return key_offsets.size - 1, at
 
 
-def room_ahead() -> tuple[Any, Any]:
+def room_ahead() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
     """Where `put_ordered` keeps what it reads ahead."""
     return np.empty((3, _AHEAD), np.int64), np.empty((2, _AHEAD), np.uint64)
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from table.errors import CorruptFileError
@@ -150,7 +151,7 @@ class HFileReader:
             self._keep(_LAYOUT, layout)
         return layout
 
-    def lookup(self, keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
+    def lookup(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Find many keys; only blocks that can hold one are read, each once.
 
         Args:
@@ -164,8 +165,8 @@ class HFileReader:
         wanted = from_arrow(keys, "key")
         if kernels.check_order(wanted) != kernels.NO_FAULT:
             raise ValueError("keys must be sorted by UTF-8 bytes and unique")
-        found: list[Any] = [np.empty(0, np.int64)]
-        values: list[Any] = [pa.array([], pa.binary())]
+        found: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+        values: list[pa.Array] = [pa.array([], pa.binary())]
         layout = self._recalled_layout()
         for ref in data_blocks(self._blocks, layout.root, wanted):
             kept = self._recall(ref.at)
@@ -187,7 +188,9 @@ class HFileReader:
         for block, cells in self.cells():
             yield to_arrow(block, cells[0], cells[1]), to_arrow(block, cells[2], cells[3])
 
-    def cells(self, part: int = 0, parts: int = 1) -> Iterator[tuple[Any, Any]]:
+    def cells(
+        self, part: int = 0, parts: int = 1
+    ) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
         """All entries in key order, where they lie.
 
         Args:
@@ -221,7 +224,7 @@ class HFileReader:
         """The uncompressed bytes of every block, of whatever kind, in the order of the file."""
         yield from self._blocks.walk(self._blocks.length - TRAILER_SIZE)
 
-    def _data_block(self, ref: DataBlockRef) -> Any:
+    def _data_block(self, ref: DataBlockRef) -> npt.NDArray[np.uint8]:
         """The payload of a data block, a read-only uint8 array."""
         self.blocks_decoded += 1
         payload = self._blocks.read(ref.at, BlockKind.DATA, ref.size)
@@ -229,7 +232,9 @@ class HFileReader:
             self._fail(ref.at, f"a data block of {len(payload)} bytes holds no cell")
         return np.frombuffer(payload, np.uint8)
 
-    def _check_rows(self, ref: DataBlockRef, block: Any, fault: int, last: slice) -> None:
+    def _check_rows(
+        self, ref: DataBlockRef, block: npt.NDArray[np.uint8], fault: int, last: slice
+    ) -> None:
         """Refuse a block whose cells do not parse, do not ascend, or belong elsewhere."""
         if fault != kernels.NO_FAULT:
             self._fail(ref.at, f"the cell at byte {fault} is malformed or out of order")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +15,7 @@ from table.format.hfile import kernels
 # Values that have so many bytes in common are worth a comparison.
 _KIND_BYTES = 30
 _OFFSET_MAX = (1 << 31) - 1
-_OFFSET_TYPES: dict[Any, Any] = {
+_OFFSET_TYPES: dict[pa.DataType, Any] = {
     pa.string(): np.dtype(np.int32),
     pa.binary(): np.dtype(np.int32),
     pa.large_string(): np.dtype(np.int64),
@@ -30,8 +31,8 @@ class Strings(NamedTuple):
         offsets: int64, one longer than there are strings.
     """
 
-    data: Any
-    offsets: Any
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
 
     def part(self, first: int, last: int) -> Strings:
         """Strings `first` to `last`, exclusive."""
@@ -65,13 +66,13 @@ class Ordered(NamedTuple):
     """
 
     keys: Strings
-    order: Any
+    order: npt.NDArray[np.int64]
     codes: Any
     values: Strings
-    kinds: Any
+    kinds: npt.NDArray[np.int32]
 
     @classmethod
-    def with_values(cls, values: Any) -> Ordered:
+    def with_values(cls, values: pa.Array) -> Ordered:
         """No cells yet; those that `with_keys` makes have these values.
 
         Args:
@@ -83,7 +84,7 @@ class Ordered(NamedTuple):
         kinds = _read_only(starts.to_numpy(), np.int32)
         return cls(nothing, none, none, from_arrow(values, "value"), kinds)
 
-    def with_keys(self, keys: Any, order: Any, codes: Any) -> Ordered:
+    def with_keys(self, keys: pa.Array, order: Any, codes: Any) -> Ordered:
         """Other cells with the same distinct values, from Arrow and numpy.
 
         Args:
@@ -147,7 +148,9 @@ def from_arrow(array: pa.Array, what: str) -> Strings:
     return Strings(data, offsets)
 
 
-def to_arrow(data: Any, starts: Any, lengths: Any) -> pa.Array:
+def to_arrow(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> pa.Array:
     """Copy pieces of a uint8 array into a pa.binary() array.
 
     Args:
@@ -162,7 +165,7 @@ def to_arrow(data: Any, starts: Any, lengths: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
 
 
-def concat(arrays: list[Any]) -> pa.Array:
+def concat(arrays: list[pa.Array]) -> pa.Array:
     """Join pa.binary() arrays.
 
     Raises:

@@ -9,9 +9,10 @@ import io
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from table.errors import InputError
@@ -108,7 +109,7 @@ class HFileWriter:
         self._filled = self._marked = 0
         self._first_row = b""
 
-    def _room(self) -> tuple[Any, Any]:
+    def _room(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         size = min(self._block_size + _CELL_ROOM, BLOCK_BYTES_MAX)
         return np.empty(size, np.uint8), _room_for_marks(size)
 
@@ -274,7 +275,7 @@ class _Parts:
         self._last: dict[BlockKind, int] = {}
         self._first_data_block = -1
 
-    def add_data(self, payload: Any, marks: Marks | None, key: bytes) -> None:
+    def add_data(self, payload: npt.NDArray[np.uint8], marks: Marks | None, key: bytes) -> None:
         """Append a data block of a uint8 payload, with its entry in the index.
 
         With several threads, the payload is kept until the block is written.
@@ -287,7 +288,7 @@ class _Parts:
             self._settle_first()
         self._pending.append((key, len(payload), self._pool.submit(self._compress, payload, marks)))
 
-    def _compress(self, payload: Any, marks: Marks | None) -> bytes:
+    def _compress(self, payload: npt.NDArray[np.uint8], marks: Marks | None) -> bytes:
         return compress_block(BlockKind.DATA, payload, marks=marks, read_back=self._read_back)
 
     def _settle_first(self) -> None:
@@ -345,7 +346,7 @@ class _Parts:
         return self._written.getvalue()
 
 
-def _room_for_marks(size: int) -> Any:
+def _room_for_marks(size: int) -> npt.NDArray[np.int32]:
     """Marks of as many cells as a block of so many bytes can have."""
     return np.empty((2, size // kernels.CELL_OVERHEAD + 1), np.int32)
 

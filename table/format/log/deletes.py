@@ -69,7 +69,7 @@ def encode_deletes(keys: Sequence[str] | pa.Array, partition: str) -> bytes:
     return encode_int32(_VERSION) + encode_int32(len(encoded)) + encoded
 
 
-def _records(keys: Any, partition: str) -> tuple[bytes, ...]:
+def _records(keys: pa.Array, partition: str) -> tuple[bytes, ...]:
     """The block of an Avro array that holds the records of keys (pa.large_binary)."""
     if not len(keys):
         return ()
