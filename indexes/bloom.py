@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,9 @@ class BloomIndex(LocalIndex):
 
     name: ClassVar[str] = "bloom"
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys by ranges, filters and key columns of the files of their partition paths."""
         return find_keys(keys, scopes(len(keys), context.snapshot, partitions), context)
 
@@ -92,7 +94,7 @@ class FooterProbe:
     storage: Storage
     config: TableConfig
     file: BaseFile
-    keys: Any
+    keys: pa.Array
     spans: Spans
 
 
@@ -128,7 +130,7 @@ def probe_footer(work: FooterProbe) -> BloomAnswer:
     return BloomAnswer(places[held], len(places), filtered)
 
 
-def find_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
+def find_keys(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> pa.Table:
     """Locate keys (pa.Array of string): the answer of an index.
 
     Args:
@@ -150,7 +152,7 @@ def find_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
     return locations(numbers, context)
 
 
-def _candidates(keys: Any, asked: Sequence[Scope], context: IndexContext) -> list[Candidate]:
+def _candidates(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> list[Candidate]:
     """The keys that each file may hold by its range; files with none are left out."""
     by_search = context.options.flag(BLOOM_TREE)
     ranges = _ranges([number for scope in asked for number in scope.files], context)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +57,8 @@ class FilterProbe:
     """
 
     shard: Shard
-    records: Any
-    files: tuple[tuple[str, Any, Spans], ...]
+    records: pa.Array
+    files: tuple[tuple[str, pa.Array, Spans], ...]
 
 
 def probe_filters(work: FilterProbe) -> list[_Numbers | None]:

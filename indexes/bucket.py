@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +36,13 @@ class BucketIndex:
     is_global: ClassVar[bool] = False
     is_exact: ClassVar[bool] = False
 
-    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
+    def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
         """The file group of each key's bucket in its partition path, null where there is none."""
         return locations(self._belong(keys, partitions, context), context)
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Check the keys against the file groups of their buckets."""
         if partitions is None:
             candidates = self._everywhere(keys, context)
@@ -66,7 +68,9 @@ class BucketIndex:
         ]
         return locations(first_files(len(keys), answers), context)
 
-    def buckets(self, keys: Any, config: TableConfig, options: Options) -> npt.NDArray[np.int32]:
+    def buckets(
+        self, keys: pa.Array, config: TableConfig, options: Options
+    ) -> npt.NDArray[np.int32]:
         """The bucket of each key."""
         _warn_of_colons(keys, config)
         fields = options.optional(BUCKET_FIELDS) or ""
@@ -77,7 +81,7 @@ class BucketIndex:
             hash_fields=[name.strip() for name in fields.split(",") if name.strip()],
         )
 
-    def _belong(self, keys: Any, partitions: Any, context: IndexContext) -> _Numbers:
+    def _belong(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> _Numbers:
         """The file number of each key's bucket in its partition path, or ABSENT."""
         numbers = np.full(len(keys), ABSENT, np.int64)
         paths, groups = _groups(context.snapshot, context.options.integer(BUCKET_COUNT))
@@ -87,7 +91,7 @@ class BucketIndex:
         numbers[known] = groups[rows.drop_null().to_numpy(), wanted[known]]
         return numbers
 
-    def _everywhere(self, keys: Any, context: IndexContext) -> list[tuple[int, _Numbers]]:
+    def _everywhere(self, keys: pa.Array, context: IndexContext) -> list[tuple[int, _Numbers]]:
         """The file groups of the keys' buckets in all partition paths, and the rows of each."""
         _, groups = _groups(context.snapshot, context.options.integer(BUCKET_COUNT))
         wanted = self.buckets(keys, context.config, context.options)
@@ -98,7 +102,7 @@ class BucketIndex:
         ]
 
 
-def _warn_of_colons(keys: Any, config: TableConfig) -> None:
+def _warn_of_colons(keys: pa.Array, config: TableConfig) -> None:
     """Tell that simple keys with a colon crowd into one bucket, as Hudi 0.15 places them.
 
     It takes such a key apart as if it were composite (BucketIdentifier.getHashKeys) and then finds
@@ -118,14 +122,14 @@ def _warn_of_colons(keys: Any, config: TableConfig) -> None:
         )
 
 
-def _grouped(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, _Numbers]]:
+def _grouped(numbers: npt.NDArray[np.int32 | np.int64]) -> Iterator[tuple[int, _Numbers]]:
     """Each distinct number and the rows that hold it."""
     order = np.argsort(numbers, kind="stable")
     found, starts = np.unique(numbers[order], return_index=True)
     return zip(found.tolist(), np.split(order, starts[1:]), strict=False)
 
 
-def _groups(snapshot: Snapshot, count: int) -> tuple[Any, _Numbers]:
+def _groups(snapshot: Snapshot, count: int) -> tuple[pa.Array, _Numbers]:
     """The partition paths (pa.Array), and per path and bucket the file number or ABSENT."""
     paths = snapshot.partition_paths()
     rows = {path: row for row, path in enumerate(paths)}

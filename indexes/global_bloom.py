@@ -5,7 +5,9 @@ Source: HoodieGlobalBloomIndex of Hudi 0.15.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import pyarrow as pa
 
 from indexes.bloom import find_keys
 from indexes.global_index import GlobalIndex
@@ -18,7 +20,9 @@ class GlobalBloomIndex(GlobalIndex):
 
     name: ClassVar[str] = "global_bloom"
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys by ranges, filters and key columns of all files."""
         del partitions
         return find_keys(keys, scopes(len(keys), context.snapshot, None), context)

@@ -6,7 +6,9 @@ Their new keys may go into any file group.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import pyarrow as pa
 
 from table.config import TableConfig
 from table.options import Options
@@ -18,15 +20,17 @@ class ExactIndex(ABC):
 
     is_exact: ClassVar[bool] = True
 
-    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
+    def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
         """Locate distinct keys; see table.write.index.Index."""
         return self.lookup(keys, context, partitions)
 
     @abstractmethod
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys; see table.write.index.Index."""
 
-    def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
+    def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> None:
         """Any file group will do."""
         del keys, config, options
 

@@ -5,7 +5,9 @@ Source: HoodieGlobalSimpleIndex of Hudi 0.15.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import pyarrow as pa
 
 from indexes.global_index import GlobalIndex
 from indexes.scope import scopes
@@ -18,7 +20,9 @@ class GlobalSimpleIndex(GlobalIndex):
 
     name: ClassVar[str] = "global_simple"
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys by a join with all files."""
         del partitions
         return join_keys(keys, scopes(len(keys), context.snapshot, None), context)

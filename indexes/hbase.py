@@ -11,7 +11,7 @@ count. Source: SparkHoodieHBaseIndex of Hudi 0.15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,11 +61,13 @@ class HBaseIndex:
     is_global: ClassVar[bool] = True
     is_exact: ClassVar[bool] = False
 
-    def tag(self, keys: Any, partitions: Any, context: IndexContext) -> Any:
+    def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
         """Locate distinct keys; see table.write.index.Index."""
         return self.lookup(keys, context, partitions)
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys by their entries."""
         del partitions
         try:
@@ -78,11 +80,11 @@ class HBaseIndex:
         columns = [entries[name].combine_chunks().take(rows) for name in LOCATION_SCHEMA.names]
         return pa.table(columns, schema=LOCATION_SCHEMA)
 
-    def buckets(self, keys: Any, config: TableConfig, options: Options) -> None:
+    def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> None:
         """Any file group will do."""
         del keys, config, options
 
-    def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> Any:
+    def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> pa.Table:
         """Put entries of keys that have none that counts; see table.write.outside."""
         access, timeline = _access(context.options), Timeline.load(context.storage)
         rule = Rule.of(timeline, context.snapshot) if timeline.commit_times() else None
@@ -113,7 +115,7 @@ class HBaseIndex:
             raise _lost(error, context) from error
         return pa.concat_tables(known)
 
-    def change(self, changes: Any, context: IndexContext) -> None:
+    def change(self, changes: pa.Table, context: IndexContext) -> None:
         """Put and delete entries; see table.write.outside."""
         if not changes.num_rows:
             return
@@ -124,7 +126,7 @@ class HBaseIndex:
             nowhere = changes.filter(pc.invert(stays))["key"].combine_chunks()
             delete_entries(client, nowhere, pace, throttle)
 
-    def withdraw(self, keys: Iterable[Any], instant: str, context: IndexContext) -> None:
+    def withdraw(self, keys: Iterable[pa.Array], instant: str, context: IndexContext) -> None:
         """Delete the entries of keys that name an instant."""
         for asked in keys:
             entries = _entries(asked.unique(), context)
@@ -148,7 +150,7 @@ class HBaseIndex:
         weights = [file.size for file in context.snapshot.files]
         return sum(Steps(context.runner, progress, "files").run(enter_file, works, weights=weights))
 
-    def erase(self, keys: Any, context: IndexContext) -> str:
+    def erase(self, keys: pa.Array, context: IndexContext) -> str:
         """Delete the entries of keys and ask for a major compaction."""
         access, pace = _access(context.options), _pace(context.options, 1)
         with hbase_client.connected(access) as client:
@@ -176,7 +178,7 @@ def _pace(options: Options, tasks: int) -> Pace:
     return Pace.of(options, servers=servers, tasks=max(1, tasks))
 
 
-def _entries(keys: Any, context: IndexContext) -> Any:
+def _entries(keys: pa.Array, context: IndexContext) -> pa.Table:
     """The entries (pa.Table of CHANGES) of distinct keys that have one."""
     if not len(keys):
         return CHANGES.empty_table()
@@ -195,7 +197,7 @@ def _entries(keys: Any, context: IndexContext) -> Any:
     return pa.concat_tables(found).combine_chunks()
 
 
-def _counts(entries: Any, context: IndexContext) -> Any:
+def _counts(entries: pa.Table, context: IndexContext) -> pa.Array:
     """For each entry whether it counts (pa.Array of bool).
 
     The timeline is read after the entries. Where an entry names a file group that the snapshot does

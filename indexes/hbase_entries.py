@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +37,7 @@ class Rule:
     """
 
     timeline: Timeline
-    places: Any
+    places: pa.Array
 
     @classmethod
     def of(cls, timeline: Timeline, snapshot: Snapshot) -> Rule:
@@ -46,13 +45,13 @@ class Rule:
         places = [f"{file.partition_path}\n{file.file_id}" for file in snapshot.files]
         return cls(timeline, pa.array(places, pa.string()))
 
-    def committed(self, entries: Any) -> Any:
+    def committed(self, entries: pa.Table) -> pa.Array:
         """For each entry (pa.Table of CHANGES) whether its commit is visible (pa.Array of bool)."""
         times = entries["instant_time"].combine_chunks()
         visible = sorted(self.timeline.visible(times.unique().to_pylist()))
         return pc.is_in(times, value_set=pa.array(visible, pa.string()))
 
-    def placed(self, entries: Any) -> Any:
+    def placed(self, entries: pa.Table) -> pa.Array:
         """For each entry whether its file group is there (pa.Array of bool)."""
         columns = [entries[name].combine_chunks() for name in ("partition_path", "file_id")]
         place = pc.binary_join_element_wise(*columns, "\n")
@@ -65,7 +64,7 @@ class GetWork:
 
     access: Access
     pace: Pace
-    keys: Any
+    keys: pa.Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +95,7 @@ class FileWork:
     keys: StoredKeys
 
 
-def get_entries(work: GetWork) -> Any:
+def get_entries(work: GetWork) -> pa.Table:
     """The entries of keys that have one (pa.Table of CHANGES), in any order."""
     throttle = Throttle(work.pace.gets_a_second)
     with hbase_client.connected(work.access) as client:
@@ -104,7 +103,7 @@ def get_entries(work: GetWork) -> Any:
     return entries_of(found, work.access)
 
 
-def enter_keys(work: EnterWork) -> Any:
+def enter_keys(work: EnterWork) -> pa.Table:
     """Put entries for keys without one that counts; the others (pa.Table of CHANGES)."""
     gets, puts = Throttle(work.pace.gets_a_second), Throttle(work.pace.put_batch)
     known = []
@@ -134,7 +133,7 @@ def enter_file(work: FileWork) -> int:
     return count
 
 
-def put_entries(client: EntryClient, changes: Any, pace: Pace, throttle: Throttle) -> None:
+def put_entries(client: EntryClient, changes: pa.Table, pace: Pace, throttle: Throttle) -> None:
     """Put the entries of keys with a place (pa.Table of CHANGES), in the order of the rows."""
     for batch in changes.to_batches(max_chunksize=pace.put_batch):
         columns = [batch[name].cast(pa.binary()).to_pylist() for name in CHANGES.names]
@@ -146,14 +145,14 @@ def put_entries(client: EntryClient, changes: Any, pace: Pace, throttle: Throttl
         client.put(rows)
 
 
-def delete_entries(client: EntryClient, keys: Any, pace: Pace, throttle: Throttle) -> None:
+def delete_entries(client: EntryClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> None:
     """Delete the entries of keys (pa.Array of string)."""
     for batch in _batches(keys, pace.put_batch):
         throttle.take(len(batch))
         client.delete(batch)
 
 
-def entries_of(rows: Sequence[Row], access: Access) -> Any:
+def entries_of(rows: Sequence[Row], access: Access) -> pa.Table:
     """Rows of HBase as entries (pa.Table of CHANGES).
 
     Raises:
@@ -167,7 +166,7 @@ def entries_of(rows: Sequence[Row], access: Access) -> Any:
     return pa.table(arrays, schema=CHANGES)
 
 
-def _gotten(client: EntryClient, keys: Any, pace: Pace, throttle: Throttle) -> list[Row]:
+def _gotten(client: EntryClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> list[Row]:
     """The rows of keys, asked in their order: neighbours of a sorted batch share blocks."""
     found: list[Row] = []
     for batch in _batches(keys, pace.get_batch):
@@ -176,18 +175,18 @@ def _gotten(client: EntryClient, keys: Any, pace: Pace, throttle: Throttle) -> l
     return found
 
 
-def _batches(keys: Any, size: int) -> Iterator[list[bytes]]:
+def _batches(keys: pa.Array, size: int) -> Iterator[list[bytes]]:
     for start in range(0, len(keys), size):
         yield keys.slice(start, size).cast(pa.binary()).to_pylist()
 
 
-def _counting(entries: Any, rule: Rule) -> Any:
+def _counting(entries: pa.Table, rule: Rule) -> pa.Array:
     """The keys of the entries that count."""
     mask = pc.and_(rule.committed(entries), rule.placed(entries))
     return entries["key"].combine_chunks().filter(mask)
 
 
-def _stretch(work: EnterWork, part: KeyPart, number: int) -> Any:
+def _stretch(work: EnterWork, part: KeyPart, number: int) -> pa.Table:
     """The new entries (pa.Table of CHANGES) of a stretch, sorted; of a repeated key the last."""
     table = part.keys.read(work.storage, number).combine_chunks()
     keys, files = table["key"].combine_chunks(), table["file"].combine_chunks()

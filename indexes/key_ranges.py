@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,12 +47,12 @@ class SortedKeys:
         rows: int64, the place of each among the keys asked.
     """
 
-    keys: Any
+    keys: pa.Array
     rows: _Numbers
     ordered: int
 
     @classmethod
-    def of(cls, keys: Any, rows: _Numbers) -> SortedKeys:
+    def of(cls, keys: pa.Array, rows: _Numbers) -> SortedKeys:
         """Sort those of the keys asked (pa.Array of string) that are in some rows."""
         asked = keys.take(pa.array(rows))
         offsets, text = string_buffers(asked)
@@ -86,7 +85,7 @@ class SortedKeys:
         ]
 
 
-def _by_search(keys: Any, lows: Any, highs: Any) -> tuple[_Numbers, _Numbers]:
+def _by_search(keys: pa.Array, lows: pa.Array, highs: pa.Array) -> tuple[_Numbers, _Numbers]:
     """How many keys are below each low end, and not above each high end."""
     # Equal texts stay in this order: a key is within a range that begins or ends with it.
     order = key_order(pa.concat_arrays([lows, keys, highs]))
@@ -96,7 +95,7 @@ def _by_search(keys: Any, lows: Any, highs: Any) -> tuple[_Numbers, _Numbers]:
     return before[: len(lows)], before[len(lows) + len(keys) :]
 
 
-def _by_list(keys: Any, lows: Any, highs: Any) -> tuple[_Numbers, _Numbers]:
+def _by_list(keys: pa.Array, lows: pa.Array, highs: pa.Array) -> tuple[_Numbers, _Numbers]:
     """The same, by comparing each end with each key."""
     below = [pc.sum(pc.less(keys, low), min_count=0).as_py() for low in lows]
     reached = [pc.sum(pc.less_equal(keys, high), min_count=0).as_py() for high in highs]
@@ -131,7 +130,7 @@ def parts(spans: Spans, size: int) -> list[Spans]:
     ]
 
 
-def keys_in(keys: Any, spans: Spans) -> Any:
+def keys_in(keys: pa.Array, spans: Spans) -> pa.Array:
     """The keys (pa.Array of string) of some spans."""
     slices = [keys.slice(start, stop - start) for start, stop in spans]
     return slices[0] if len(slices) == 1 else pa.concat_arrays(slices)

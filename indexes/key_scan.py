@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +46,7 @@ class KeyProbe:
     config: TableConfig
     first: int
     files: tuple[BaseFile, ...]
-    keys: Any
+    keys: pa.Array
 
     @property
     def weight(self) -> int:
@@ -68,7 +67,7 @@ def file_weight(file: BaseFile) -> int:
     return file.size // _SHARE_OF_FILE
 
 
-def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> Any:
+def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> pa.Array:
     """The record keys (pa.Array of string) of a base file, in the order of its rows.
 
     Raises:
@@ -77,12 +76,12 @@ def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> Any:
     return stored_keys(open_base(storage, file), config)
 
 
-def stored_keys(source: RangeReader, config: TableConfig) -> Any:
+def stored_keys(source: RangeReader, config: TableConfig) -> pa.Array:
     """The same of an open file."""
     return StoredKeys.of(config).read(source, read_metadata(source))
 
 
-def key_probes(scope: Scope, keys: Any, context: IndexContext) -> list[KeyProbe]:
+def key_probes(scope: Scope, keys: pa.Array, context: IndexContext) -> list[KeyProbe]:
     """The tasks that look for keys (pa.Array of string, those of a scope) in the scope's files.
 
     Each takes files on which at least as much work is spent as on the hash table of the keys.
@@ -112,7 +111,7 @@ def probe_keys(work: KeyProbe) -> KeysFound:
     return KeysFound(positions, work.first + first[positions])
 
 
-def positions_in(stored: Any, keys: Any) -> _Numbers:
+def positions_in(stored: pa.Array, keys: pa.Array) -> _Numbers:
     """Positions of the keys (pa.Array, distinct) that are among the stored ones, ascending."""
     hits = pc.drop_null(pc.index_in(stored, value_set=keys)).to_numpy()
     found: _Numbers = np.unique(hits).astype(np.int64)
@@ -132,7 +131,7 @@ def first_files(count: int, answers: Sequence[tuple[int, _Numbers]]) -> _Numbers
     return numbers
 
 
-def locations(numbers: _Numbers, context: IndexContext) -> Any:
+def locations(numbers: _Numbers, context: IndexContext) -> pa.Table:
     """The answer of an index (pa.Table of LOCATION_SCHEMA) from the file number of each key."""
     files = context.snapshot.files
     place = pa.array(numbers, mask=numbers == ABSENT)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from indexes.global_index import GlobalIndex
@@ -36,16 +37,16 @@ class ShardLookup:
     """Sorted keys of one shard."""
 
     shard: Shard
-    keys: Any
+    keys: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
 class ShardAnswer:
     """Positions of the keys found, the location (row of `locations`) of each; blocks decoded."""
 
-    positions: Any
-    codes: Any
-    locations: Any
+    positions: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int32]
+    locations: pa.Table
     blocks_decoded: int
 
 
@@ -61,7 +62,9 @@ class RecordIndex(GlobalIndex):
 
     name: ClassVar[str] = "record"
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys by their shards."""
         del partitions
         if context.metadata is None or RECORD_INDEX not in context.config.metadata_partitions:
@@ -103,8 +106,8 @@ def _floods(slices: Sequence[FileSlice], keys: int, context: IndexContext) -> bo
 
 
 def _assemble(
-    count: int, rows: list[Any], answers: list[ShardAnswer], context: IndexContext
-) -> Any:
+    count: int, rows: list[npt.NDArray[np.int64]], answers: list[ShardAnswer], context: IndexContext
+) -> pa.Table:
     """The answers of the shards in the order of the keys asked, null where not found."""
     place = np.full(count, -1, np.int64)
     start = 0

@@ -7,7 +7,6 @@ files of the partition path that it came with: files of one path are neighbours 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,7 @@ class Scope:
     files: range
 
 
-def scopes(count: int, snapshot: Snapshot, partitions: Any) -> list[Scope]:
+def scopes(count: int, snapshot: Snapshot, partitions: pa.Array | None) -> list[Scope]:
     """What has to be searched; scopes without keys or without files are left out.
 
     Args:

@@ -13,7 +13,7 @@ choice, by the sizes of both sides. Source: HoodieSimpleIndex, HoodieGlobalSimpl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ from table.read.spark import scan_files, with_conf
 from table.rows import to_arrow
 from table.write.index import IndexContext
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _ARROW = "spark.sql.execution.arrow.pyspark.enabled"
 _KEYS = pa.schema([(KEY_COLUMN, pa.string())])
 
@@ -47,12 +50,14 @@ class SimpleIndex(LocalIndex):
 
     name: ClassVar[str] = "simple"
 
-    def lookup(self, keys: Any, context: IndexContext, partitions: Any = None) -> Any:
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
         """Locate keys by a join with the files of their partition paths."""
         return join_keys(keys, scopes(len(keys), context.snapshot, partitions), context)
 
 
-def join_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
+def join_keys(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> pa.Table:
     """Locate keys (pa.Array of string): the answer of an index.
 
     Args:
@@ -76,7 +81,9 @@ def join_keys(keys: Any, asked: Sequence[Scope], context: IndexContext) -> Any:
     return locations(found, context)
 
 
-def _search(keys: Any, asked: Sequence[Scope], context: IndexContext) -> tuple[_Numbers, _Numbers]:
+def _search(
+    keys: pa.Array, asked: Sequence[Scope], context: IndexContext
+) -> tuple[_Numbers, _Numbers]:
     """Row of the key and number of the file for each match, found in threads."""
     tasks = [
         (scope.rows, probe)
@@ -93,7 +100,7 @@ def _search(keys: Any, asked: Sequence[Scope], context: IndexContext) -> tuple[_
 
 
 def _join_by_spark(
-    keys: Any, asked: Sequence[Scope], context: IndexContext
+    keys: pa.Array, asked: Sequence[Scope], context: IndexContext
 ) -> tuple[_Numbers, _Numbers]:
     """Row of the key and number of the file for each match, found by a join."""
     files = [number for scope in asked for number in scope.files]
@@ -105,7 +112,9 @@ def _join_by_spark(
     return found["row"].to_numpy().astype(np.int64), found["file"].to_numpy().astype(np.int64)
 
 
-def _join(keys: Any, asked: Sequence[Scope], files: Sequence[int], context: IndexContext) -> Any:
+def _join(
+    keys: pa.Array, asked: Sequence[Scope], files: Sequence[int], context: IndexContext
+) -> pa.Table:
     """The matches (pa.Table of row, file)."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
 
@@ -127,7 +136,7 @@ def _join(keys: Any, asked: Sequence[Scope], files: Sequence[int], context: Inde
     return to_arrow(lean.join(wanted, ["key", "scope"]).select("row", "file"))
 
 
-def _frame(spark: Any, **columns: Any) -> Any:
+def _frame(spark: SparkSession, **columns: pa.Array | _Numbers) -> DataFrame:
     """A DataFrame of texts (pa.Array of string) and numbers; Spark knows its size."""
     texts = {name: values for name, values in columns.items() if isinstance(values, pa.Array)}
     schema = ", ".join(f"{name} {'string' if name in texts else 'int'}" for name in columns)
