@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from types import MappingProxyType
-from typing import Any
 
 import javaproperties
 
@@ -137,7 +136,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 def decode_properties(data: bytes, name: str) -> dict[str, str]:
     """The entries of a properties file."""
     try:
-        entries: dict[str, Any] = javaproperties.loads(data)
+        entries: dict[str, str] = javaproperties.loads(data)
     except ValueError as error:
         raise CorruptFileError(name, 0, f"not a properties file ({error})") from error
     refuse_hidden_entries(data.decode("iso-8859-1").splitlines(), name)

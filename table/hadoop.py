@@ -12,7 +12,7 @@ import functools
 import tempfile
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
@@ -20,6 +20,10 @@ from py4j.protocol import Py4JError
 from table import jvm
 from table.errors import StorageError
 from table.format.coding import ByteCursor
+
+if TYPE_CHECKING:
+    from py4j.java_collections import JavaArray
+    from py4j.java_gateway import JavaGateway, JavaObject
 
 SMALL = 32 << 10
 """Bytes that are carried as text; more goes through a file."""
@@ -51,21 +55,21 @@ class Hadoop:
     """
 
     java: SimpleNamespace
-    context: Any
+    context: JavaObject
     base: str
-    creates: Any
-    renames: tuple[Any, Any]
+    creates: JavaArray
+    renames: tuple[JavaArray, JavaArray]
 
-    def path(self, absolute: str) -> Any:
+    def path(self, absolute: str) -> JavaObject:
         """A Java Path."""
         return self.java.Path(self.base + absolute)
 
-    def make_folder(self, folder: Any) -> None:
+    def make_folder(self, folder: JavaObject) -> None:
         """Make a folder (Java Path) and those above it."""
         default = self.java.FsPermission.getDirDefault()
         self.context.mkdir(folder, default, True)  # noqa: FBT003  Java's
 
-    def create(self, file: Any, data: bytes) -> None:
+    def create(self, file: JavaObject, data: bytes) -> None:
         """Write a new file (Java Path) and sync it, with the folders that it needs."""
         once = self.java.EnumSet.of(self.java.CreateFlag.CREATE)
         stream = self.context.create(file, once, self.creates)
@@ -84,7 +88,7 @@ class Hadoop:
             raise
         stream.close()
 
-    def rest(self, stream: Any, length: int) -> bytes:
+    def rest(self, stream: JavaObject, length: int) -> bytes:
         """What follows in a Java stream, at most so many bytes."""
         with tempfile.NamedTemporaryFile() as local:
             target = self.java.FileOutputStream(local.name)
@@ -94,7 +98,7 @@ class Hadoop:
                 target.close()
             return local.read()
 
-    def listing(self, folder: Any) -> list[tuple[str, int, int, bool]]:
+    def listing(self, folder: JavaObject) -> list[tuple[str, int, int, bool]]:
         """What is in a folder (Java Path): path, size, modified, whether it is a file.
 
         All of it comes at once, in Hadoop's own serialization: ObjectWritable of an array, in it
@@ -129,7 +133,7 @@ def _text(cursor: ByteCursor) -> bytes:
 
 
 @functools.cache
-def connect(root: str, settings: tuple[tuple[str, str], ...], door: Any) -> Hadoop:
+def connect(root: str, settings: tuple[tuple[str, str], ...], door: JavaGateway) -> Hadoop:
     """The client for the file system of a URL; one for each in a process.
 
     Args:
@@ -170,7 +174,7 @@ def connect(root: str, settings: tuple[tuple[str, str], ...], door: Any) -> Hado
     )
 
 
-def java_error(error: Exception) -> Any | None:
+def java_error(error: Exception) -> JavaObject | None:
     """The Java exception that an error brings; None where it brings none.
 
     Where a session of Spark was started, PySpark raises errors of its own for some classes.
@@ -178,7 +182,7 @@ def java_error(error: Exception) -> Any | None:
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
-def said(error: Any) -> tuple[str, str]:
+def said(error: JavaObject) -> tuple[str, str]:
     """The simple name of a Java exception's class, and that with the first line of its text.
 
     Of others than errors of input and output the text may repeat a setting.
@@ -197,7 +201,7 @@ def said(error: Any) -> tuple[str, str]:
     return name, f"{name}: {lines[0][:_LONGEST_TOLD]}"
 
 
-def _kinds(error: Any) -> list[str]:
+def _kinds(error: JavaObject) -> list[str]:
     """The simple names of a Java object's class and of those that it extends."""
     kind, found = error.getClass(), []
     while kind is not None:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
@@ -28,6 +28,9 @@ from table.errors import FileTakenError, MissingFileError, StorageError
 from table.hadoop import SMALL, Hadoop, connect, java_error, said
 from table.naming import HOODIE, KEYMARK, STAGING
 from table.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
 
 _ALL = (1 << 63) - 1
 # What is left of a put after that was a dead writer's.
@@ -232,7 +235,7 @@ class HadoopStorage(Unwatched):
         yield False
 
     @contextlib.contextmanager
-    def _asking(self, verb: str, path: str, *, at: str = "") -> Iterator[tuple[Hadoop, Any]]:
+    def _asking(self, verb: str, path: str, *, at: str = "") -> Iterator[tuple[Hadoop, JavaObject]]:
         """The connection and the path (a Java Path, of `at` if given); one line per error."""
         place = f"{self.root}/{path}"
         try:

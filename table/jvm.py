@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, launch_gateway
 from py4j.protocol import Py4JError
 
 from table.errors import StorageError
@@ -30,7 +30,7 @@ _OPTIONS = (
 _LOCK = threading.Lock()
 
 
-def gateway() -> Any:
+def gateway() -> JavaGateway:
     """The gateway (py4j JavaGateway) into the JVM of this process.
 
     Raises:
@@ -41,7 +41,7 @@ def gateway() -> Any:
         return getattr(_spark_context(), "_gateway", None) or _own(os.getpid())
 
 
-def configuration(door: Any) -> Any:
+def configuration(door: JavaGateway) -> JavaObject:
     """A new Hadoop Configuration: the session's where there is one, or that of its files."""
     new = door.jvm.org.apache.hadoop.conf.Configuration
     context = _spark_context()
@@ -57,7 +57,7 @@ def _spark_context() -> Any:
 
 
 @functools.cache
-def _own(_process: int) -> Any:
+def _own(_process: int) -> JavaGateway:
     jars, home = _jars(), java_home()
     found = next(iter(sorted(jars.glob("py4j-*.jar"))), None)
     if home is None or found is None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore
@@ -41,6 +41,10 @@ from table.errors import (
 )
 from table.naming import HOODIE, KEYMARK
 from table.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
 # Settings of the connection; obstore takes all others as those of the store.
@@ -87,7 +91,7 @@ class ObjectStorage(Unwatched):
         return type(self), (self.root, dict(self.settings), self.one_writer)
 
     @property
-    def _store(self) -> Any:
+    def _store(self) -> ObjectStore:
         """The connection (an obstore store) to the bucket, shared by all of this process."""
         return _connect(_split(self.root)[0], tuple(sorted(self.settings.items())))
 
@@ -188,7 +192,7 @@ class ObjectStorage(Unwatched):
             found = obstore.list(self._store, self._key(path) or None, chunk_size=1000).collect()
         yield from sorted(map(self._status, found), key=lambda status: status.path)
 
-    def _status(self, entry: Any) -> FileStatus:
+    def _status(self, entry: ObjectMeta) -> FileStatus:
         return FileStatus(path=self._path(entry["path"]), size=entry["size"])
 
     def exists(self, path: str) -> bool:
@@ -243,7 +247,7 @@ def _split(root: str) -> tuple[str, str]:
 
 
 @functools.cache
-def _connect(bucket: str, settings: tuple[tuple[str, str], ...]) -> Any:
+def _connect(bucket: str, settings: tuple[tuple[str, str], ...]) -> ObjectStore:
     given = {**_DEFAULTS, **_client_of_surroundings(), **dict(settings)}
     client: Any = {
         name: given[name].lower() == "true" if name in _FLAGS else given[name]

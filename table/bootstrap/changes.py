@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +13,7 @@ from table.storage import Storage
 
 def key_changes(
     storage: Storage, old: BaseFile | None, new: BaseFile | None, stored: StoredKeys
-) -> tuple[Any, Any]:
+) -> tuple[pa.Array, pa.Array]:
     """The record keys that came and those that went between two slices of a file group.
 
     Args:
@@ -35,12 +33,12 @@ def key_changes(
     return _without(after, before), _without(before, after)
 
 
-def _keys(storage: Storage, file: BaseFile | None, stored: StoredKeys) -> Any:
+def _keys(storage: Storage, file: BaseFile | None, stored: StoredKeys) -> pa.ChunkedArray:
     chunks = [] if file is None else list(record_keys(storage, file, stored))
     return pa.chunked_array(chunks, pa.string())
 
 
-def _without(keys: Any, others: Any) -> Any:
+def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.Array:
     """Keys that are not among the others (pa.ChunkedArrays of string)."""
     kept = keys.filter(pc.invert(pc.is_in(keys, value_set=others)))
     return pa.concat_arrays(kept.chunks or [pa.array([], pa.string())])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import secrets
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -47,7 +46,7 @@ class StatsTask:
     storage: Storage
     folder: str
     files: tuple[BaseFile, ...]
-    schema: Any
+    schema: pa.Schema
     groups: int
 
 
@@ -70,7 +69,7 @@ class GroupTask:
 
 
 def build_column_stats(
-    target: BuildTarget, *, schema: Any, runner: TaskRunner, progress: Progress = no_progress
+    target: BuildTarget, *, schema: pa.Schema, runner: TaskRunner, progress: Progress = no_progress
 ) -> Built:
     """Put the files of the partition: a record for each base file and indexed column.
 
@@ -129,7 +128,7 @@ def spill_stats(task: StatsTask) -> StatsSpill:
     return StatsSpill(path, tuple(stretches))
 
 
-def _stream(records: Any) -> bytes:
+def _stream(records: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         stream.write_table(records)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from table.bootstrap.rows import RowReader, RowSource, RowTask, scan_rows, task_bounds
 from table.bootstrap.scan import ScanDone, ScanTask, scan_files
 from table.bootstrap.shard import (
@@ -73,7 +75,7 @@ class KeyScan:
     scan: Callable[[Any], ScanDone]
     tasks: Sequence[Any]
     weights: Sequence[int]
-    values: Callable[[], Any]
+    values: Callable[[], pa.Array]
     read: KeyReader = spilled_keys
     state: str = ""
 
@@ -211,7 +213,7 @@ def _source_places(source: RowSource, config: TableConfig) -> tuple[list[str], S
     return partition_paths(columns, config).to_pylist(), file_ids
 
 
-def _source_values(source: RowSource, state: TableState) -> Any:
+def _source_values(source: RowSource, state: TableState) -> pa.Array:
     """The index values (pa.Array of binary) of a source: put there by the latest commit."""
     paths, file_ids = _source_places(source, state.config)
     millis = instant_millis(max(state.timeline.commit_times()), state.config.zone)
@@ -235,7 +237,7 @@ def _prepare(target: BuildTarget, scan: KeyScan) -> None:
     target.storage.put(path, plan)
 
 
-def _file_values(target: BuildTarget) -> Any:
+def _file_values(target: BuildTarget) -> pa.Array:
     """The index value (pa.Array of binary) of each base file."""
     files = target.files
     return encode_locations(

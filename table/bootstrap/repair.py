@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +41,7 @@ class FileKeys:
     keys: StoredKeys
 
 
-def shard_keys(work: FileKeys) -> Any:
+def shard_keys(work: FileKeys) -> pa.Array:
     """The keys (pa.Array of string) of the shard; a task for a runner."""
     found = (
         keys.filter(pa.array(shards(keys, work.shards) == work.number))

@@ -10,9 +10,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from table.bootstrap.scan import ScanDone, scan_name, scan_once
 from table.bootstrap.spill import Stretch, encode_numbers, spilled_numbers
@@ -39,10 +41,10 @@ class RowSource(Protocol):
     def fingerprint(self) -> str:
         """Text that is another one where a key or a place is."""
 
-    def places(self) -> tuple[Any, Sequence[str]]:
+    def places(self) -> tuple[pa.Table, Sequence[str]]:
         """All file groups: partition columns (pa.Table, without columns for none), file ids."""
 
-    def make(self, numbers: Any, /) -> tuple[Any, Any]:
+    def make(self, numbers: npt.NDArray[np.int64], /) -> tuple[pa.Table, npt.NDArray[np.int32]]:
         """Key columns (pa.Table) of rows by number (int64), and file groups (int32)."""
 
 
@@ -55,7 +57,7 @@ class RowTask:
     number: int
     source: RowSource
     config: TableConfig
-    words: Any
+    words: npt.NDArray[np.uint64]
     first: int
     end: int
     shards: int

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from table.bootstrap.spill import encode_spill
 from table.bootstrap.target import put_once, reading_build_file
 from table.errors import CorruptFileError
@@ -94,7 +96,7 @@ def _read(storage: Storage, name: str) -> ScanDone:
         return ScanDone(document["rows"], tuple(document["spills"]))
 
 
-def record_keys(storage: Storage, file: BaseFile, stored: StoredKeys) -> Iterator[Any]:
+def record_keys(storage: Storage, file: BaseFile, stored: StoredKeys) -> Iterator[pa.Array]:
     """The record keys of a base file, as non-empty pa.Arrays of strings.
 
     Raises:
@@ -109,7 +111,7 @@ def record_keys(storage: Storage, file: BaseFile, stored: StoredKeys) -> Iterato
             yield keys
 
 
-def _check_lengths(keys: Any, path: str) -> None:
+def _check_lengths(keys: pa.Array, path: str) -> None:
     offsets, _ = string_buffers(keys)
     lengths = offsets[1:] - offsets[:-1]
     shortest, longest = int(lengths.min()), int(lengths.max())
@@ -125,7 +127,7 @@ class _Spiller:
 
     task: ScanTask
     words: Any = None
-    pending: list[tuple[Any, int]] = field(default_factory=list)
+    pending: list[tuple[pa.Array, int]] = field(default_factory=list)
     pending_bytes: int = 0
     rows: int = 0
     spills: list[str] = field(default_factory=list)
@@ -136,7 +138,7 @@ class _Spiller:
         paths = [file.partition_path for file in files]
         self.words = location_words(paths, [file.file_id for file in files])
 
-    def take(self, keys: Any, number: int) -> None:
+    def take(self, keys: pa.Array, number: int) -> None:
         """Add keys of the task's n-th file."""
         step = max(1, self.task.flush_bytes * len(keys) // max(1, keys.nbytes))
         for start in range(0, len(keys), step):

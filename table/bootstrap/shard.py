@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,7 +95,7 @@ def read_spills(storage: Storage, folder: str) -> list[str]:
         return list(map(str, json.loads(storage.read(path))))
 
 
-def encode_values(values: Any) -> bytes:
+def encode_values(values: pa.Array) -> bytes:
     """Index values (pa.Array of binary) as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([values], names=["value"])
@@ -156,7 +157,7 @@ def _put(task: ShardTask, keys: Keys) -> int:
     return 0
 
 
-def repeats(keys: Any, order: Any) -> int:
+def repeats(keys: pa.Array, order: npt.NDArray[np.int64]) -> int:
     """How many keys equal the one before them in their order."""
     repeated = 0
     for start in range(0, len(order) - 1, _COMPARED_AT_ONCE):
@@ -165,7 +166,7 @@ def repeats(keys: Any, order: Any) -> int:
     return repeated
 
 
-def _values(task: ShardTask) -> Any:
+def _values(task: ShardTask) -> pa.Array:
     data = task.storage.read(locations_path(task.folder))
     with reading_build_file(locations_path(task.folder)):
         return pa.ipc.open_stream(data).read_all()["value"].combine_chunks()
@@ -213,7 +214,7 @@ def entries_digest(cells: Iterable[tuple[Any, Any]], name: str) -> Digest:
     return found
 
 
-def _words(values: tuple[bytes, ...], name: str) -> Any:
+def _words(values: tuple[bytes, ...], name: str) -> npt.NDArray[np.uint64]:
     """What the locations in values add to the digest (uint64, two per value)."""
     codes, tails = location_tails(pa.array(values, pa.binary()), name)
     try:

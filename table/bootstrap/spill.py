@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from table.errors import CorruptFileError
 from table.format.digest import Digest, total
@@ -48,7 +49,7 @@ def encode_spill(dealt: Dealt) -> bytes:
     return b"".join(parts)
 
 
-def encode_numbers(first: int, numbers: Any, sums: Sums) -> bytes:
+def encode_numbers(first: int, numbers: npt.NDArray[np.uint32], sums: Sums) -> bytes:
     """The bytes of a spill file of row numbers.
 
     Args:
@@ -64,7 +65,7 @@ def encode_numbers(first: int, numbers: Any, sums: Sums) -> bytes:
     return b"".join(parts)
 
 
-def _head(row_bounds: Any, byte_bounds: Any, sums: Sums) -> Any:
+def _head(row_bounds: npt.NDArray[np.int64], byte_bounds: npt.NDArray[np.int64], sums: Sums) -> Any:
     head = np.zeros((len(row_bounds), _FIELDS), np.int64)
     head[:, 0] = row_bounds
     head[:, 1] = byte_bounds
@@ -111,7 +112,7 @@ def spilled_keys(stretch: Stretch) -> Spilled:
     )
 
 
-def spilled_numbers(stretch: Stretch) -> Any:
+def spilled_numbers(stretch: Stretch) -> npt.NDArray[np.int64]:
     """The row numbers (int64) of a stretch of a spill file of row numbers."""
     data = stretch.read()
     if len(data) != _FIRST_BYTES + _NUMBER_BYTES * stretch.rows:

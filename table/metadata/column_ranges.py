@@ -9,12 +9,13 @@ HoodieTableMetadataUtil.mergeColumnStatsRecords), which only log files of merge-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from table.errors import CorruptFileError
@@ -67,15 +68,17 @@ class ColumnRanges:
         nulls, values: int64, how many rows are null and how many there are; -1 where unknown.
     """
 
-    found: Any
-    wrappers: Any
-    nulls: Any
-    values: Any
-    _low: Any
-    _high: Any
+    found: npt.NDArray[np.bool_]
+    wrappers: npt.NDArray[np.int64]
+    nulls: npt.NDArray[np.int64]
+    values: npt.NDArray[np.int64]
+    _low: npt.NDArray[np.int64]
+    _high: npt.NDArray[np.int64]
     _data: Any
 
-    def ends(self, wrapper: Wrapper) -> tuple[Any, Any, Any]:
+    def ends(
+        self, wrapper: Wrapper
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any]]:
         """The ranges in one wrapper.
 
         Returns:
@@ -96,12 +99,14 @@ class ColumnRanges:
         kept = kept.astype(bool)
         return rows[kept], low[kept], high[kept]
 
-    def _floats(self, spans: Any, kind: str) -> Any:
+    def _floats(self, spans: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.float64]:
         width = np.dtype(kind).itemsize
         gathered = self._data[spans[:, :1] + np.arange(width)]
         return np.ascontiguousarray(gathered).view(kind)[:, 0].astype(np.float64)
 
-    def _objects(self, spans: Any, convert: Any) -> Any:
+    def _objects(
+        self, spans: npt.NDArray[np.int64], convert: Callable[[bytes], str | Decimal | None]
+    ) -> npt.NDArray[np.object_]:
         out = np.empty(len(spans), object)
         data = memoryview(self._data)
         out[:] = [convert(bytes(data[at : at + size])) for at, size in spans.tolist()]
@@ -150,7 +155,7 @@ def read_ranges(
     return _ranges(np.concatenate(rows), pa.concat_arrays(values), column, files)
 
 
-def decode_ranges(values: Any, column: str, files: Sequence[BaseFile]) -> ColumnRanges:
+def decode_ranges(values: pa.Array, column: str, files: Sequence[BaseFile]) -> ColumnRanges:
     """What records of a column say, in the order of their files.
 
     Args:
@@ -161,7 +166,7 @@ def decode_ranges(values: Any, column: str, files: Sequence[BaseFile]) -> Column
     return _ranges(np.arange(len(files)), values, column, files)
 
 
-def range_texts(values: Any, name: str) -> Any:
+def range_texts(values: pa.Array, name: str) -> pa.Array:
     """The ends of the ranges in records, as texts.
 
     Args:
@@ -189,7 +194,9 @@ def range_texts(values: Any, name: str) -> Any:
     return pa.array(texts, pa.binary())
 
 
-def _ranges(rows: Any, values: Any, column: str, files: Sequence[BaseFile]) -> ColumnRanges:
+def _ranges(
+    rows: npt.NDArray[np.int64], values: pa.Array, column: str, files: Sequence[BaseFile]
+) -> ColumnRanges:
     """Arrange the records (pa.Array of binary) of the files at `rows`."""
     good, fields = read_records(values, _SHAPE)
     _, data = string_buffers(values)
@@ -215,7 +222,9 @@ def _ranges(rows: Any, values: Any, column: str, files: Sequence[BaseFile]) -> C
     )
 
 
-def _named(data: Any, fields: Any, column: str, names: Sequence[str]) -> Any:
+def _named(
+    data: Any, fields: npt.NDArray[np.int64], column: str, names: Sequence[str]
+) -> npt.NDArray[np.bool_]:
     """Whether each record says that it is of that column and of its file."""
     text = memoryview(data)
     expected = column.encode()

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from table.errors import UnsupportedTableError
 from table.format.avro import encode_bytes, encode_long, encode_text
@@ -79,7 +80,7 @@ class _Range:
 
 
 def column_stats_records(
-    partition_path: str, file_name: str, metadata: Any, schema: Any
+    partition_path: str, file_name: str, metadata: pq.FileMetaData, schema: pa.Schema
 ) -> tuple[list[str], list[bytes]]:
     """The records of one base file.
 
@@ -114,7 +115,7 @@ def column_stats_records(
     return keys, values
 
 
-def stat_schema(schema: Any, listed: Sequence[str]) -> Any:
+def stat_schema(schema: pa.Schema, listed: Sequence[str]) -> pa.Schema:
     """Of a schema (pa.Schema) the columns to describe; all if none are listed.
 
     Source: hoodie.metadata.index.column.stats.column.list.
@@ -164,7 +165,7 @@ def _record(file_name: str, column: str, ends: bytes, counts: tuple[int, ...]) -
     return encode_record(COLUMN_STATS, payload)
 
 
-def _branch(column: Any) -> int:
+def _branch(column: pq.ColumnSchema) -> int:
     """The wrapper of a Parquet column (pq.ColumnSchema)."""
     logical = column.logical_type.type
     if logical == "DECIMAL":
@@ -176,7 +177,7 @@ def _branch(column: Any) -> int:
     return _BRANCHES[column.physical_type]
 
 
-def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
+def _range(column: pq.ColumnSchema, branch: int, metadata: pq.FileMetaData, index: int) -> _Range:
     """The column's range and counts over all row groups.
 
     Nulls that no statistics count, as beside NaN, are told as one of two values at least: readers
@@ -216,7 +217,7 @@ def _range(column: Any, branch: int, metadata: Any, index: int) -> _Range:
     )
 
 
-def _ends(column: Any, branch: int, stats: Any) -> list[Any]:
+def _ends(column: pq.ColumnSchema, branch: int, stats: pq.Statistics) -> list[Any]:
     """Lowest and highest value of a chunk (pq.Statistics); empty where they tell no range.
 
     parquet-java writes NaN as the highest value, other writers cut texts inside a character.
@@ -229,7 +230,7 @@ def _ends(column: Any, branch: int, stats: Any) -> list[Any]:
     return [] if unordered else ends
 
 
-def _value(column: Any, branch: int, raw: Any) -> Any:
+def _value(column: pq.ColumnSchema, branch: int, raw: Any) -> Any:
     """A value that compares as the column's values do, out of its physical form."""
     if branch == Wrapper.STRING:
         # In the order of UTF-8 bytes, which is that of code points.

@@ -22,7 +22,7 @@ from table.format.hfile.strings import from_arrow
 from table.format.order import key_order
 
 
-def merged(sources: Sequence[HFileReader | Any]) -> Iterator[tuple[Any, Any]]:
+def merged(sources: Sequence[HFileReader | pa.Array]) -> Iterator[tuple[pa.Array, pa.Array]]:
     """The live cells of a file group, in key order.
 
     About one block of each source is in memory. Every step takes all cells up to the smallest key
@@ -44,7 +44,7 @@ def merged(sources: Sequence[HFileReader | Any]) -> Iterator[tuple[Any, Any]]:
         heads = [head for head in heads if head.taken < len(head.keys) or head.advance()]
 
 
-def _sorted_batches(source: HFileReader | Any) -> Iterator[tuple[Any, Any]]:
+def _sorted_batches(source: HFileReader | pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
     if isinstance(source, HFileReader):
         yield from source.scan()
     elif len(source):
@@ -66,7 +66,7 @@ class _Head:
         taken: how many of its cells went into the merge.
     """
 
-    batches: Iterator[tuple[Any, Any]]
+    batches: Iterator[tuple[pa.Array, pa.Array]]
     puts: bool
     keys: Any = None
     values: Any = None
@@ -97,11 +97,11 @@ class _Run:
     """Cells of one source, ascending: all puts or all deletes."""
 
     puts: bool
-    keys: Any
-    values: Any
+    keys: pa.Array
+    values: pa.Array
 
 
-def _newest(runs: list[_Run]) -> tuple[Any, Any]:
+def _newest(runs: list[_Run]) -> tuple[pa.Array, pa.Array]:
     """Of each key the cell of the first run that has it, without the deletes."""
     runs = [run for run in runs if len(run.keys)]
     if len(runs) == 1 and runs[0].puts:

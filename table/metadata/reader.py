@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,7 @@ from table.metadata.partitions import FILES, file_id
 from table.metadata.records import ALL_PARTITIONS, decode_files
 from table.model import BaseFile, FileSlice, LogFile
 from table.naming import METADATA, check_name, check_relative, parse_base_file, parse_log_file
-from table.storage import Storage
+from table.storage import RangeReader, Storage
 from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
@@ -144,9 +145,9 @@ class Shard:
         return blocks
 
     @cached_property
-    def sources(self) -> tuple[HFileReader | Any, ...]:
+    def sources(self) -> tuple[HFileReader | pa.Array, ...]:
         """Puts (HFiles) and deletes (pa.Array of string) of the slice, newest first."""
-        found: list[HFileReader | Any] = []
+        found: list[HFileReader | pa.Array] = []
         for block in reversed(self.blocks):
             if block.type is BlockType.HFILE_DATA:
                 place = range(block.content_offset, block.content_offset + block.content_length)
@@ -166,14 +167,14 @@ class Shard:
             found.append(self._hfile(source, range(source.size), base.instant_time))
         return tuple(found)
 
-    def _deletes(self, block: LogBlock) -> Any:
+    def _deletes(self, block: LogBlock) -> pa.Array:
         keys = decode_deletes(block.content(), block.source.name)
         if self.groups > 1 and (shards(keys, self.groups) != self._number).any():
             detail = f"its keys do not belong to file group {self.slice.file_id}"
             raise CorruptFileError(block.source.name, block.content_offset, detail)
         return keys
 
-    def _hfile(self, source: Any, place: range, instant: str) -> HFileReader:
+    def _hfile(self, source: RangeReader, place: range, instant: str) -> HFileReader:
         """The HFile that an instant wrote; no two instants of a table have one name."""
         reader = HFileReader(
             source,
@@ -195,15 +196,15 @@ class Shard:
         """HFile data blocks decoded so far."""
         return sum(reader.blocks_decoded for reader in self.readers)
 
-    def lookup(self, keys: Any) -> tuple[Any, Any]:
+    def lookup(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Find keys (pa.Array, sorted by bytes, unique).
 
         Returns:
             int64 positions in `keys` that are live, ascending, and their values (pa.binary).
         """
         undecided = np.arange(len(keys), dtype=np.int64)
-        positions: list[Any] = []
-        values: list[Any] = []
+        positions: list[npt.NDArray[np.int64]] = []
+        values: list[pa.Array] = []
         for source in self.sources:
             if not len(undecided):
                 break
@@ -223,11 +224,11 @@ class Shard:
         merged = pa.concat_arrays(values).take(pa.array(order))
         return np.concatenate(positions)[order], merged
 
-    def batches(self) -> Iterator[tuple[Any, Any]]:
+    def batches(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """All live keys and values (pa.binary) by key, about a block of each file in memory."""
         return merged(self.sources)
 
-    def scan(self) -> tuple[Any, Any]:
+    def scan(self) -> tuple[pa.Array, pa.Array]:
         """All live keys (pa.binary, sorted) and their values: the whole shard in memory."""
         nothing = pa.array([], pa.binary())
         keys, values = zip((nothing, nothing), *self.batches(), strict=True)
@@ -246,13 +247,13 @@ def _check_rollback(block: LogBlock) -> None:
         raise CorruptFileError(block.source.name, block.content_offset, f"unknown command {kind}")
 
 
-def _positions(keys: Any, wanted: Any) -> Any:
+def _positions(keys: pa.Array, wanted: pa.Array) -> npt.NDArray[np.int64]:
     """Positions of `wanted` within sorted `keys`."""
     found = pc.is_in(keys.cast(pa.binary()), wanted.cast(pa.binary()))
     return np.flatnonzero(found.to_numpy(zero_copy_only=False))
 
 
-def _batches(source: HFileReader | Any) -> Iterator[tuple[Any, Any]]:
+def _batches(source: HFileReader | pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
     if isinstance(source, HFileReader):
         yield from source.scan()
     else:
@@ -430,7 +431,7 @@ def _merge_files(
             entries[name] = (size, True)
 
 
-def split_by_shard(keys: Any, count: int) -> list[Any]:
+def split_by_shard(keys: pa.Array, count: int) -> list[npt.NDArray[np.int64]]:
     """Row numbers (int64) of `keys` by shard, each ordered by key bytes."""
     order = key_order(keys)
     # A stable sort of 16-bit numbers is a radix sort.

@@ -9,8 +9,9 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from table.format.avro import (
@@ -115,7 +116,7 @@ def decode_files(value: bytes, name: str) -> dict[str, tuple[int, bool]]:
 
 def encode_locations(
     partition_paths: Sequence[str], file_ids: Sequence[str], instants_ms: Sequence[int]
-) -> Any:
+) -> pa.Array:
     """Records of the `record_index` partition, one per location.
 
     File ids `<uuid>` and `<uuid>-<n>` are packed into numbers; all others are kept as text
@@ -159,7 +160,7 @@ def _signed(value: int) -> int:
     return value - 2 * _INT64_SIGN if value >= _INT64_SIGN else value
 
 
-def decode_locations(values: Any, name: str) -> Any:
+def decode_locations(values: pa.Array, name: str) -> pa.Table:
     """The locations that records of the `record_index` partition hold, one per value.
 
     Takes, returns and raises what `location_codes` does, with the locations in place of codes.
@@ -168,7 +169,7 @@ def decode_locations(values: Any, name: str) -> Any:
     return locations.take(pa.array(codes))
 
 
-def location_codes(values: Any, name: str) -> tuple[Any, Any]:
+def location_codes(values: pa.Array, name: str) -> tuple[npt.NDArray[np.int32], pa.Table]:
     """The distinct locations that records of the `record_index` partition hold.
 
     Args:
@@ -190,7 +191,7 @@ def location_codes(values: Any, name: str) -> tuple[Any, Any]:
     return codes, pa.table(decoded, names=["partition_path", "file_id", "instant_ms"])
 
 
-def location_tails(values: Any, name: str) -> tuple[Any, list[bytes]]:
+def location_tails(values: pa.Array, name: str) -> tuple[npt.NDArray[np.int32], list[bytes]]:
     """The distinct encodings of locations in records of the `record_index` partition.
 
     Keys of one file group share all bytes but the row's, so each distinct location is decoded

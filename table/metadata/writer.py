@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,8 +64,8 @@ class GroupUpdate:
     partition: str
     instant: str
     block_size: int
-    keys: Any
-    values: Any
+    keys: pa.Array
+    values: pa.Array
     deletes: Sequence[str] = ()
 
     def write(self) -> DeltaStat:
@@ -157,7 +156,12 @@ class DeltaCommit:
         self.metadata.timeline.start(self.instant, "deltacommit")
 
     def group(
-        self, partition: str, number: int, keys: Any, values: Any, deletes: Sequence[str] = ()
+        self,
+        partition: str,
+        number: int,
+        keys: pa.Array,
+        values: pa.Array,
+        deletes: Sequence[str] = (),
     ) -> GroupUpdate:
         """The update of one file group; `number` counts the groups in the order of file ids."""
         return GroupUpdate(

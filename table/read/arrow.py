@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import KEY_COLUMN, TableConfig
@@ -31,10 +31,10 @@ class ReadPlan:
 
     state: TableState
     files: tuple[BaseFile, ...]
-    keys: Any
+    keys: pa.Array | None
     columns: tuple[str, ...] | None
-    full: Any
-    schema: Any
+    full: pa.Schema | None
+    schema: pa.Schema | None
 
     @property
     def files_total(self) -> int:
@@ -52,7 +52,7 @@ class ReadPlan:
             full=self.full,
         )
 
-    def tables(self) -> Iterator[Any]:
+    def tables(self) -> Iterator[pa.Table]:
         """The rows of each file (pa.Table), filtered by the keys, with the columns asked for."""
         rows = self.rows
         for file in self.files:
@@ -65,11 +65,11 @@ class FileRows:
 
     storage: Storage
     config: TableConfig
-    keys: Any
+    keys: pa.Array | None
     columns: tuple[str, ...] | None
-    full: Any
+    full: pa.Schema | None
 
-    def read(self, file: BaseFile) -> Any:
+    def read(self, file: BaseFile) -> pa.Table:
         """The rows of a file (pa.Table)."""
         with naming_the_remedy():
             source = open_base(self.storage, file)
@@ -92,7 +92,10 @@ def hidden_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def plan_read(
-    state: TableState, files: tuple[BaseFile, ...], keys: Any, columns: Sequence[str] | None
+    state: TableState,
+    files: tuple[BaseFile, ...],
+    keys: pa.Array | None,
+    columns: Sequence[str] | None,
 ) -> ReadPlan:
     """Check the columns and prepare the read."""
     full = schema = _full_schema(state)
@@ -105,7 +108,7 @@ def plan_read(
     return ReadPlan(state=state, files=files, keys=keys, columns=chosen, full=full, schema=schema)
 
 
-def _full_schema(state: TableState) -> Any:
+def _full_schema(state: TableState) -> pa.Schema | None:
     text = table_schema(state.timeline)
     if text is not None:
         return with_meta(without_meta(from_avro(text)))

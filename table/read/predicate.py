@@ -13,13 +13,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from table.config import KEY_COLUMN, TableConfig
 from table.errors import InputError
 from table.keygen import makes_keys, record_keys
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import SparkSession
 
 _COMBINATIONS_MAX = 10_000
 _WHOLE = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
@@ -80,7 +84,7 @@ _COMPARED = {
 }
 
 
-def parse_condition(spark: Any, where: str | None, schema: Any) -> Condition:
+def parse_condition(spark: SparkSession, where: str | None, schema: pa.Schema) -> Condition:
     """What a condition says of single columns of a table with that pa.Schema.
 
     Raises:
@@ -96,7 +100,7 @@ def parse_condition(spark: Any, where: str | None, schema: Any) -> Condition:
     return _condition(tree, schema)
 
 
-def fixed_keys(condition: Condition, config: TableConfig, schema: Any) -> Any:
+def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> pa.Array | None:
     """The only record keys (pa.Array of string) that can satisfy a condition; None if any can.
 
     They are fixed by tests on the key column, on every one of several key columns, or on
@@ -135,7 +139,7 @@ def _conjuncts(condition: Condition) -> Iterator[Comparison]:
         yield condition
 
 
-def _fitting(values: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
+def _fitting(values: tuple[Any, ...], kind: pa.DataType) -> tuple[Any, ...]:
     """Without the numbers that no row of the column can hold."""
     if not pa.types.is_integer(kind):
         return values
@@ -143,7 +147,7 @@ def _fitting(values: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
     return tuple(value for value in values if -bound <= value < bound)
 
 
-def _condition(node: Any, schema: Any) -> Condition:
+def _condition(node: JavaObject, schema: pa.Schema) -> Condition:
     """The condition of a node (org.apache.spark.sql.catalyst.expressions)."""
     kind = _kind(node)
     if kind in ("And", "Or"):
@@ -156,7 +160,7 @@ def _condition(node: Any, schema: Any) -> Condition:
     return _test(node, kind, schema) or ANYTHING
 
 
-def _between(node: Any, schema: Any) -> Condition:
+def _between(node: JavaObject, schema: pa.Schema) -> Condition:
     """`column BETWEEN low AND high`, which Spark 4 keeps as a function until it resolves names."""
     names, given = node.nameParts(), node.arguments()
     if names.size() > 1 or str(names.apply(0)).lower() != "between" or given.size() != 3:
@@ -169,7 +173,7 @@ def _between(node: Any, schema: Any) -> Condition:
     return AllOf(tuple(test for test in (low, high) if test is not None))
 
 
-def _test(node: Any, kind: str, schema: Any) -> Comparison | None:
+def _test(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | None:
     if kind in _COMPARED:
         return _comparison(node, kind, schema)
     if kind == "Like":
@@ -185,7 +189,7 @@ def _test(node: Any, kind: str, schema: Any) -> Comparison | None:
     return _typed(column, Op.IN, [listed.apply(i) for i in range(listed.size())], schema)
 
 
-def _comparison(node: Any, kind: str, schema: Any) -> Comparison | None:
+def _comparison(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | None:
     ops = _COMPARED[kind]
     for op, column, literal in (
         (ops[0], node.left(), node.right()),
@@ -199,7 +203,7 @@ def _comparison(node: Any, kind: str, schema: Any) -> Comparison | None:
     return None
 
 
-def _prefix(node: Any, schema: Any) -> Comparison | None:
+def _prefix(node: JavaObject, schema: pa.Schema) -> Comparison | None:
     """`column LIKE 'prefix%'` without any other sign that has a meaning there."""
     column = _column(node.left(), schema)
     if column is None or _kind(node.right()) != "Literal":
@@ -215,11 +219,11 @@ def _prefix(node: Any, schema: Any) -> Comparison | None:
     return Comparison(column, Op.PREFIX, (prefix,))
 
 
-def _kind(node: Any) -> str:
+def _kind(node: JavaObject) -> str:
     return str(node.getClass().getSimpleName())
 
 
-def _column(node: Any, schema: Any) -> str | None:
+def _column(node: JavaObject, schema: pa.Schema) -> str | None:
     """The table's column that a node is; none for a part of a column."""
     if _kind(node) != "UnresolvedAttribute":
         return None
@@ -229,7 +233,9 @@ def _column(node: Any, schema: Any) -> str | None:
     return name if parts.size() == 1 and schema.names.count(name) == 1 else None
 
 
-def _typed(column: str, op: Op, literals: Sequence[Any], schema: Any) -> Comparison | None:
+def _typed(
+    column: str, op: Op, literals: Sequence[JavaObject], schema: pa.Schema
+) -> Comparison | None:
     """The test, where every literal has a type that compares as it is."""
     kind = schema.field(column).type
     values = []
@@ -241,7 +247,7 @@ def _typed(column: str, op: Op, literals: Sequence[Any], schema: Any) -> Compari
     return Comparison(column, op, tuple(values))
 
 
-def _literal(node: Any, kind: Any) -> Any:  # noqa: PLR0911  a line per type
+def _literal(node: JavaObject, kind: pa.DataType) -> Any:  # noqa: PLR0911  a line per type
     """A literal's value as the column's type compares it; None where it is of another type."""
     literal, value = str(node.dataType().simpleString()), node.value()
     if value is None:
@@ -263,7 +269,7 @@ def _literal(node: Any, kind: Any) -> Any:  # noqa: PLR0911  a line per type
     return None
 
 
-def _exact(literal: str, value: Any, kind: Any) -> Decimal | None:
+def _exact(literal: str, value: Any, kind: pa.DataType) -> Decimal | None:
     """A number against decimals: Spark widens both, and turns into null what has no place then."""
     if literal in _WHOLE:
         precision, scale, number = _WHOLE[literal], 0, Decimal(value)

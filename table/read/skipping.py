@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from table.config import KEY_COLUMN
@@ -74,11 +75,11 @@ class _Known:
     `has_value` are True where that cannot be excluded.
     """
 
-    rows: Any
-    low: Any
-    high: Any
-    has_null: Any
-    has_value: Any
+    rows: npt.NDArray[np.int64]
+    low: npt.NDArray[Any]
+    high: npt.NDArray[Any]
+    has_null: npt.NDArray[np.bool_]
+    has_value: npt.NDArray[np.bool_]
     ordered: bool
 
 
@@ -86,7 +87,7 @@ class _Known:
 class _Statistics:
     """The statistics of a snapshot's files, column by column as they are asked for."""
 
-    schema: Any
+    schema: pa.Schema
     files: Sequence[BaseFile]
     shards: Sequence[Shard]
     keys: Sequence[str] = ()
@@ -129,7 +130,7 @@ def skip_files(
     files: tuple[BaseFile, ...],
     condition: Condition,
     *,
-    schema: Any,
+    schema: pa.Schema,
     warned: set[str],
 ) -> tuple[BaseFile, ...]:
     """Leave out the files that cannot hold a row that passes.
@@ -195,7 +196,7 @@ def _may_pass(condition: Condition, statistics: _Statistics, bounded: frozenset[
     return join.reduce(answers)
 
 
-def _may_compare(test: Comparison, known: _Known, *, nan: bool) -> Any:
+def _may_compare(test: Comparison, known: _Known, *, nan: bool) -> npt.NDArray[np.bool_]:
     if test.op is Op.NULL:
         return known.has_null
     may = known.has_value.copy()
@@ -206,7 +207,7 @@ def _may_compare(test: Comparison, known: _Known, *, nan: bool) -> Any:
     return may
 
 
-def _meets(test: Comparison, low: Any, high: Any) -> Any:
+def _meets(test: Comparison, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Any:
     """Whether the ranges hold a value that passes."""
     if test.op is Op.IN:
         values = np.empty(len(test.values), low.dtype)
@@ -223,7 +224,7 @@ def _meets(test: Comparison, low: Any, high: Any) -> Any:
     return (high > value if test.op is Op.ABOVE else high >= value).astype(bool)
 
 
-def _known(ranges: ColumnRanges, kind: Any) -> _Known:
+def _known(ranges: ColumnRanges, kind: pa.DataType) -> _Known:
     """What the records of a column of that pa.DataType make sure."""
     wrappers, counted = next((k[1:] for k in _KINDS if k[0](kind)), ((), False))
     parts = [reliable_ranges(ranges, wrapper, kind) for wrapper in wrappers] or [
@@ -246,7 +247,9 @@ def _known(ranges: ColumnRanges, kind: Any) -> _Known:
     )
 
 
-def reliable_ranges(ranges: ColumnRanges, wrapper: Wrapper, kind: Any) -> tuple[Any, Any, Any]:
+def reliable_ranges(
+    ranges: ColumnRanges, wrapper: Wrapper, kind: pa.DataType
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any]]:
     """Files, lowest and highest values of the ranges that can be relied upon."""
     rows, low, high = ranges.ends(wrapper)
     sure = (low <= high).astype(bool)

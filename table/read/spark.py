@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,9 @@ from table.write.runner import pack
 from table.write.transaction import TableState
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
     from table.table import Table
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -41,7 +44,7 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     columns: Sequence[str] | None,
     as_of: str | None,
     stats: ReadStats,
-) -> Any:
+) -> DataFrame:
     """Rows of a table as a DataFrame; see Table.read."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
 
@@ -73,13 +76,13 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
 
 
 def scan_files(
-    spark: Any,
+    spark: SparkSession,
     storage: Storage,
     files: Sequence[BaseFile],
-    schema: Any,
+    schema: pa.Schema,
     *,
     name: str | None = None,
-) -> Any:
+) -> DataFrame:
     """A DataFrame over exactly these base files, with these columns (pa.Schema).
 
     A file that is gone or cut short is told here: where paths are taken literally, Spark leaves
@@ -122,10 +125,10 @@ class _ReadFiles:
     """Reads base files by our own connection: Spark needs none, and no jars for one."""
 
     storage: Storage
-    schema: Any
+    schema: pa.Schema
     name: str | None
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Of a file whose columns are all wanted, all bytes are: they come at once.
         whole = set(META_COLUMNS) <= set(self.schema.names)
         wanted = without_meta(self.schema) if whole else self.schema
@@ -139,7 +142,9 @@ class _ReadFiles:
                 yield from rows.to_batches()
 
 
-def _scan_by_tasks(spark: Any, files: Sequence[BaseFile], work: _ReadFiles, columns: Any) -> Any:
+def _scan_by_tasks(
+    spark: SparkSession, files: Sequence[BaseFile], work: _ReadFiles, columns: StructType
+) -> DataFrame:
     """The rows of base files, a task for some of about as many bytes (columns: a StructType)."""
     weights = [file.size for file in files]
     packs = pack(weights, 2 * spark.sparkContext.defaultParallelism)
@@ -164,21 +169,21 @@ def with_conf(spark: Any, name: str, value: str) -> Iterator[None]:
 class _KeepKeys:
     """Keeps the rows of some keys (pa.Array of string) that are made from them."""
 
-    wanted: Any
+    wanted: pa.Array
     keys: StoredKeys
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             made = self.keys.of_rows(rows, "a base file")
             yield from rows.filter(pc.is_in(made, value_set=self.wanted)).to_batches()
 
 
-def _only_made(frame: Any, wanted: Any, keys: StoredKeys) -> Any:
+def _only_made(frame: DataFrame, wanted: pa.Array, keys: StoredKeys) -> DataFrame:
     return frame.mapInArrow(_KeepKeys(wanted.unique(), keys), frame.schema)
 
 
-def _only_keys(spark: Any, frame: Any, keys: Any) -> Any:
+def _only_keys(spark: SparkSession, frame: DataFrame, keys: pa.Array) -> DataFrame:
     texts = keys.unique().to_pylist()
     if len(texts) <= _KEYS_IN_FILTER:
         return frame.where(frame[KEY_COLUMN].isin(texts))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,8 +73,8 @@ class GroupCompaction:
     partition: str
     instant: str
     block_size: int
-    live_files: Any
-    erased: Any = None
+    live_files: pa.Array | None
+    erased: pa.Array | None = None
 
     def write(self) -> WriteStat | DeltaStat:
         """Put the base file: live cells in key order, a block at a time.
@@ -145,7 +144,7 @@ class GroupCompaction:
             extension="hfile",
         )
 
-    def _cells(self) -> Iterator[tuple[Any, Any]]:
+    def _cells(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         if self.partition == FILES:
             yield _files_cells(self.shard)
             return
@@ -157,7 +156,7 @@ class GroupCompaction:
             live = pc.is_in(ends, value_set=self.live_files)
             yield keys.filter(live), values.filter(live)
 
-    def _batches(self) -> Iterator[tuple[Any, Any]]:
+    def _batches(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """The live cells without those to be erased."""
         for keys, values in self.shard.batches():
             if self.erased is None:
@@ -167,7 +166,7 @@ class GroupCompaction:
             yield keys.filter(kept), values.filter(kept)
 
 
-def _files_cells(shard: Shard) -> tuple[Any, Any]:
+def _files_cells(shard: Shard) -> tuple[pa.Array, pa.Array]:
     """The merged records of the `files` partition, without the files and partitions that went."""
     records = {}
     for key, entries in sorted(merged_files(shard).items(), key=lambda item: item[0].encode()):
@@ -193,7 +192,7 @@ class Chosen:
     """
 
     groups: Mapping[str, Collection[str]]
-    erased: Any
+    erased: pa.Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +258,7 @@ class Compactor:
         ]
 
 
-def _live_files(listing: Listing) -> Any:
+def _live_files(listing: Listing) -> pa.Array:
     ends = [
         partition_id(partition_identifier(partition)) + file_id_hash(name)
         for partition, names in listing.items()

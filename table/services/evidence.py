@@ -64,11 +64,11 @@ class KeySet:
         needles: those of them that are searched as bytes.
     """
 
-    texts: Any
+    texts: pa.Array
     needles: Needles
 
     @classmethod
-    def of(cls, keys: Any) -> Self:
+    def of(cls, keys: pa.Array) -> Self:
         """Prepare a search for keys (pa.Array of string, without nulls)."""
         distinct = pc.unique(keys)
         texts = distinct.take(pa.array(key_order(distinct)))
@@ -84,7 +84,7 @@ class KeySet:
         owners = np.concatenate([long, np.array(rows, np.int64)])
         return cls(texts, Needles.of(forms, owners))
 
-    def among(self, values: Any) -> frozenset[int]:
+    def among(self, values: pa.Array | Iterable[str | bytes]) -> frozenset[int]:
         """Which keys are among values (pa.Array of a string or binary type, or an iterable)."""
         if not isinstance(values, pa.Array):
             values = pa.array([_encoded(value) for value in values], pa.binary())
@@ -256,7 +256,7 @@ def _footer_marks(footer: BaseFileFooter, work: FileSearch) -> frozenset[int]:
     return work.asked.among(ends)
 
 
-def _search_rows(work: FileSearch, rows: Any, found: _Found) -> None:
+def _search_rows(work: FileSearch, rows: pa.Table, found: _Found) -> None:
     """Search rows: pa.Table of all columns with texts, and of the key columns."""
     asked, fields = work.asked, work.config.record_key
     if KEY_COLUMN in rows.column_names:
@@ -275,7 +275,7 @@ def _search_rows(work: FileSearch, rows: Any, found: _Found) -> None:
                     found.values |= asked.among(texts)
 
 
-def _made_keys(rows: Any, work: FileSearch) -> Any:
+def _made_keys(rows: pa.Table, work: FileSearch) -> pa.Array:
     """The record keys (pa.Array of string) that the key columns of rows make."""
     try:
         return record_keys(rows.select(work.config.record_key), work.config)
@@ -283,17 +283,17 @@ def _made_keys(rows: Any, work: FileSearch) -> Any:
         raise CorruptFileError(work.path, 0, str(error)) from error
 
 
-def _has_text(kind: Any) -> bool:
+def _has_text(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
     return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
-def _texts(array: Any) -> Iterator[Any]:
+def _texts(array: pa.Array) -> Iterator[pa.Array]:
     """All texts and byte strings (pa.Array without nulls) in an array, however deep."""
     kind = array.type
     if pa.types.is_dictionary(kind):

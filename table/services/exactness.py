@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -56,7 +56,7 @@ class ShardQuestion:
     """Keys (pa.Array of string, sorted, distinct) asked of one shard."""
 
     shard: Shard
-    keys: Any
+    keys: pa.Array
 
 
 def compare_digests(state: TableState, runner: TaskRunner, progress: Progress) -> Digest:
@@ -120,7 +120,7 @@ def file_digests(work: FileDigest) -> list[Digest]:
     return found
 
 
-def changed_keys(work: GroupChange) -> tuple[Any, Any]:
+def changed_keys(work: GroupChange) -> tuple[pa.Array, pa.Array]:
     """Keys that came with the newer slice, and keys that went; a task for a runner."""
     return key_changes(work.storage, work.old, work.new, work.keys)
 
@@ -158,7 +158,7 @@ def index_fixes(old: Snapshot, state: TableState, runner: TaskRunner) -> IndexUp
     )
 
 
-def _answers(state: TableState, keys: Any, runner: TaskRunner) -> Any:
+def _answers(state: TableState, keys: pa.Array, runner: TaskRunner) -> pa.Array:
     """Where the index says that keys are (pa.Array of string); null where it has none."""
     assert state.metadata is not None
     shards = state.metadata.shards(RECORD_INDEX)
@@ -166,13 +166,13 @@ def _answers(state: TableState, keys: Any, runner: TaskRunner) -> Any:
     asked = [number for number in range(len(shards)) if len(rows[number])]
     works = [ShardQuestion(shards[n], keys.take(pa.array(rows[n]))) for n in asked]
     found = runner.run(ask_shard, works, weights=[work.keys.nbytes for work in works])
-    places: Any = np.full(len(keys), None, object)
+    places: npt.NDArray[np.object_] = np.full(len(keys), None, object)
     for number, (positions, answers) in zip(asked, found, strict=True):
         places[rows[number][positions]] = answers
     return pa.array(places, pa.string())
 
 
-def ask_shard(work: ShardQuestion) -> tuple[Any, Any]:
+def ask_shard(work: ShardQuestion) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
     """Positions of the keys that are there, and their places; a task for a runner."""
     positions, values = work.shard.lookup(work.keys)
     codes, places = location_codes(values, work.shard.slice.file_id)

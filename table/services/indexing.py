@@ -20,7 +20,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+
+import pyarrow as pa
 
 from table.bootstrap.bloom_filters import build_bloom_filters
 from table.bootstrap.column_stats import build_column_stats
@@ -345,11 +346,11 @@ class Indexer:
     def _rows(self, state: TableState) -> int:
         return count_rows(self.storage, state.snapshot.files, runner=self.runner)
 
-    def _stat_schema(self, state: TableState) -> Any:
+    def _stat_schema(self, state: TableState) -> pa.Schema:
         """The columns (pa.Schema) that column_stats describes."""
         return stat_schema(stored_schema(state), state.config.stat_columns)
 
-    def _put_files(self, target: BuildTarget, schema: Any) -> Built:
+    def _put_files(self, target: BuildTarget, schema: pa.Schema) -> Built:
         """Put the base files of a partition; `schema` (pa.Schema) is for column_stats.
 
         A damaged file of the build itself, as a power cut leaves it, costs what the build has done.
@@ -362,7 +363,7 @@ class Indexer:
         self.storage.delete_tree(target.folder)
         return self._try_files(target, schema)
 
-    def _try_files(self, target: BuildTarget, schema: Any) -> Built:
+    def _try_files(self, target: BuildTarget, schema: pa.Schema) -> Built:
         if target.partition == RECORD_INDEX:
             rows = count_rows(self.storage, target.files, runner=self.runner)
             return build_record_index(target, rows=rows, runner=self.runner, progress=self.progress)

@@ -26,7 +26,6 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
@@ -111,7 +110,7 @@ class PurgeReport:
     key_digest: str
 
 
-def key_digest(keys: Any, salt: str) -> str:
+def key_digest(keys: pa.Array, salt: str) -> str:
     """A digest of a set of keys that is slow to make, so that short keys cannot be guessed.
 
     Args:
@@ -156,7 +155,7 @@ class Purger:
     progress: Progress
     _tally: _Tally = field(default_factory=_Tally)
 
-    def run(self, keys: Any) -> PurgeReport:
+    def run(self, keys: pa.Array) -> PurgeReport:
         """Erase keys (pa.Array of string) and prove it.
 
         Raises:
@@ -344,7 +343,7 @@ class Purger:
         )
 
 
-def _check_keys(keys: Any) -> None:
+def _check_keys(keys: pa.Array) -> None:
     offsets, _ = string_buffers(keys)
     if len(keys) == 0:
         raise InputError("no keys are given")

@@ -169,7 +169,7 @@ class Rewriter:
         files = state.snapshot.files
         return [f for f in files if not done(read_metadata(open_base(state.storage, f)))]
 
-    def _stores_all(self, metadata: Any) -> bool:
+    def _stores_all(self, metadata: pq.FileMetaData) -> bool:
         """Whether every row of a file has a stored key, by its statistics.
 
         A file without rows counts by its filter, without which Hudi's bloom indexes fail.
@@ -283,7 +283,7 @@ def declare_keys(config: TableConfig, lease: Lease, *, stores: bool, ignored: bo
             save_config(lease.storage, facts)
 
 
-def _stores_none(metadata: Any) -> bool:
+def _stores_none(metadata: pq.FileMetaData) -> bool:
     """Whether no row of a file has a stored key, by its statistics; Hudi leaves empty ones."""
     stats = _key_statistics(metadata)
     if not stats:
@@ -297,13 +297,13 @@ def lacks_keys(metadata: pq.FileMetaData) -> bool:
     return any(s.null_count or _ends(s)[1] == "" for s in stats)
 
 
-def _ends(statistics: Any) -> tuple[Any, Any]:
+def _ends(statistics: pq.Statistics) -> tuple[Any, Any]:
     """Smallest and largest key; None where they are too long for statistics."""
     known = statistics.has_min_max
     return (statistics.min, statistics.max) if known else (None, None)
 
 
-def _key_statistics(metadata: Any) -> list[Any]:
+def _key_statistics(metadata: pq.FileMetaData) -> list[pq.Statistics | None]:
     """The statistics (or None) of the meta column of keys in each row group."""
     found = []
     for number in range(metadata.num_row_groups):

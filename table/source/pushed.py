@@ -33,7 +33,7 @@ _FIRST_MOMENT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
-def pushed_condition(filters: Iterable[Any], schema: Any) -> Condition:
+def pushed_condition(filters: Iterable[Any], schema: pa.Schema) -> Condition:
     """What a row must pass at least.
 
     Args:
@@ -44,7 +44,7 @@ def pushed_condition(filters: Iterable[Any], schema: Any) -> Condition:
     return AllOf(tuple(test for test in tests if test is not None))
 
 
-def _test(each: Any, schema: Any) -> Comparison | None:
+def _test(each: Any, schema: pa.Schema) -> Comparison | None:
     op = _OPS.get(type(each).__name__)
     if op is None or len(each.attribute) != 1 or schema.names.count(each.attribute[0]) != 1:
         return None
@@ -60,7 +60,7 @@ def _test(each: Any, schema: Any) -> Comparison | None:
     return Comparison(name, op, values)
 
 
-def _value(value: Any, kind: Any) -> Any:  # noqa: PLR0911  a line per type
+def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911  a line per type
     """A literal as `Comparison` holds it for a column of that pa.DataType; None if it cannot."""
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else None

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -29,6 +30,9 @@ from table.table import Table
 from table.write.runner import pack, quiet_worker
 from table.write.transaction import TableState
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 AS_OF = "as_of"
 _ROWS_PER_BATCH = 1 << 16
 _BYTES_PER_TASK = 64 << 20
@@ -42,7 +46,7 @@ class TableSource(DataSource):  # type: ignore[misc]
         """The name of the format."""
         return FORMAT
 
-    def schema(self) -> Any:
+    def schema(self) -> StructType:
         """All columns (pyspark StructType), the meta columns first."""
         state = TableState.load(self._table().storage, self.options.get(AS_OF))
         full = plan_read(state, (), None, None).full
@@ -50,7 +54,7 @@ class TableSource(DataSource):  # type: ignore[misc]
             raise InputError("the table has no rows and no schema yet")
         return from_arrow_schema(full)
 
-    def reader(self, schema: Any) -> TableReader:
+    def reader(self, schema: StructType) -> TableReader:
         """A reader of these columns (pyspark StructType)."""
         return TableReader(self._table(), self.options.get(AS_OF), schema)
 
@@ -69,7 +73,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     table: Table
     as_of: str | None
-    schema: Any
+    schema: StructType
     condition: Condition = ANYTHING
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  Spark's name
@@ -94,7 +98,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         # Where no file is left, a task that reads none: a source without tasks gets one of Spark's.
         return [*parts] or [FilesPartition(rows, ())]
 
-    def read(self, partition: FilesPartition) -> Iterator[Any]:
+    def read(self, partition: FilesPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's files (pa.RecordBatch)."""
         quiet_worker()
         columns = arrow_of(self.schema)
