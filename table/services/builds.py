@@ -128,6 +128,16 @@ def drop_remains(storage: Storage, partition: str) -> None:
             storage.delete_tree(path)
 
 
+def named_in_vain(storage: Storage, config: TableConfig) -> tuple[str, ...]:
+    """The partitions that hoodie.properties names and that have no file at all.
+
+    On a store a writer that lost the table may still put hoodie.properties once, and name what its
+    successor has deleted.
+    """
+    named = (name for name in config.metadata_partitions if name != FILES)
+    return tuple(name for name in named if not storage.list(f"{METADATA}/{name}"))
+
+
 def drop_partition(storage: Storage, config: TableConfig, partition: str) -> None:
     """Take a partition out of use and delete its files.
 

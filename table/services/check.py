@@ -22,10 +22,12 @@ from table.config import load_config
 from table.errors import CorruptFileError, MissingFileError, SnapshotExpiredError
 from table.format.digest import total
 from table.keygen.stored import StoredKeys
+from table.local_storage import LocalStorage
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from table.model import BaseFile
-from table.naming import HOODIE, bucket_of, is_bucket_file_id, parse_base_file
+from table.naming import HOODIE, PROPERTIES, bucket_of, is_bucket_file_id, parse_base_file
 from table.options import BUCKET_COUNT, BUCKET_FIELDS, Options
+from table.services.builds import named_in_vain
 from table.services.check_files import FileCheck, FileFacts, check_file
 from table.services.check_index import count_differences
 from table.services.check_keys import KeyScan
@@ -135,10 +137,20 @@ def check_table(
         state = None
         try:
             state = TableState.load(storage)
+            # On a local disk nobody can put that late: there it is damage.
+            local = isinstance(storage, LocalStorage)
+            vain = () if local else named_in_vain(storage, state.config)
             comparison = _Comparison(
-                state=state, index=index, options=options, runner=runner, progress=progress
+                state=_without(state, vain),
+                index=index,
+                options=options,
+                runner=runner,
+                progress=progress,
             )
             result = comparison.run()
+            if vain:
+                late = (PROPERTIES, *result.late_paths)
+                result = replace(result, files_late=result.files_late + 1, late_paths=late)
         except (CorruptFileError, MissingFileError, SnapshotExpiredError):
             if state is None or not _has_changed(state):
                 raise
@@ -149,6 +161,12 @@ def check_table(
     raise SnapshotExpiredError(
         f"{storage.root} was changed each time while it was compared: check it while nobody writes"
     )
+
+
+def _without(state: TableState, partitions: tuple[str, ...]) -> TableState:
+    """The same table without some partitions of its metadata table."""
+    named = tuple(name for name in state.config.metadata_partitions if name not in partitions)
+    return replace(state, config=replace(state.config, metadata_partitions=named))
 
 
 def _has_changed(state: TableState) -> bool:

@@ -11,12 +11,18 @@ from table.bootstrap.uniqueness import FOLDER
 from table.clock import Clock
 from table.config import TableConfig, load_config
 from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
+from table.fence import FencedStorage
 from table.lease import Lease
 from table.metadata.writer import take_back_orphans
 from table.naming import METADATA
 from table.options import Options
 from table.services.archive import Archived, Archiver, Limits
-from table.services.builds import drop_remains, settle_builds
+from table.services.builds import (
+    drop_remains,
+    named_in_vain,
+    save_partitions,
+    settle_builds,
+)
 from table.services.clean import (
     Cleaner,
     clean_metadata_table,
@@ -57,6 +63,9 @@ class TableServices:
         if not config.maintained:
             # No fact of the table names it: what a dead build or drop of `files` left.
             storage.delete_tree(METADATA)
+        if isinstance(storage, FencedStorage):
+            for partition in named_in_vain(storage, config):
+                save_partitions(storage, partition, live=None)
         if _at_rest(storage, config):
             return
         take_back_orphans(storage, Timeline.load(storage))

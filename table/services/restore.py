@@ -38,13 +38,14 @@ from table.services.clean import schema_columns
 from table.services.exactness import net_changes
 from table.services.rewrite import lacks_keys
 from table.storage import Storage
-from table.timeline.instant_name import COMPLETED
+from table.timeline.instant_name import COMPLETED, REQUESTED
 from table.timeline.restore_metadata import RestorePlan, encode_restore, encode_restore_plan
 from table.timeline.rollback_metadata import Rollback, encode_metadata, encode_plan
 from table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
 from table.write.commit import placed_changes, update_record_index
+from table.write.late import fenced_times, note_fenced
 from table.write.outside import Entries, store_changes
 from table.write.runner import TaskRunner
 from table.write.transaction import TableState, data_files, stored_schema
@@ -307,6 +308,12 @@ def take_back_unfinished(storage: Storage) -> None:
             timeline.remove(pending.time, "savepoint")
         if pending.action not in ("rollback", "restore"):
             continue
+        if pending.time in fenced_times(storage) and not storage.exists(
+            timeline.path(pending.time, pending.action, REQUESTED)
+        ):
+            # Its writer put this after another one had taken the plan back.
+            timeline.remove(pending.time, pending.action)
+            continue
         targets = timeline.planned_by(pending)
         done = {instant.time for instant in timeline.completed(_ACTIONS)}
         if not set(targets) <= done:
@@ -314,5 +321,6 @@ def take_back_unfinished(storage: Storage) -> None:
                 f"a {pending.action} of instant {pending.time} is pending: finish it with Apache "
                 "Hudi first"
             )
+        note_fenced(storage, pending.time, ())
         take_back_delta(storage, pending.time)
         timeline.remove(pending.time, pending.action)

@@ -17,7 +17,7 @@ from test_lease import MovedClock
 
 from table import Table
 from table.local_storage import LocalStorage
-from table.naming import METADATA
+from table.naming import FENCED, METADATA, PROPERTIES
 from table.stores import storage_at
 from table.timeline.timeline import Timeline
 
@@ -128,6 +128,31 @@ def test_a_late_file_on_a_store_is_left_out_where_storage_is_listed(store, clock
         table.upsert(rows([1], ts=3 + number))
     assert data_rows(table).keys() == {"k1", "k2", "k9"}
     assert len(base_files(store, "p9")) == 1
+
+
+def test_properties_put_late_on_a_store_name_an_index_that_is_gone(store):
+    """A build stopped before its last put; its successor deleted the files of the index."""
+    table = made(store)
+    table.upsert(rows([1, 2]))
+    table.build_index("column_stats")
+    store.delete_tree(f"{METADATA}/column_stats")
+    found = Table(store, SMALL).check()
+    assert (found.ok, found.late_paths) == (False, (PROPERTIES,))
+    Table(store, SMALL).upsert(rows([3]))
+    assert "column_stats" not in Table(store, SMALL).config.metadata_partitions
+    assert Table(store, SMALL).check().ok
+
+
+def test_a_rollback_begun_late_on_a_store_is_taken_back(store):
+    """Its plan was taken back already, and the writer of the plan had noted nothing else."""
+    table = made(store)
+    table.upsert(rows([1, 2]))
+    time = "20200101000000000"
+    store.put(f"{FENCED}/{time}", b'{"since": 9000000000000, "paths": []}')
+    store.put(f".hoodie/{time}.rollback.inflight", b"")
+    Table(store, SMALL).upsert(rows([3]))
+    assert not store.exists(f".hoodie/{time}.rollback.inflight")
+    assert Table(store, SMALL).check().ok
 
 
 def test_what_a_writer_of_another_engine_left_goes_before_archiving_passes_it(tmp_path):
