@@ -86,7 +86,7 @@ class RangeProbe:
 
 @dataclass(frozen=True, slots=True)
 class FooterProbe:
-    """A file, and some of its candidates among sorted keys (pa.Array of string).
+    """A file, and some of its candidates among sorted keys.
 
     The keys are the same object in all probes of a partition, so a Spark task gets them once.
     """
@@ -131,7 +131,7 @@ def probe_footer(work: FooterProbe) -> BloomAnswer:
 
 
 def find_keys(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> pa.Table:
-    """Locate keys (pa.Array of string): the answer of an index.
+    """Locate keys: the answer of an index.
 
     Args:
         keys: the keys.

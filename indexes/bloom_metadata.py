@@ -51,7 +51,7 @@ def ranges_in_metadata(numbers: Sequence[int], context: IndexContext) -> dict[in
 
 @dataclass(frozen=True, slots=True)
 class FilterProbe:
-    """Sorted keys (pa.Array of string) of records in one file group of bloom_filters.
+    """Sorted keys of records in one file group of bloom_filters.
 
     `files` are the files that they are of: path, sorted keys asked, candidates among these.
     """

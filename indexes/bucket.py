@@ -130,7 +130,7 @@ def _grouped(numbers: npt.NDArray[np.int32 | np.int64]) -> Iterator[tuple[int, _
 
 
 def _groups(snapshot: Snapshot, count: int) -> tuple[pa.Array, _Numbers]:
-    """The partition paths (pa.Array), and per path and bucket the file number or ABSENT."""
+    """The partition paths, and per path and bucket the file number or ABSENT."""
     paths = snapshot.partition_paths()
     rows = {path: row for row, path in enumerate(paths)}
     groups: _Numbers = np.full((len(paths), count), ABSENT, np.int64)

@@ -179,7 +179,7 @@ def _pace(options: Options, tasks: int) -> Pace:
 
 
 def _entries(keys: pa.Array, context: IndexContext) -> pa.Table:
-    """The entries (pa.Table of CHANGES) of distinct keys that have one."""
+    """The entries (rows of CHANGES) of distinct keys that have one."""
     if not len(keys):
         return CHANGES.empty_table()
     options = context.options
@@ -198,7 +198,7 @@ def _entries(keys: pa.Array, context: IndexContext) -> pa.Table:
 
 
 def _counts(entries: pa.Table, context: IndexContext) -> pa.Array:
-    """For each entry whether it counts (pa.Array of bool).
+    """For each entry whether it counts.
 
     The timeline is read after the entries. Where an entry names a file group that the snapshot does
     not have, a writer may have opened it since: the table is then read anew.

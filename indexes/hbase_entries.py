@@ -33,7 +33,7 @@ class Rule:
 
     Attributes:
         timeline: read after the entries, or while nobody else writes.
-        places: pa.Array of string, `<partition path>\n<file id>` of the snapshot's file groups.
+        places: `<partition path>\n<file id>` of the snapshot's file groups.
     """
 
     timeline: Timeline
@@ -46,13 +46,13 @@ class Rule:
         return cls(timeline, pa.array(places, pa.string()))
 
     def committed(self, entries: pa.Table) -> pa.Array:
-        """For each entry (pa.Table of CHANGES) whether its commit is visible (pa.Array of bool)."""
+        """For each entry (rows of CHANGES) whether its commit is visible."""
         times = entries["instant_time"].combine_chunks()
         visible = sorted(self.timeline.visible(times.unique().to_pylist()))
         return pc.is_in(times, value_set=pa.array(visible, pa.string()))
 
     def placed(self, entries: pa.Table) -> pa.Array:
-        """For each entry whether its file group is there (pa.Array of bool)."""
+        """For each entry whether its file group is there."""
         columns = [entries[name].combine_chunks() for name in ("partition_path", "file_id")]
         place = pc.binary_join_element_wise(*columns, "\n")
         return pc.is_in(place, value_set=self.places)
@@ -60,7 +60,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class GetWork:
-    """Keys (pa.Array of string, distinct) whose entries are asked for."""
+    """Keys (distinct) whose entries are asked for."""
 
     access: Access
     pace: Pace
@@ -96,7 +96,7 @@ class FileWork:
 
 
 def get_entries(work: GetWork) -> pa.Table:
-    """The entries of keys that have one (pa.Table of CHANGES), in any order."""
+    """The entries of keys that have one (rows of CHANGES), in any order."""
     throttle = Throttle(work.pace.gets_a_second)
     with hbase_client.connected(work.access) as client:
         found = _gotten(client, work.keys, work.pace, throttle)
@@ -104,7 +104,7 @@ def get_entries(work: GetWork) -> pa.Table:
 
 
 def enter_keys(work: EnterWork) -> pa.Table:
-    """Put entries for keys without one that counts; the others (pa.Table of CHANGES)."""
+    """Put entries for keys without one that counts; the others (rows of CHANGES)."""
     gets, puts = Throttle(work.pace.gets_a_second), Throttle(work.pace.put_batch)
     known = []
     with hbase_client.connected(work.access) as client:
@@ -134,7 +134,7 @@ def enter_file(work: FileWork) -> int:
 
 
 def put_entries(client: EntryClient, changes: pa.Table, pace: Pace, throttle: Throttle) -> None:
-    """Put the entries of keys with a place (pa.Table of CHANGES), in the order of the rows."""
+    """Put the entries of keys with a place (rows of CHANGES), in the order of the rows."""
     for batch in changes.to_batches(max_chunksize=pace.put_batch):
         columns = [batch[name].cast(pa.binary()).to_pylist() for name in CHANGES.names]
         rows = [
@@ -146,14 +146,14 @@ def put_entries(client: EntryClient, changes: pa.Table, pace: Pace, throttle: Th
 
 
 def delete_entries(client: EntryClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> None:
-    """Delete the entries of keys (pa.Array of string)."""
+    """Delete the entries of keys."""
     for batch in _batches(keys, pace.put_batch):
         throttle.take(len(batch))
         client.delete(batch)
 
 
 def entries_of(rows: Sequence[Row], access: Access) -> pa.Table:
-    """Rows of HBase as entries (pa.Table of CHANGES).
+    """Rows of HBase as entries (rows of CHANGES).
 
     Raises:
         CorruptFileError: a row lacks a column, or holds what is no UTF-8.
@@ -187,7 +187,7 @@ def _counting(entries: pa.Table, rule: Rule) -> pa.Array:
 
 
 def _stretch(work: EnterWork, part: KeyPart, number: int) -> pa.Table:
-    """The new entries (pa.Table of CHANGES) of a stretch, sorted; of a repeated key the last."""
+    """The new entries (rows of CHANGES) of a stretch, sorted; of a repeated key the last."""
     table = part.keys.read(work.storage, number).combine_chunks()
     keys, files = table["key"].combine_chunks(), table["file"].combine_chunks()
     keys, positions = sorted_last(keys)

@@ -37,14 +37,14 @@ _FIRST_DISPUTED = 0xEE
 
 @dataclass(frozen=True, slots=True)
 class SortedKeys:
-    """Keys asked (pa.Array of string), in byte order up to `ordered`.
+    """Keys asked, in byte order up to `ordered`.
 
     The keys from `ordered` on are ranked differently by Java's strings, which is how Hudi's Avro
     writer finds the range in a footer: no range excludes them.
 
     Attributes:
         keys: the keys, without empty ones, which no file holds.
-        rows: int64, the place of each among the keys asked.
+        rows: the place of each among the keys asked.
     """
 
     keys: pa.Array
@@ -53,7 +53,7 @@ class SortedKeys:
 
     @classmethod
     def of(cls, keys: pa.Array, rows: _Numbers) -> SortedKeys:
-        """Sort those of the keys asked (pa.Array of string) that are in some rows."""
+        """Sort those of the keys asked that are in some rows."""
         asked = keys.take(pa.array(rows))
         offsets, text = string_buffers(asked)
         disputed = np.concatenate([[0], np.cumsum(text[: offsets[-1]] >= _FIRST_DISPUTED)])
@@ -131,11 +131,11 @@ def parts(spans: Spans, size: int) -> list[Spans]:
 
 
 def keys_in(keys: pa.Array, spans: Spans) -> pa.Array:
-    """The keys (pa.Array of string) of some spans."""
+    """The keys of some spans."""
     slices = [keys.slice(start, stop - start) for start, stop in spans]
     return slices[0] if len(slices) == 1 else pa.concat_arrays(slices)
 
 
 def places_in(spans: Spans) -> _Numbers:
-    """The places (int64) of the keys of some spans, in the same order."""
+    """The places of the keys of some spans, in the same order."""
     return np.concatenate([np.arange(start, stop) for start, stop in spans])

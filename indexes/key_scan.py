@@ -37,7 +37,7 @@ ABSENT = -1
 
 @dataclass(frozen=True, slots=True)
 class KeyProbe:
-    """Distinct keys (pa.Array of string) that neighbouring base files may hold.
+    """Distinct keys that neighbouring base files may hold.
 
     `first` is the number of the first of these files.
     """
@@ -68,7 +68,7 @@ def file_weight(file: BaseFile) -> int:
 
 
 def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> pa.Array:
-    """The record keys (pa.Array of string) of a base file, in the order of its rows.
+    """The record keys of a base file, in the order of its rows.
 
     Raises:
         CorruptFileError: the file is damaged, or has no keys.
@@ -82,7 +82,7 @@ def stored_keys(source: RangeReader, config: TableConfig) -> pa.Array:
 
 
 def key_probes(scope: Scope, keys: pa.Array, context: IndexContext) -> list[KeyProbe]:
-    """The tasks that look for keys (pa.Array of string, those of a scope) in the scope's files.
+    """The tasks that look for keys (those of a scope) in the scope's files.
 
     Each takes files on which at least as much work is spent as on the hash table of the keys.
     """
@@ -112,7 +112,7 @@ def probe_keys(work: KeyProbe) -> KeysFound:
 
 
 def positions_in(stored: pa.Array, keys: pa.Array) -> _Numbers:
-    """Positions of the keys (pa.Array, distinct) that are among the stored ones, ascending."""
+    """Positions of the keys (distinct) that are among the stored ones, ascending."""
     hits = pc.drop_null(pc.index_in(stored, value_set=keys)).to_numpy()
     found: _Numbers = np.unique(hits).astype(np.int64)
     return found
@@ -132,7 +132,7 @@ def first_files(count: int, answers: Sequence[tuple[int, _Numbers]]) -> _Numbers
 
 
 def locations(numbers: _Numbers, context: IndexContext) -> pa.Table:
-    """The answer of an index (pa.Table of LOCATION_SCHEMA) from the file number of each key."""
+    """The answer of an index (rows of LOCATION_SCHEMA) from the file number of each key."""
     files = context.snapshot.files
     place = pa.array(numbers, mask=numbers == ABSENT)
     columns = [

@@ -21,7 +21,7 @@ class Scope:
     """Keys, and the only files that may hold them.
 
     Attributes:
-        rows: int64, positions of the keys among those asked.
+        rows: positions of the keys among those asked.
         files: numbers of the files in the snapshot.
     """
 
@@ -35,8 +35,7 @@ def scopes(count: int, snapshot: Snapshot, partitions: pa.Array | None) -> list[
     Args:
         count: number of keys asked.
         snapshot: the table's files.
-        partitions: pa.Array of string, the partition path of each key; None where a key may be in
-            any file.
+        partitions: the partition path of each key; None where a key may be in any file.
     """
     if not count or not snapshot.files:
         return []

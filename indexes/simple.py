@@ -58,7 +58,7 @@ class SimpleIndex(LocalIndex):
 
 
 def join_keys(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> pa.Table:
-    """Locate keys (pa.Array of string): the answer of an index.
+    """Locate keys: the answer of an index.
 
     Args:
         keys: the keys.
@@ -115,7 +115,7 @@ def _join_by_spark(
 def _join(
     keys: pa.Array, asked: Sequence[Scope], files: Sequence[int], context: IndexContext
 ) -> pa.Table:
-    """The matches (pa.Table of row, file)."""
+    """The matches (row, file)."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
 
     spark = context.spark()
@@ -137,7 +137,7 @@ def _join(
 
 
 def _frame(spark: SparkSession, **columns: pa.Array | _Numbers) -> DataFrame:
-    """A DataFrame of texts (pa.Array of string) and numbers; Spark knows its size."""
+    """A DataFrame of texts and numbers; Spark knows its size."""
     texts = {name: values for name, values in columns.items() if isinstance(values, pa.Array)}
     schema = ", ".join(f"{name} {'string' if name in texts else 'int'}" for name in columns)
     values = {

@@ -32,7 +32,7 @@ _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
 def read_data(paths: Sequence[Path], table: Table) -> pa.Table:
-    """The rows (pa.Table) of data files; CSV takes its types from the table."""
+    """The rows of data files; CSV takes its types from the table."""
     tables = [_read_file(path, table) for path in paths]
     try:
         return pa.concat_tables(tables, promote_options="permissive")
@@ -165,7 +165,7 @@ class RowWriter:
         return self
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows (pa.Table)."""
+        """Append rows."""
         if self._sink is None:
             return
         try:

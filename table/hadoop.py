@@ -50,8 +50,8 @@ class Hadoop:
         java: Java's classes by their simple names.
         context: its FileContext.
         base: scheme and host.
-        creates: options of a creation (Java array).
-        renames: options of a rename that refuses, and of one over a file (Java arrays).
+        creates: options of a creation.
+        renames: options of a rename that refuses, and of one over a file.
     """
 
     java: SimpleNamespace
@@ -139,7 +139,7 @@ def connect(root: str, settings: tuple[tuple[str, str], ...], door: JavaGateway)
     Args:
         root: the URL.
         settings: of Hadoop's, name and value.
-        door: the gateway (py4j JavaGateway) into the JVM.
+        door: the gateway into the JVM.
 
     Raises:
         StorageError: the URL names no host, and Hadoop's configuration none for it.

@@ -31,7 +31,7 @@ _LOCK = threading.Lock()
 
 
 def gateway() -> JavaGateway:
-    """The gateway (py4j JavaGateway) into the JVM of this process.
+    """The gateway into the JVM of this process.
 
     Raises:
         StorageError: there is no session, no Java that a JVM could be started with, or no jars.

@@ -92,7 +92,7 @@ class ObjectStorage(Unwatched):
 
     @property
     def _store(self) -> ObjectStore:
-        """The connection (an obstore store) to the bucket, shared by all of this process."""
+        """The connection to the bucket, shared by all of this process."""
         return _connect(_split(self.root)[0], tuple(sorted(self.settings.items())))
 
     def _key(self, path: str) -> str:

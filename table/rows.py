@@ -22,7 +22,7 @@ def is_frame(rows: Any) -> bool:
 
 
 def to_arrow(rows: Any) -> pa.Table:
-    """Rows as pa.Table; a Spark DataFrame is collected once, in the order of its partitions."""
+    """Rows as a table; a Spark DataFrame is collected once, in the order of its partitions."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -48,14 +48,14 @@ def only_columns(rows: Any, names: Sequence[str]) -> Any:
 
 
 def arrow_schema(rows: Any) -> pa.Schema:
-    """The pa.Schema of a Spark DataFrame, an Arrow table or a batch."""
+    """The schema of a Spark DataFrame, an Arrow table or a batch."""
     if not is_frame(rows):
         return to_arrow(rows).schema
     return arrow_of(rows.schema)
 
 
 def arrow_of(columns: StructType) -> pa.Schema:
-    """The pa.Schema of columns (pyspark StructType)."""
+    """The Arrow schema of columns of Spark's."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  only for frames
 
     # What PySpark 3.5 takes for granted, 4 wants to be told.
@@ -64,7 +64,7 @@ def arrow_of(columns: StructType) -> pa.Schema:
 
 
 def encoded_keys(keys: Any) -> pa.Array:
-    """Encoded record keys (list, pa.Array or pa.ChunkedArray) as pa.Array of string."""
+    """Encoded record keys (list, pa.Array or pa.ChunkedArray) as an array of string."""
     if isinstance(keys, pa.ChunkedArray):
         keys = pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.array([], pa.string())
     if not isinstance(keys, pa.Array):
@@ -90,7 +90,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def keys_of_rows(rows: pa.Table, config: TableConfig) -> tuple[pa.Array, pa.Array | None]:
-    """Record keys of rows (pa.Table), and their partition paths if the columns are there."""
+    """Record keys of rows, and their partition paths if the columns are there."""
     missing = [name for name in config.record_key if name not in rows.column_names]
     if missing:
         raise InputError(f"record key field {missing[0]} is not a column of the input")

@@ -261,7 +261,7 @@ class Table:
         return tuple(bases[location] for location in sorted(wanted & bases.keys()))
 
     def keys_of(self, keys: Any) -> pa.Array:
-        """Encoded record keys (of string) of a list, an array or a frame."""
+        """Encoded record keys of a list, an array or a frame."""
         return self._keys_and_partitions(keys)[0]
 
     def check(self, progress: Progress = no_progress) -> CheckResult:
@@ -488,7 +488,7 @@ class Table:
         return lambda phase: spark.sparkContext.setJobDescription(f"keymark/{phase}")
 
     def _keys_and_partitions(self, keys: Any) -> tuple[pa.Array, pa.Array | None]:
-        """Encoded record keys (of string), and partition paths where they can be told."""
+        """Encoded record keys, and partition paths where they can be told."""
         if not is_frame(keys) and not isinstance(keys, pa.Table):
             return encoded_keys(keys), None
         config = completed(self.config, self.storage, self._given)

@@ -23,8 +23,8 @@ def key_changes(
         stored: how the keys of rows are had.
 
     Returns:
-        Keys in `new` but not in `old`, and keys in `old` but not in `new`: pa.Arrays of string, in
-        the order of their files.
+        Keys in `new` but not in `old`, and keys in `old` but not in `new`, in the order of their
+        files.
 
     Raises:
         CorruptFileError: a file is damaged, or a row in it has no key.
@@ -39,6 +39,6 @@ def _keys(storage: Storage, file: BaseFile | None, stored: StoredKeys) -> pa.Chu
 
 
 def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.Array:
-    """Keys that are not among the others (pa.ChunkedArrays of string)."""
+    """Keys that are not among the others."""
     kept = keys.filter(pc.invert(pc.is_in(keys, value_set=others)))
     return pa.concat_arrays(kept.chunks or [pa.array([], pa.string())])

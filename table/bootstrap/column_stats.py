@@ -41,7 +41,7 @@ _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.large_binary())])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsTask:
-    """Base files whose records one task makes; `schema` (pa.Schema) names the columns."""
+    """Base files whose records one task makes; `schema` names the columns."""
 
     storage: Storage
     folder: str
@@ -75,7 +75,7 @@ def build_column_stats(
 
     Args:
         target: partition `column_stats`.
-        schema: pa.Schema of the indexed columns, meta columns included.
+        schema: of the indexed columns, meta columns included.
         runner: where tasks run.
         progress: shows how far it came.
 

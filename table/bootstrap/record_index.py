@@ -67,7 +67,7 @@ class KeyScan:
         tasks: one pass over the keys.
         weights: of the tasks, in bytes.
         read: gives the keys of what a task spilled.
-        values: makes the index value (pa.Array of binary) of each location.
+        values: makes the index value of each location.
         state: what the outcome depends on besides the target.
     """
 
@@ -214,7 +214,7 @@ def _source_places(source: RowSource, config: TableConfig) -> tuple[list[str], S
 
 
 def _source_values(source: RowSource, state: TableState) -> pa.Array:
-    """The index values (pa.Array of binary) of a source: put there by the latest commit."""
+    """The index values of a source: put there by the latest commit."""
     paths, file_ids = _source_places(source, state.config)
     millis = instant_millis(max(state.timeline.commit_times()), state.config.zone)
     return encode_locations(paths, file_ids, [millis] * len(file_ids))
@@ -238,7 +238,7 @@ def _prepare(target: BuildTarget, scan: KeyScan) -> None:
 
 
 def _file_values(target: BuildTarget) -> pa.Array:
-    """The index value (pa.Array of binary) of each base file."""
+    """The index value of each base file."""
     files = target.files
     return encode_locations(
         [file.partition_path for file in files],

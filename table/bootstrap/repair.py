@@ -42,7 +42,7 @@ class FileKeys:
 
 
 def shard_keys(work: FileKeys) -> pa.Array:
-    """The keys (pa.Array of string) of the shard; a task for a runner."""
+    """The keys of the shard; a task for a runner."""
     found = (
         keys.filter(pa.array(shards(keys, work.shards) == work.number))
         for keys in record_keys(work.storage, work.file, work.keys)

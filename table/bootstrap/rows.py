@@ -42,10 +42,10 @@ class RowSource(Protocol):
         """Text that is another one where a key or a place is."""
 
     def places(self) -> tuple[pa.Table, Sequence[str]]:
-        """All file groups: partition columns (pa.Table, without columns for none), file ids."""
+        """All file groups: partition columns (no columns for none), file ids."""
 
     def make(self, numbers: npt.NDArray[np.int64], /) -> tuple[pa.Table, npt.NDArray[np.int32]]:
-        """Key columns (pa.Table) of rows by number (int64), and file groups (int32)."""
+        """Key columns of rows by number, and file groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def _read(storage: Storage, name: str) -> ScanDone:
 
 
 def record_keys(storage: Storage, file: BaseFile, stored: StoredKeys) -> Iterator[pa.Array]:
-    """The record keys of a base file, as non-empty pa.Arrays of strings.
+    """The record keys of a base file, as non-empty arrays.
 
     Raises:
         CorruptFileError: the file is damaged, or a row in it has no key that an index can hold.

@@ -96,7 +96,7 @@ def read_spills(storage: Storage, folder: str) -> list[str]:
 
 
 def encode_values(values: pa.Array) -> bytes:
-    """Index values (pa.Array of binary) as an Arrow IPC stream."""
+    """Index values as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([values], names=["value"])
     with pa.ipc.new_stream(sink, batch.schema) as stream:
@@ -215,7 +215,7 @@ def entries_digest(cells: Iterable[tuple[Any, Any]], name: str) -> Digest:
 
 
 def _words(values: tuple[bytes, ...], name: str) -> npt.NDArray[np.uint64]:
-    """What the locations in values add to the digest (uint64, two per value)."""
+    """What the locations in values add to the digest (two per value)."""
     codes, tails = location_tails(pa.array(values, pa.binary()), name)
     try:
         words = np.array([_tail_words(tail) for tail in tails], np.uint64)

@@ -54,7 +54,7 @@ def encode_numbers(first: int, numbers: npt.NDArray[np.uint32], sums: Sums) -> b
 
     Args:
         first: what the numbers are counted from.
-        numbers: uint32, by shard.
+        numbers: by shard.
         sums: of their keys.
     """
     bounds = np.concatenate(([0], np.cumsum(sums.rows)))
@@ -113,7 +113,7 @@ def spilled_keys(stretch: Stretch) -> Spilled:
 
 
 def spilled_numbers(stretch: Stretch) -> npt.NDArray[np.int64]:
-    """The row numbers (int64) of a stretch of a spill file of row numbers."""
+    """The row numbers of a stretch of a spill file of row numbers."""
     data = stretch.read()
     if len(data) != _FIRST_BYTES + _NUMBER_BYTES * stretch.rows:
         stretch.fail(f"{stretch.rows} row numbers in {len(data)} bytes")

@@ -232,7 +232,7 @@ def group_tails(
     """Group records by what they hold after their first fields.
 
     Args:
-        values: pa.Array of binary, one record each, without nulls.
+        values: one record each, without nulls.
         fields: what the fields to skip look like: TEXT, OPTIONAL_TEXT, NULL, MARK.
         mark: what the MARK field holds.
         name: the file, for errors.

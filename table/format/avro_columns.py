@@ -72,11 +72,11 @@ def read_records(
     """Read the first fields of many records.
 
     Args:
-        values: pa.Array of binary, one record each, without nulls.
+        values: one record each, without nulls.
         shape: per field the kinds of its branches; one branch is a field that is no union.
 
     Returns:
-        bool per record: whether it has that shape (what follows is not looked at); and int64 of
+        For each record whether it has that shape (what follows is not looked at); and an array of
         shape (records, fields, 3): branch, then a number, or place and length in the bytes of
         `string_buffers(values)`. Numbers of a record without that shape mean nothing.
     """

@@ -193,7 +193,7 @@ class BloomFilter:
         """Add keys in their order.
 
         Args:
-            keys: pa.Array of strings without nulls.
+            keys: strings without nulls.
 
         Raises:
             InputError: an empty key, which Hudi's hash refuses.
@@ -233,7 +233,7 @@ class BloomFilter:
         """Whether each key may be in the filter; False is certain.
 
         Args:
-            keys: pa.Array of strings without nulls.
+            keys: strings without nulls.
 
         Raises:
             InputError: an empty key.

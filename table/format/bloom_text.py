@@ -45,7 +45,7 @@ class BloomText:
         name: the file, for errors.
         text: the Base64.
         shape: bits and hashes of a row.
-        starts: int64, the place in the body where the bits of each row begin.
+        starts: the place in the body where the bits of each row begin.
     """
 
     name: str
@@ -97,7 +97,7 @@ class BloomText:
         """Whether each key may be in the filter; False is certain.
 
         Args:
-            keys: pa.Array of strings without nulls.
+            keys: strings without nulls.
 
         Raises:
             InputError: an empty key.

@@ -41,7 +41,7 @@ def column_chunks(
     """The chunks of a file.
 
     Args:
-        metadata: its pq.FileMetaData, from a footer that was checked.
+        metadata: of its footer, which was checked.
         columns: names of top-level columns; None for all.
     """
     number = -1

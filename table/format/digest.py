@@ -66,7 +66,7 @@ def location_words(
         file_ids: as many file groups.
 
     Returns:
-        uint64, two per location.
+        Two words per location.
     """
     words = np.empty((len(file_ids), 2), np.uint64)
     for row, (path, file_id) in enumerate(zip(partition_paths, file_ids, strict=True)):
@@ -86,9 +86,9 @@ def digest_entries(
     """The digest of entries.
 
     Args:
-        text: uint8, where the keys lie.
-        starts: int64, where each key starts.
-        lengths: int64, its bytes.
+        text: where the keys lie.
+        starts: where each key starts.
+        lengths: bytes of each.
         codes: integers, the location of each key as a row of `words`.
         words: from `location_words`.
     """
@@ -102,12 +102,12 @@ def entry_hashes(
     """One hash of 64 bits for each key.
 
     Args:
-        text: uint8, the keys.
-        offsets: int64, where each key starts, and the end of the last one.
+        text: the keys.
+        offsets: where each key starts, and the end of the last one.
         words: a row of what `location_words` gives.
 
     Returns:
-        uint64 per key.
+        A hash per key.
     """
     hashes = np.empty(len(offsets) - 1, np.uint64)
     _hash_each(text, offsets, words, hashes)

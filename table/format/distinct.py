@@ -40,12 +40,12 @@ class Distinct:
         starts: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int32]:
-        """The number of each string, int32.
+        """The number of each string.
 
         Args:
-            data: uint8, read-only, where the strings lie.
-            starts: int64, where each starts.
-            lengths: int64, its bytes.
+            data: read-only, where the strings lie.
+            starts: where each starts.
+            lengths: bytes of each.
         """
         codes = np.empty(len(starts), np.int32)
         done = 0

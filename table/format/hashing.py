@@ -30,7 +30,7 @@ def string_buffers(
     """The offsets (one more than keys) and the bytes of a string or binary array.
 
     Args:
-        keys: pa.Array or pa.ChunkedArray of a string or binary type, without nulls.
+        keys: of a string or binary type, without nulls.
 
     Raises:
         ValueError: the array holds nulls or is of another type.
@@ -105,7 +105,7 @@ def java_hashes(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
     """String.hashCode of each key.
 
     Args:
-        keys: pa.Array of strings without nulls.
+        keys: strings without nulls.
     """
     hashes: npt.NDArray[np.uint32] = _hash_all(*string_buffers(keys))
     return hashes.view(np.int32)
@@ -119,7 +119,7 @@ def shards(keys: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int32
     (HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex).
 
     Args:
-        keys: pa.Array of strings without nulls.
+        keys: strings without nulls.
         count: file groups of the partition, at least 1.
     """
     # abs(abs(h) % n) over Java ints equals |h| % n over wide integers for every h.
@@ -210,7 +210,7 @@ def buckets(
     `1 % count` (BucketIdentifier.getHashKeys, KeyGenUtils.extractRecordKeysByFields).
 
     Args:
-        keys: pa.Array of strings without nulls.
+        keys: strings without nulls.
         count: buckets of a partition, at least 1.
         key_fields: the record key fields.
         hash_fields: the fields to hash; empty for all record key fields.

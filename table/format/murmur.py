@@ -22,7 +22,7 @@ _Offsets = npt.NDArray[np.int64]
 
 
 def key_buffers(keys: pa.Array | pa.ChunkedArray) -> tuple[_Offsets, _Bytes]:
-    """The offsets and bytes of keys (pa.Array of strings without nulls).
+    """The offsets and bytes of keys (without nulls).
 
     Raises:
         InputError: an empty key, which Hudi's hash refuses.

@@ -143,7 +143,7 @@ class Needles:
     """Byte strings to search for, each of LENGTH_MIN bytes at least.
 
     Attributes:
-        owners: int64, what each of them stands for.
+        owners: what each of them stands for.
         longest: bytes of the longest one.
     """
 
@@ -156,8 +156,8 @@ class Needles:
         """Prepare a search.
 
         Args:
-            texts: pa.Array of string or binary, without nulls.
-            owners: int64 numpy array, as many; several texts may stand for one thing.
+            texts: string or binary, without nulls.
+            owners: as many as texts; several texts may stand for one thing.
         """
         lengths = np.diff(string_buffers(texts)[0])
         if len(lengths) and lengths.min() < LENGTH_MIN:
@@ -180,8 +180,8 @@ class Needles:
         """Find needles.
 
         Args:
-            data: bytes, or a uint8 array.
-            bounds: int64 offsets that cut the data into values; what crosses one is no find. None
+            data: the bytes.
+            bounds: offsets that cut the data into values; what crosses one is no find. None
                 for one value.
 
         Returns:

@@ -26,7 +26,7 @@ _TIES_MAX = 0.02
 
 
 def key_order(keys: pa.Array) -> npt.NDArray[np.int64]:
-    """Row numbers of keys (pa.Array of string or binary, no nulls) in the order of their bytes."""
+    """Row numbers of keys (no nulls) in the order of their bytes."""
     offsets, text = string_buffers(keys)
     row_bits = len(keys).bit_length()
     words = _words(offsets, text, row_bits)

@@ -42,7 +42,7 @@ def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
 
     Args:
         data: the whole file.
-        metadata: its pq.FileMetaData.
+        metadata: of its footer.
         name: the file, for errors.
 
     Raises:

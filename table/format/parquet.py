@@ -87,7 +87,7 @@ class BaseFileOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseFileFooter:
-    """What the footer of a base file says; `metadata` is its pq.FileMetaData."""
+    """What the footer of a base file says; `metadata` is all of it."""
 
     bloom_text: bytes | None
     bloom_type: str
@@ -108,17 +108,17 @@ def write_base_file(
     """Write a base file into memory.
 
     Args:
-        table: pa.Table, the five meta columns first.
+        table: the rows, the five meta columns first.
         options: codec, row groups and footer.
         previous: footer of the file that this one replaces, if no key of that file is gone: its
             bloom filter is taken over instead of being built anew.
-        inserted: pa.Array of the keys that the file has and the previous one had not; all others
+        inserted: the keys that the file has and the previous one had not; all others
             are in the previous file.
         path: of the file in its table. The footer gets it, and checksums. None for a file that is
             in no table.
 
     Returns:
-        A pa.Buffer with the file.
+        The file.
     """
     # Metadata of the schema would be repeated beside the footer's own keys.
     table = table.replace_schema_metadata(None)
@@ -330,7 +330,7 @@ def read_footer(source: RangeReader, *, misplaced: bool = False) -> BaseFileFoot
 
 
 def read_metadata(source: RangeReader, *, misplaced: bool = False) -> pq.FileMetaData:
-    """The pq.FileMetaData of a base file, without a look at Hudi's entries in it.
+    """What the footer of a base file says, without a look at Hudi's entries in it.
 
     Args:
         source: the file.
@@ -368,7 +368,7 @@ def read_base_file(
         footer: the file's footer, if it was read before.
 
     Returns:
-        The pa.Table with the types that the file stores, without metadata.
+        The table with the types that the file stores, without metadata.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -387,7 +387,7 @@ def read_columns(
 
     Args:
         source: the file.
-        metadata: its pq.FileMetaData.
+        metadata: of its footer.
         columns: as `read_base_file` takes them.
 
     Raises:

@@ -29,9 +29,9 @@ class Spilled(NamedTuple):
     """Keys as they come.
 
     Attributes:
-        codes: int32 per key, its location.
-        lengths: uint16 per key, its bytes.
-        text: uint8, all keys one behind the other.
+        codes: location of each key.
+        lengths: bytes of each key.
+        text: all keys one behind the other.
     """
 
     codes: npt.NDArray[np.int32]
@@ -50,8 +50,8 @@ class Keys:
 
     Attributes:
         spilled: all of them, piece by piece.
-        rows: int64, where each piece starts and the last one ends, in keys.
-        bytes: int64, the same in bytes of `spilled.text`.
+        rows: where each piece starts and the last one ends, in keys.
+        bytes: the same in bytes of `spilled.text`.
     """
 
     spilled: Spilled
@@ -59,7 +59,7 @@ class Keys:
     bytes: npt.NDArray[np.int64]
 
     def pieces(self) -> Iterator[tuple[pa.Array, npt.NDArray[np.int32]]]:
-        """Keys (pa.Array of large_binary, over the same memory) and locations, piece by piece."""
+        """Keys (large_binary, over the same memory) and locations, piece by piece."""
         for number in np.flatnonzero(np.diff(self.rows)).tolist():
             first, last = self.rows[number : number + 2]
             start, end = self.bytes[number : number + 2]

@@ -36,11 +36,11 @@ def plain_strings(
 
     Args:
         source: the file.
-        metadata: its pq.FileMetaData.
+        metadata: of its footer.
         column: name of the column.
 
     Returns:
-        pa.Arrays of string; None where only Arrow can read the column, or it holds nulls.
+        Arrays of string; None where only Arrow can read the column, or it holds nulls.
 
     Raises:
         CorruptFileError: headers and pages are not as they say of each other.
@@ -87,7 +87,7 @@ def _chunk(
 
 
 def _values(page: bytes, count: Any) -> pa.Array | None:
-    """The strings of a page (pa.Array), None if they are not as many as its header says.
+    """The strings of a page, None if they are not as many as its header says.
 
     Definition levels look like one string more, before the others; the caller knows that no null
     makes up for it.

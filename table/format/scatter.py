@@ -40,12 +40,12 @@ class Dealt:
     """Keys in the order of their shards.
 
     Attributes:
-        row_bounds: int64, one more than there are shards: keys of shard s are rows `row_bounds[s]`
-            to `row_bounds[s + 1]`, exclusive.
-        byte_bounds: int64, the same for their bytes.
-        lengths: uint16 per key, its bytes.
-        codes: int32 per key, its location.
-        text: uint8, all keys one behind the other.
+        row_bounds: one more than there are shards: keys of shard s are rows `row_bounds[s]` to
+            `row_bounds[s + 1]`, exclusive.
+        byte_bounds: the same for their bytes.
+        lengths: bytes of each key.
+        codes: location of each key.
+        text: all keys one behind the other.
         sums: per shard.
     """
 
@@ -67,7 +67,7 @@ def deal(
     """Deal keys out to shards; within a shard they keep their order.
 
     Args:
-        pieces: keys (pa.Array of strings of 1 to 32,767 bytes, without nulls), and the location
+        pieces: keys (strings of 1 to 32,767 bytes, without nulls), and the location
             that all keys of the piece have.
         words: what a location adds to the digest, from `digest.location_words`.
         count: shards.
@@ -99,11 +99,11 @@ def no_sums(count: int) -> Sums:
 def assign(
     keys: pa.Array, codes: npt.NDArray[np.int32], words: npt.NDArray[np.uint64], sums: Sums
 ) -> npt.NDArray[np.int32]:
-    """The shard of each key (int32); `sums` are added to.
+    """The shard of each key; `sums` are added to.
 
     Args:
-        keys: pa.Array of strings as in `deal`.
-        codes: int32, the location of each.
+        keys: strings as in `deal`.
+        codes: the location of each.
         words: as in `deal`.
         sums: of the shards.
     """
@@ -113,10 +113,10 @@ def assign(
 
 
 def deal_numbers(owner: npt.NDArray[np.int32], sums: Sums) -> npt.NDArray[np.uint32]:
-    """Numbers 0, 1, ... of keys (uint32) in the order of their shards, ascending in each.
+    """Numbers 0, 1, ... of keys in the order of their shards, ascending in each.
 
     Args:
-        owner: int32, the shard of each key.
+        owner: the shard of each key.
         sums: of exactly these keys.
     """
     places = np.concatenate(([0], np.cumsum(sums.rows)[:-1]))

@@ -66,13 +66,13 @@ _LOGICAL_TYPES = {
 
 
 def with_meta(schema: pa.Schema) -> pa.Schema:
-    """The pa.Schema of a base file: Hudi's five meta columns, then the table's own."""
+    """The schema of a base file: Hudi's five meta columns, then the table's own."""
     metas = [pa.field(name, pa.string()) for name in META_COLUMNS]
     return pa.schema(metas + [f for f in schema if f.name not in META_COLUMNS])
 
 
 def without_meta(schema: pa.Schema) -> pa.Schema:
-    """The pa.Schema without Hudi's meta columns."""
+    """The schema without Hudi's meta columns."""
     return pa.schema([f for f in schema if f.name not in META_COLUMNS])
 
 
@@ -95,7 +95,7 @@ def to_avro(schema: pa.Schema, *, record_name: str, namespace: str) -> str:
     """Avro JSON of a schema, as in a commit's `extraMetadata.schema`.
 
     Args:
-        schema: pa.Schema; meta columns are written if it has them.
+        schema: the columns; meta columns are written if it has them.
         record_name: name of the outer record, see avro_names.
         namespace: its namespace.
 
@@ -165,7 +165,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def from_avro(text: str) -> pa.Schema:
-    """The pa.Schema of an Avro record schema.
+    """The columns of an Avro record schema.
 
     Args:
         text: Avro JSON.
@@ -264,12 +264,12 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     in another order, list members under another name.
 
     Args:
-        table: pa.Table.
-        schema: pa.Schema to reach.
+        table: the table.
+        schema: the one to reach.
         name: what the rows are, for errors.
 
     Returns:
-        The pa.Table with exactly that schema, without metadata.
+        The table with exactly that schema, without metadata.
 
     Raises:
         InputError: a column is missing, unknown, of a type that does not fit, or holds a null

@@ -14,6 +14,6 @@ import pyarrow.compute as pc
 
 
 def auto_keys(instant: str, task: int, first: int, count: int) -> pa.Array:
-    """Keys (pa.Array of string) of the rows `first` to `first + count` that a task inserts."""
+    """Keys of the rows `first` to `first + count` that a task inserts."""
     rows = pa.array(np.arange(first, first + count)).cast(pa.string())
     return pc.binary_join_element_wise(f"{instant}_{task}", rows, "_")

@@ -23,14 +23,14 @@ _KEY_BYTES_MAX = 32767  # a row key of an HFile has a signed 16-bit length
 
 
 def record_keys(batch: pa.Table, config: TableConfig) -> pa.Array:
-    """Record keys (pa.Array of string) of a batch (pa.Table); InputError names field and row."""
+    """Record keys of a batch; InputError names field and row."""
     if config.virtual_keys:
         refuse_null_parts(batch, config.record_key)
     return keys_of(batch, KeyDefinition.of(config))
 
 
 def refuse_null_parts(batch: pa.Table, fields: Sequence[str]) -> None:
-    """InputError where a key column of a batch (pa.Table) has a null: virtual keys forbid it."""
+    """InputError where a key column of a batch has a null: virtual keys forbid it."""
     for field in fields:
         column = column_of(batch, field, "record key")
         if column.null_count:
@@ -53,7 +53,7 @@ def keys_of(batch: pa.Table, definition: KeyDefinition) -> pa.Array:
 
 
 def partition_paths(batch: pa.Table, config: TableConfig) -> pa.Array:
-    """The partition paths (pa.Array of string) of a batch; "" for a table without partitions."""
+    """The partition paths of a batch; "" for a table without partitions."""
     definition = KeyDefinition.of(config)
     if not definition.partition_fields:
         return pa.repeat(pa.scalar("", pa.string()), batch.num_rows)

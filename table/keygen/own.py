@@ -25,10 +25,10 @@ class KeyGenerator(Protocol):
     """Record keys and partition paths of rows; the same for the same row, whenever it is asked."""
 
     def record_keys(self, batch: pa.Table, /) -> pa.Array:
-        """Of a batch (pa.Table) the record keys: pa.Array of string, none null or empty."""
+        """Of a batch the record keys: strings, none null or empty."""
 
     def partition_paths(self, batch: pa.Table, /) -> pa.Array:
-        """Of a batch (pa.Table) the partition paths: pa.Array of string, without nulls.
+        """Of a batch the partition paths: strings, without nulls.
 
         Not asked where the table has no partition fields.
         """

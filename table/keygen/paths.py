@@ -19,7 +19,7 @@ DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = {chr(code): f"%{code:02X}" for code in (*range(1, 0x20), 0x7F, *b"\"#%'*/:=?\\{[]^")}
 
 Segment = Callable[[pa.Table | pa.RecordBatch], pa.Array]
-"""Of a batch (pa.Table) the part of each row's path (pa.Array of string, without nulls)"""
+"""Of a batch the part of each row's path, without nulls"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PathStyle:
         return value
 
     def named(self, field: str, values: pa.Array) -> pa.Array:
-        """Values (pa.Array of string) with the field's name, in hive style."""
+        """Values with the field's name, in hive style."""
         return pc.binary_join_element_wise(f"{field}=", values, "") if self.hive_style else values
 
 

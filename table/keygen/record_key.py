@@ -23,7 +23,7 @@ NULL_TEXT, EMPTY_TEXT = "__null__", "__empty__"
 
 
 def plain_keys(batch: pa.Table, field: str) -> pa.Array:
-    """Keys (pa.Array of string) of one field; InputError names field and row."""
+    """Keys of one field; InputError names field and row."""
     keys = texts_of(batch, field, "record key")
     empty = pc.or_(pc.is_null(keys), pc.fill_null(pc.equal(keys, ""), fill_value=False))
     refuse_rows(empty, f"record key field {field} is null or empty")
@@ -31,7 +31,7 @@ def plain_keys(batch: pa.Table, field: str) -> pa.Array:
 
 
 def named_keys(batch: pa.Table, fields: Sequence[str]) -> pa.Array:
-    """Keys (pa.Array of string) of one or more fields; InputError names fields and row."""
+    """Keys of one or more fields; InputError names fields and row."""
     columns = [texts_of(batch, field, "record key") for field in fields]
     blank = [pc.or_kleene(pc.is_null(c), pc.equal(c, "")) for c in columns]
     empty = blank[0]
@@ -46,7 +46,7 @@ def named_keys(batch: pa.Table, fields: Sequence[str]) -> pa.Array:
 
 
 def refuse_rows(wrong: pa.Array, fault: str) -> None:
-    """InputError with the first row where an array (pa.Array of bool) is true."""
+    """InputError with the first row where an array is true."""
     if pc.any(wrong).as_py():
         row = pc.index(wrong, value=True).as_py()
         raise InputError(f"{fault} in row {row} of the input")

@@ -49,11 +49,11 @@ class StoredKeys:
         return (KEY_COLUMN,) if self.definition is None else self.definition.record_key
 
     def chunks(self, source: RangeReader, metadata: pq.FileMetaData) -> list[pa.Array]:
-        """The keys of a base file (pa.Arrays of string), in the order of its rows.
+        """The keys of a base file, in the order of its rows.
 
         Args:
             source: the file.
-            metadata: its pq.FileMetaData.
+            metadata: of its footer.
 
         Raises:
             CorruptFileError: the file is damaged, or has no keys.
@@ -67,14 +67,14 @@ class StoredKeys:
         return [self.of_rows(read_columns(source, metadata, list(self.columns)), source.name)]
 
     def read(self, source: RangeReader, metadata: pq.FileMetaData) -> pa.Array:
-        """The same as one pa.Array."""
+        """The same as one array."""
         return _joined(self.chunks(source, metadata))
 
     def of_rows(self, rows: pa.Table, name: str) -> pa.Array:
-        """The keys (pa.Array of string) of rows that a file holds.
+        """The keys of rows that a file holds.
 
         Args:
-            rows: pa.Table with at least `columns`.
+            rows: with at least `columns`.
             name: the file, for errors.
 
         Raises:

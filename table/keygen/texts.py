@@ -10,7 +10,7 @@ from table.errors import InputError
 
 
 def column_of(batch: pa.Table | pa.RecordBatch, field: str, role: str) -> pa.Array:
-    """A column (pa.Array) of a batch (pa.Table or pa.RecordBatch); `role` is for the error."""
+    """A column of a batch; `role` is for the error."""
     if field not in batch.schema.names:
         raise InputError(f"{role} field {field} is not a column of the input")
     column = batch.column(field)
@@ -21,7 +21,7 @@ def column_of(batch: pa.Table | pa.RecordBatch, field: str, role: str) -> pa.Arr
 
 
 def texts_of(batch: pa.Table | pa.RecordBatch, field: str, role: str) -> pa.Array:
-    """A column as Hudi's text of its values (pa.Array of string)."""
+    """A column as Hudi's text of its values."""
     return to_text(column_of(batch, field, role), field)
 
 

@@ -62,10 +62,10 @@ class ColumnRanges:
     """Records of one column, an array entry per file asked for.
 
     Attributes:
-        found: bool; whether there is a record of that file and column that can be read and is not
+        found: whether there is a record of that file and column that can be read and is not
             deleted. All else means nothing where there is none.
-        wrappers: int64, the wrapper of both ends; 0 where they are null or wrapped differently.
-        nulls, values: int64, how many rows are null and how many there are; -1 where unknown.
+        wrappers: the wrapper of both ends; 0 where they are null or wrapped differently.
+        nulls, values: how many rows are null and how many there are; -1 where unknown.
     """
 
     found: npt.NDArray[np.bool_]
@@ -82,7 +82,7 @@ class ColumnRanges:
         """The ranges in one wrapper.
 
         Returns:
-            int64 positions of the files; lowest and highest value of each: int64 for booleans,
+            Positions of the files; lowest and highest value of each: int64 for booleans,
             whole numbers, days and microseconds, float64, or objects (str, Decimal). Texts that
             are no UTF-8 are left out.
         """
@@ -159,7 +159,7 @@ def decode_ranges(values: pa.Array, column: str, files: Sequence[BaseFile]) -> C
     """What records of a column say, in the order of their files.
 
     Args:
-        values: pa.Array of binary, a record for each file.
+        values: a record for each file.
         column: the column's name.
         files: base files.
     """
@@ -170,12 +170,12 @@ def range_texts(values: pa.Array, name: str) -> pa.Array:
     """The ends of the ranges in records, as texts.
 
     Args:
-        values: pa.Array of binary, records of any files and columns.
+        values: records of any files and columns.
         name: the file they come from, for errors.
 
     Returns:
-        pa.Array of binary: texts and byte strings as they are, whole numbers, days and
-        microseconds in decimal digits. Other types and absent ends are left out.
+        Of binary: texts and byte strings as they are, whole numbers, days and microseconds in
+        decimal digits. Other types and absent ends are left out.
 
     Raises:
         CorruptFileError: a value is no such record.
@@ -197,7 +197,7 @@ def range_texts(values: pa.Array, name: str) -> pa.Array:
 def _ranges(
     rows: npt.NDArray[np.int64], values: pa.Array, column: str, files: Sequence[BaseFile]
 ) -> ColumnRanges:
-    """Arrange the records (pa.Array of binary) of the files at `rows`."""
+    """Arrange the records of the files at `rows`."""
     good, fields = read_records(values, _SHAPE)
     _, data = string_buffers(values)
     good &= fields[:, _DELETED, 1] == 0

@@ -87,9 +87,8 @@ def column_stats_records(
     Args:
         partition_path: empty for a table without partitions.
         file_name: the base file's name, without its path.
-        metadata: the pq.FileMetaData of its footer.
-        schema: pa.Schema of the indexed columns, meta columns included. Nested columns never have
-            a record.
+        metadata: of its footer.
+        schema: of the indexed columns, meta columns included. Nested columns never have a record.
 
     Returns:
         Keys and values, in the order of the columns.
@@ -116,7 +115,7 @@ def column_stats_records(
 
 
 def stat_schema(schema: pa.Schema, listed: Sequence[str]) -> pa.Schema:
-    """Of a schema (pa.Schema) the columns to describe; all if none are listed.
+    """Of a schema the columns to describe; all if none are listed.
 
     Source: hoodie.metadata.index.column.stats.column.list.
     """
@@ -166,7 +165,7 @@ def _record(file_name: str, column: str, ends: bytes, counts: tuple[int, ...]) -
 
 
 def _branch(column: pq.ColumnSchema) -> int:
-    """The wrapper of a Parquet column (pq.ColumnSchema)."""
+    """The wrapper of a Parquet column."""
     logical = column.logical_type.type
     if logical == "DECIMAL":
         return Wrapper.DECIMAL
@@ -218,7 +217,7 @@ def _range(column: pq.ColumnSchema, branch: int, metadata: pq.FileMetaData, inde
 
 
 def _ends(column: pq.ColumnSchema, branch: int, stats: pq.Statistics) -> list[Any]:
-    """Lowest and highest value of a chunk (pq.Statistics); empty where they tell no range.
+    """Lowest and highest value of a chunk; empty where they tell no range.
 
     parquet-java writes NaN as the highest value, other writers cut texts inside a character.
     """

@@ -29,10 +29,10 @@ def merged(sources: Sequence[HFileReader | pa.Array]) -> Iterator[tuple[pa.Array
     that ends one of these blocks, so that no key is still to come below it.
 
     Args:
-        sources: newest first: puts (HFiles) and deletes (pa.Array of string, in any order).
+        sources: newest first: puts (HFiles) and deletes (in any order).
 
     Yields:
-        Keys and their values, both pa.Array of binary, never empty.
+        Keys and their values, both binary, never empty.
     """
     heads = [_Head(_sorted_batches(source), isinstance(source, HFileReader)) for source in sources]
     heads = [head for head in heads if head.advance()]

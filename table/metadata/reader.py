@@ -146,7 +146,7 @@ class Shard:
 
     @cached_property
     def sources(self) -> tuple[HFileReader | pa.Array, ...]:
-        """Puts (HFiles) and deletes (pa.Array of string) of the slice, newest first."""
+        """Puts (HFiles) and deletes of the slice, newest first."""
         found: list[HFileReader | pa.Array] = []
         for block in reversed(self.blocks):
             if block.type is BlockType.HFILE_DATA:
@@ -197,10 +197,10 @@ class Shard:
         return sum(reader.blocks_decoded for reader in self.readers)
 
     def lookup(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-        """Find keys (pa.Array, sorted by bytes, unique).
+        """Find keys (sorted by bytes, unique).
 
         Returns:
-            int64 positions in `keys` that are live, ascending, and their values (pa.binary).
+            Positions in `keys` that are live, ascending, and their values (pa.binary).
         """
         undecided = np.arange(len(keys), dtype=np.int64)
         positions: list[npt.NDArray[np.int64]] = []
@@ -432,7 +432,7 @@ def _merge_files(
 
 
 def split_by_shard(keys: pa.Array, count: int) -> list[npt.NDArray[np.int64]]:
-    """Row numbers (int64) of `keys` by shard, each ordered by key bytes."""
+    """Row numbers of `keys` by shard, each ordered by key bytes."""
     order = key_order(keys)
     # A stable sort of 16-bit numbers is a radix sort.
     owner = shards(keys, count)[order].astype(np.uint16)

@@ -128,7 +128,7 @@ def encode_locations(
         instants_ms: instants that put the keys there, in milliseconds since the epoch.
 
     Returns:
-        pa.Array of binary.
+        Of binary.
     """
     locations = zip(partition_paths, file_ids, instants_ms, strict=True)
     return pa.array([_encode_location(*location) for location in locations], pa.binary())
@@ -173,11 +173,11 @@ def location_codes(values: pa.Array, name: str) -> tuple[npt.NDArray[np.int32], 
     """The distinct locations that records of the `record_index` partition hold.
 
     Args:
-        values: pa.Array of binary, without nulls.
+        values: without nulls.
         name: the file they come from, for errors.
 
     Returns:
-        For each value (int64) the row of its location, and the locations: pa.Table of
+        For each value the row of its location, and the locations:
         partition_path string, file_id string, instant_ms int64.
 
     Raises:
@@ -198,7 +198,7 @@ def location_tails(values: pa.Array, name: str) -> tuple[npt.NDArray[np.int32], 
     once. Takes and raises what `location_codes` does.
 
     Returns:
-        For each value (int64) the number of its encoding, and the encodings.
+        For each value the number of its encoding, and the encodings.
     """
     skipped = bytes([OPTIONAL_TEXT] * _META_FIELDS + [TEXT, MARK, NULL, NULL, NULL])
     return group_tails(values, skipped, RECORD_INDEX, name)

@@ -54,8 +54,8 @@ class GroupUpdate:
     """What a delta commit does to one file group: one log file. Runs on its own, anywhere.
 
     Attributes:
-        keys: pa.Array of string or binary, sorted by bytes, unique.
-        values: pa.Array of binary, one per key.
+        keys: string or binary, sorted by bytes, unique.
+        values: one per key.
         deletes: record keys taken away.
     """
 

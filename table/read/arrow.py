@@ -25,7 +25,7 @@ from table.write.transaction import TableState, naming_the_remedy, table_schema
 class ReadPlan:
     """Which base files a read opens, and the rows in them.
 
-    `full` is the pa.Schema of all columns, `schema` that of the columns asked for; None for a
+    `full` is the schema of all columns, `schema` that of the columns asked for; None for a
     table that never had one.
     """
 
@@ -53,7 +53,7 @@ class ReadPlan:
         )
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows of each file (pa.Table), filtered by the keys, with the columns asked for."""
+        """The rows of each file, filtered by the keys, with the columns asked for."""
         rows = self.rows
         for file in self.files:
             yield rows.read(file)
@@ -70,7 +70,7 @@ class FileRows:
     full: pa.Schema | None
 
     def read(self, file: BaseFile) -> pa.Table:
-        """The rows of a file (pa.Table)."""
+        """The rows of a file."""
         with naming_the_remedy():
             source = open_base(self.storage, file)
             table = stored_rows(source, read_footer(source), without_meta(self.full))

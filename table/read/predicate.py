@@ -85,7 +85,7 @@ _COMPARED = {
 
 
 def parse_condition(spark: SparkSession, where: str | None, schema: pa.Schema) -> Condition:
-    """What a condition says of single columns of a table with that pa.Schema.
+    """What a condition says of single columns of a table with that schema.
 
     Raises:
         InputError: Spark cannot parse it.
@@ -101,7 +101,7 @@ def parse_condition(spark: SparkSession, where: str | None, schema: pa.Schema) -
 
 
 def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> pa.Array | None:
-    """The only record keys (pa.Array of string) that can satisfy a condition; None if any can.
+    """The only record keys that can satisfy a condition; None if any can.
 
     They are fixed by tests on the key column, on every one of several key columns, or on
     `_hoodie_record_key`.

@@ -141,7 +141,7 @@ def skip_files(
         state: the table, now or as of an instant.
         files: base files of its snapshot.
         condition: what a row must pass.
-        schema: pa.Schema of the table, meta columns included.
+        schema: of the table, meta columns included.
         warned: what the table's handle has warned of; a fault of the statistics is told once.
     """
     columns = set(_columns(condition))
@@ -225,7 +225,7 @@ def _meets(test: Comparison, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> A
 
 
 def _known(ranges: ColumnRanges, kind: pa.DataType) -> _Known:
-    """What the records of a column of that pa.DataType make sure."""
+    """What the records of a column of that type make sure."""
     wrappers, counted = next((k[1:] for k in _KINDS if k[0](kind)), ((), False))
     parts = [reliable_ranges(ranges, wrapper, kind) for wrapper in wrappers] or [
         (np.empty(0, np.int64),) * 3

@@ -83,7 +83,7 @@ def scan_files(
     *,
     name: str | None = None,
 ) -> DataFrame:
-    """A DataFrame over exactly these base files, with these columns (pa.Schema).
+    """A DataFrame over exactly these base files, with these columns.
 
     A file that is gone or cut short is told here: where paths are taken literally, Spark leaves
     some missing files out without a word.
@@ -145,7 +145,7 @@ class _ReadFiles:
 def _scan_by_tasks(
     spark: SparkSession, files: Sequence[BaseFile], work: _ReadFiles, columns: StructType
 ) -> DataFrame:
-    """The rows of base files, a task for some of about as many bytes (columns: a StructType)."""
+    """The rows of base files, a task for some of about as many bytes."""
     weights = [file.size for file in files]
     packs = pack(weights, 2 * spark.sparkContext.defaultParallelism)
     rows = [[(files[i].path,) for i in members] for members in packs]
@@ -167,7 +167,7 @@ def with_conf(spark: Any, name: str, value: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _KeepKeys:
-    """Keeps the rows of some keys (pa.Array of string) that are made from them."""
+    """Keeps the rows of some keys that are made from them."""
 
     wanted: pa.Array
     keys: StoredKeys

@@ -64,9 +64,9 @@ _FILE_KEY_LENGTH = 36
 class GroupCompaction:
     """One file group to be merged into a base file. Runs on its own, anywhere.
 
-    `live_files` (pa.Array of string) are the ends of the keys that describe a file which the table
-    still has; None where records describe no files. `erased` (pa.Array of binary) are record keys
-    to leave out, whatever the group says of them; None for none.
+    `live_files` are the ends of the keys that describe a file which the table still has; None where
+    records describe no files. `erased` are record keys (binary) to leave out, whatever the group
+    says of them; None for none.
     """
 
     shard: Shard
@@ -188,7 +188,7 @@ class Chosen:
 
     Attributes:
         groups: file ids by partition.
-        erased: pa.Array of binary, record keys that go from the record index.
+        erased: record keys (binary) that go from the record index.
     """
 
     groups: Mapping[str, Collection[str]]

@@ -60,7 +60,7 @@ class KeySet:
     """The keys to search for, told by their rows.
 
     Attributes:
-        texts: pa.Array of string, sorted by bytes, distinct.
+        texts: sorted by bytes, distinct.
         needles: those of them that are searched as bytes.
     """
 
@@ -69,7 +69,7 @@ class KeySet:
 
     @classmethod
     def of(cls, keys: pa.Array) -> Self:
-        """Prepare a search for keys (pa.Array of string, without nulls)."""
+        """Prepare a search for keys (without nulls)."""
         distinct = pc.unique(keys)
         texts = distinct.take(pa.array(key_order(distinct)))
         long = np.flatnonzero(pc.binary_length(texts).to_numpy(zero_copy_only=False) >= LENGTH_MIN)
@@ -85,7 +85,7 @@ class KeySet:
         return cls(texts, Needles.of(forms, owners))
 
     def among(self, values: pa.Array | Iterable[str | bytes]) -> frozenset[int]:
-        """Which keys are among values (pa.Array of a string or binary type, or an iterable)."""
+        """Which keys are among values (an array of a string or binary type, or an iterable)."""
         if not isinstance(values, pa.Array):
             values = pa.array([_encoded(value) for value in values], pa.binary())
         kind = pa.large_binary()
@@ -257,7 +257,7 @@ def _footer_marks(footer: BaseFileFooter, work: FileSearch) -> frozenset[int]:
 
 
 def _search_rows(work: FileSearch, rows: pa.Table, found: _Found) -> None:
-    """Search rows: pa.Table of all columns with texts, and of the key columns."""
+    """Search rows: all columns with texts, and the key columns."""
     asked, fields = work.asked, work.config.record_key
     if KEY_COLUMN in rows.column_names:
         found.keys |= asked.among(rows[KEY_COLUMN].combine_chunks())
@@ -276,7 +276,7 @@ def _search_rows(work: FileSearch, rows: pa.Table, found: _Found) -> None:
 
 
 def _made_keys(rows: pa.Table, work: FileSearch) -> pa.Array:
-    """The record keys (pa.Array of string) that the key columns of rows make."""
+    """The record keys that the key columns of rows make."""
     try:
         return record_keys(rows.select(work.config.record_key), work.config)
     except InputError as error:
@@ -294,7 +294,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _texts(array: pa.Array) -> Iterator[pa.Array]:
-    """All texts and byte strings (pa.Array without nulls) in an array, however deep."""
+    """All texts and byte strings (without nulls) in an array, however deep."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         yield from _texts(array.dictionary)

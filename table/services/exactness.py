@@ -53,7 +53,7 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True)
 class ShardQuestion:
-    """Keys (pa.Array of string, sorted, distinct) asked of one shard."""
+    """Keys (sorted, distinct) asked of one shard."""
 
     shard: Shard
     keys: pa.Array
@@ -159,7 +159,7 @@ def index_fixes(old: Snapshot, state: TableState, runner: TaskRunner) -> IndexUp
 
 
 def _answers(state: TableState, keys: pa.Array, runner: TaskRunner) -> pa.Array:
-    """Where the index says that keys are (pa.Array of string); null where it has none."""
+    """Where the index says that keys are; null where it has none."""
     assert state.metadata is not None
     shards = state.metadata.shards(RECORD_INDEX)
     rows = split_by_shard(keys, len(shards))

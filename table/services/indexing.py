@@ -347,11 +347,11 @@ class Indexer:
         return count_rows(self.storage, state.snapshot.files, runner=self.runner)
 
     def _stat_schema(self, state: TableState) -> pa.Schema:
-        """The columns (pa.Schema) that column_stats describes."""
+        """The columns that column_stats describes."""
         return stat_schema(stored_schema(state), state.config.stat_columns)
 
     def _put_files(self, target: BuildTarget, schema: pa.Schema) -> Built:
-        """Put the base files of a partition; `schema` (pa.Schema) is for column_stats.
+        """Put the base files of a partition; `schema` is for column_stats.
 
         A damaged file of the build itself, as a power cut leaves it, costs what the build has done.
         """

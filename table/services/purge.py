@@ -114,7 +114,7 @@ def key_digest(keys: pa.Array, salt: str) -> str:
     """A digest of a set of keys that is slow to make, so that short keys cannot be guessed.
 
     Args:
-        keys: pa.Array of string; order and repeated ones make no difference.
+        keys: order and repeated ones make no difference.
         salt: hex digits.
 
     Returns:
@@ -156,7 +156,7 @@ class Purger:
     _tally: _Tally = field(default_factory=_Tally)
 
     def run(self, keys: pa.Array) -> PurgeReport:
-        """Erase keys (pa.Array of string) and prove it.
+        """Erase keys and prove it.
 
         Raises:
             InputError: a savepoint keeps a key, a build is under way, or a key can be none; nothing

@@ -38,7 +38,7 @@ def pushed_condition(filters: Iterable[Any], schema: pa.Schema) -> Condition:
 
     Args:
         filters: pyspark.sql.datasource.Filter, of which every one must hold.
-        schema: pa.Schema of the table's columns.
+        schema: of the table's columns.
     """
     tests = (_test(each, schema) for each in filters)
     return AllOf(tuple(test for test in tests if test is not None))
@@ -61,7 +61,7 @@ def _test(each: Any, schema: pa.Schema) -> Comparison | None:
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911  a line per type
-    """A literal as `Comparison` holds it for a column of that pa.DataType; None if it cannot."""
+    """A literal as `Comparison` holds it for a column of that type; None if it cannot."""
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else None
     if pa.types.is_boolean(kind):

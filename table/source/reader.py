@@ -47,7 +47,7 @@ class TableSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def schema(self) -> StructType:
-        """All columns (pyspark StructType), the meta columns first."""
+        """All columns, the meta columns first."""
         state = TableState.load(self._table().storage, self.options.get(AS_OF))
         full = plan_read(state, (), None, None).full
         if full is None:
@@ -55,7 +55,7 @@ class TableSource(DataSource):  # type: ignore[misc]
         return from_arrow_schema(full)
 
     def reader(self, schema: StructType) -> TableReader:
-        """A reader of these columns (pyspark StructType)."""
+        """A reader of these columns."""
         return TableReader(self._table(), self.options.get(AS_OF), schema)
 
     def _table(self) -> Table:
@@ -99,7 +99,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         return [*parts] or [FilesPartition(rows, ())]
 
     def read(self, partition: FilesPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task's files (pa.RecordBatch)."""
+        """The rows of a task's files."""
         quiet_worker()
         columns = arrow_of(self.schema)
         for file in partition.files:

@@ -49,7 +49,7 @@ class FileSizing:
 def assign(
     partitions: pa.Array, small: Sequence[BaseFile], sizing: FileSizing, ids: Ids
 ) -> list[str]:
-    """A file id for each new row, given the partition path of each (pa.Array of string)."""
+    """A file id for each new row, given the partition path of each."""
     encoded = partitions.dictionary_encode()
     codes = encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")

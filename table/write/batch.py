@@ -22,10 +22,10 @@ class Batch:
     """Rows with their keys.
 
     Attributes:
-        keys: pa.Array of string, one per row.
-        partitions: pa.Array of string, the partition path of each row.
-        deletes: bool per row: the row takes its key away.
-        rows: pa.Table of the data columns; None for a delete by keys.
+        keys: one per row.
+        partitions: the partition path of each row.
+        deletes: whether each row takes its key away.
+        rows: the data columns; None for a delete by keys.
     """
 
     keys: pa.Array
@@ -37,7 +37,7 @@ class Batch:
         return len(self.keys)
 
     def take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        """The rows of those numbers (int64), in that order."""
+        """The rows of those numbers, in that order."""
         indices = pa.array(rows, pa.int64())
         return Batch(
             keys=self.keys.take(indices),
@@ -54,7 +54,7 @@ class Batch:
 
 
 def check_fields(rows: pa.Table, config: TableConfig) -> None:
-    """Refuse rows (pa.Table) without the columns that keys and order are made of."""
+    """Refuse rows without the columns that keys and order are made of."""
     roles = [("record key", config.record_key), ("partition", config.partition_fields)]
     if config.ordering is not None:
         roles.append(("ordering", (config.ordering,)))
@@ -83,13 +83,13 @@ def keyed(
     deletes: npt.NDArray[np.bool_],
     keys: pa.Array | None = None,
 ) -> Batch:
-    """Rows (pa.Table) with their record keys and partition paths.
+    """Rows with their record keys and partition paths.
 
     Args:
         rows: the rows, in the table's schema.
         config: the table.
-        deletes: bool per row.
-        keys: the record keys (pa.Array of string) where their columns do not make them.
+        deletes: whether each row takes its key away.
+        keys: the record keys where their columns do not make them.
     """
     return Batch(
         keys=record_keys(rows, config) if keys is None else keys,

@@ -80,7 +80,7 @@ class BulkDone:
 
 
 def bulk_insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
-    """Add rows (Spark DataFrame or pa.Table) as new files."""
+    """Add rows as new files."""
 
     def work(attempt: Attempt) -> CommitResult:
         check_fields(arrow_schema(rows).empty_table(), attempt.config)
@@ -233,7 +233,7 @@ def _turn() -> tuple[int, int]:
 
 
 def _puts(rows: pa.Table, task: BulkTask) -> pa.Table:
-    """Incoming rows (pa.Table) in the table's schema, none of which takes its key away."""
+    """Incoming rows in the table's schema, none of which takes its key away."""
     if delete_flags(rows).any():
         raise InputError(
             f"bulk_insert takes no deletes, and {DELETED_COLUMN} is true in a row: upsert them"
@@ -296,7 +296,7 @@ class _Stream:
         return rows.take(order)
 
     def take(self, rows: pa.Table) -> None:
-        """Add rows (pa.Table): each stretch of one group to that group's file."""
+        """Add rows: each stretch of one group to that group's file."""
         if not rows.num_rows:
             return
         keys = self.keys_of(rows)

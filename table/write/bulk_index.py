@@ -24,8 +24,8 @@ from table.write.writer import Attempt
 class ShardBuild:
     """The new keys of one shard, where they are, and what to do about known ones.
 
-    `locations[t]` are the values (pa.Array of binary) of the files of the task whose keys are in
-    `key_files[t]`; `update` is the shard's log file with no keys in it yet.
+    `locations[t]` are the values of the files of the task whose keys are in `key_files[t]`.
+    `update` is the shard's log file with no keys in it yet.
     """
 
     shard: Shard

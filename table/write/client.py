@@ -45,7 +45,7 @@ _NOTHING = pa.array([], pa.string())
 
 
 def upsert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
-    """Insert rows (frame or pa.Table) with new keys, merge the others with their stored rows."""
+    """Insert rows with new keys, merge the others with their stored rows."""
 
     def work(attempt: Attempt) -> CommitResult:
         batch = attempt.batch(rows)
@@ -74,7 +74,7 @@ def insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
 
 
 def delete(writer: Writer, keys: pa.Array, partitions: pa.Array | None) -> CommitResult:
-    """Take keys (pa.Array of string) away; a partition-local index needs their partition paths."""
+    """Take keys away; a partition-local index needs their partition paths."""
     if partitions is None and not load_index(writer.index).is_global:
         raise InputError(
             f"delete on a table with the {writer.index} index needs the partition columns"
@@ -94,7 +94,7 @@ def delete_found(writer: Writer, found: pa.Table) -> CommitResult:
 
     Args:
         writer: the table.
-        found: pa.Table of key, partition_path, file_id: string, distinct rows; a key may be in
+        found: key, partition_path, file_id: string, distinct rows; a key may be in
             several places.
     """
     count = found.num_rows

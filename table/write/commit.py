@@ -49,8 +49,8 @@ class IndexUpdate:
     """What a commit changes in the record index.
 
     Attributes:
-        keys: pa.Array of string, keys that got a new location.
-        codes: int64 per key, its place in `locations`.
+        keys: those that got a new location.
+        codes: of each key its place in `locations`.
         locations: (partition path, file id).
         deletes: record keys that are gone.
     """
@@ -108,7 +108,7 @@ def _settle(index: OutsideIndex, attempt: Attempt) -> None:
 
 
 def placed_changes(update: IndexUpdate, of: Snapshot) -> pa.Table:
-    """The changes (pa.Table of table.write.outside.CHANGES) that put keys back.
+    """The changes (rows of table.write.outside.CHANGES) that put keys back.
 
     The instant of a place is that of its base file in the snapshot `of`.
     """

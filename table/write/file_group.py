@@ -92,8 +92,8 @@ class FileGroupWrite:
     Attributes:
         base: the slice to merge with; None opens the group.
         number: counts the groups of the commit; part of token and sequence numbers.
-        keys: pa.Array of string, unique.
-        ops: uint8 per key (Op).
+        keys: unique.
+        ops: of each key its Op.
         tagged: bool per key: the index says that the key is in `base`.
         rows: pa.Table of the data columns, a row per key; None where all ops take keys away.
     """
@@ -158,7 +158,7 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
 def stored_rows(
     data: RangeReader, footer: BaseFileFooter, schema: pa.Schema, *, meta: bool = True
 ) -> pa.Table:
-    """The rows of a base file in the table's schema (pa.Table), with the meta columns or without.
+    """The rows of a base file in the table's schema, with the meta columns or without.
 
     A column that the file was written without, before the schema had it, reads as null.
     """
@@ -174,7 +174,7 @@ def stored_rows(
 
 
 def stored_ordering(target: WriteTarget, base: BaseFile, keys: pa.Array) -> pa.Array:
-    """The stored ordering values (pa.Array) of keys that a base file holds, in their order."""
+    """The stored ordering values of keys that a base file holds, in their order."""
     assert target.ordering is not None
     columns = dict.fromkeys([*target.keys.columns, target.ordering])
     table = read_base_file(read_base(target.storage, base), list(columns))
@@ -256,7 +256,7 @@ def _carried(work: FileGroupWrite, stored: pa.Table, keys: pa.Array) -> pa.Table
 
 
 def without_values(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """A pa.Table with those text columns of it all null."""
+    """A table with those text columns of it all null."""
     nulls = pa.nulls(table.num_rows, pa.string())
     for name in columns:
         table = table.set_column(table.schema.get_field_index(name), name, nulls)
@@ -363,13 +363,13 @@ def put_slice(
     *,
     previous: BaseFileFooter | None = None,
 ) -> FileGroupResult:
-    """Put the rows (pa.Table with meta columns) of a file group's next slice.
+    """Put the rows (with meta columns) of a file group's next slice.
 
     Args:
         work: the file group.
         file: the slice's name.
         table: its rows.
-        outcomes: of the incoming rows (uint8, Outcome).
+        outcomes: of the incoming rows (Outcome).
         previous: footer of the slice before, if no key of it is gone.
     """
     base = work.base
@@ -414,7 +414,7 @@ def put_base_file(
         target: the commit.
         file: the file's name; its size is not known yet.
         data: the Parquet file.
-        schema: pa.Schema with the meta columns first.
+        schema: the meta columns first.
         kind: CREATE or MERGE.
     """
     target.storage.put(marker_path(target.instant, file, kind), b"")

@@ -120,13 +120,12 @@ class Index(Protocol):
         """Locate the keys of a batch.
 
         Args:
-            keys: pa.Array of string, distinct record keys (of one partition path, where the index
-                is partition-local).
-            partitions: pa.Array of string, the partition path of each incoming row.
+            keys: distinct record keys (of one partition path, where the index is partition-local).
+            partitions: the partition path of each incoming row.
             context: the table.
 
         Returns:
-            pa.Table of LOCATION_SCHEMA, a row per key in the same order, null where the key is new.
+            A row of LOCATION_SCHEMA per key in the same order, null where the key is new.
         """
 
     def lookup(
@@ -135,11 +134,11 @@ class Index(Protocol):
         """Locate keys exactly: as `tag`, null for every key that is in no file.
 
         Args:
-            keys: pa.Array of string; distinct, or with `partitions` distinct per partition path.
+            keys: distinct, or with `partitions` distinct per partition path.
             context: the table.
-            partitions: pa.Array of string, the only partition path in which a partition-local
-                index looks for each key; a global index takes no notice. None: a key counts
-                wherever it is, and where it is in several partition paths, in the first of them.
+            partitions: the only partition path in which a partition-local index looks for each key;
+                a global index takes no notice. None: a key counts wherever it is, and where it is
+                in several partition paths, in the first of them.
         """
 
     def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> Any:

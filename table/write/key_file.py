@@ -28,7 +28,7 @@ class KeyFile:
     stretches: tuple[tuple[int, int], ...]
 
     def read(self, storage: Storage, shard: int) -> pa.Table:
-        """The keys of a shard with their file numbers (pa.Table)."""
+        """The keys of a shard with their file numbers."""
         offset, length = self.stretches[shard]
         data = storage.open(self.path).read(offset, length)
         return pa.ipc.open_stream(data).read_all()
@@ -37,7 +37,7 @@ class KeyFile:
 def write_key_file(
     storage: Storage, instant: str, name: str, *, entries: pa.Table, shards: int
 ) -> KeyFile:
-    """Put a task's keys, each with the number of the file that holds it (pa.Table: key, file)."""
+    """Put a task's keys, each with the number of the file that holds it (key, file)."""
     parts: list[bytes] = []
     stretches: list[tuple[int, int]] = []
     offset = 0
@@ -52,7 +52,7 @@ def write_key_file(
 
 
 def keys_of_instant(storage: Storage, instant: str) -> Iterator[pa.Array]:
-    """The keys in an instant's key files, stretch by stretch (pa.Array of string)."""
+    """The keys in an instant's key files, stretch by stretch."""
     for status in storage.walk(f"{TEMP}/{instant}/.keymark"):
         if status.name.endswith(".keys"):
             source = pa.BufferReader(storage.read(status.path))

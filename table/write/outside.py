@@ -62,7 +62,7 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class EntryChanges:
-    """What a commit changes: keys that get a place, and keys (pa.Array of string) that are gone."""
+    """What a commit changes: keys that get a place, and keys that are gone."""
 
     parts: Sequence[KeyPart]
     deletes: pa.Array
@@ -83,21 +83,21 @@ class OutsideIndex(Index, Protocol):
         """Put entries that count once the instant is completed.
 
         Returns:
-            pa.Table of CHANGES: the keys whose entry counts already. It was left as it is. A key
-            that was put twice is in it twice, its later place last.
+            Rows of CHANGES: the keys whose entry counts already. It was left as it is. A key that
+            was put twice is in it twice, its later place last.
         """
 
     def change(self, changes: pa.Table, context: IndexContext) -> None:
-        """Put and delete entries (pa.Table of CHANGES of distinct keys), whatever they were."""
+        """Put and delete entries (rows of CHANGES, of distinct keys), whatever they were."""
 
     def withdraw(self, keys: Iterable[pa.Array], instant: str, context: IndexContext) -> None:
-        """Delete those entries of keys (pa.Arrays of string) that name an instant."""
+        """Delete those entries of keys that name an instant."""
 
     def rebuild(self, context: IndexContext, progress: Progress) -> int:
         """Replace all entries by those of the snapshot's keys; how many these are."""
 
     def erase(self, keys: pa.Array, context: IndexContext) -> str:
-        """Delete the entries of keys (pa.Array of string); one line on what may be left of them."""
+        """Delete the entries of keys; one line on what may be left of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +151,12 @@ def announce(
 
 
 def gone(keys: pa.Array) -> pa.Table:
-    """The changes (pa.Table of CHANGES) that keys (pa.Array of string) are nowhere any more."""
+    """The changes (rows of CHANGES) that keys are nowhere any more."""
     return pa.table([keys, *(pa.nulls(len(keys), f.type) for f in LOCATION_SCHEMA)], schema=CHANGES)
 
 
 def store_changes(storage: Storage, instant: str, changes: pa.Table) -> None:
-    """Store what is to be changed once an instant is completed (pa.Table of CHANGES)."""
+    """Store what is to be changed once an instant is completed (rows of CHANGES)."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, CHANGES) as stream:
         stream.write_table(changes.cast(CHANGES))
@@ -281,7 +281,7 @@ def _held(keys: pa.Array, places: pa.Table, context: IndexContext) -> npt.NDArra
 
 
 def _overlaid(found: pa.Table, keys: pa.Array, changes: pa.Table) -> pa.Table:
-    """An index's answer (pa.Table of LOCATION_SCHEMA), changed where the changes name a key."""
+    """An index's answer (rows of LOCATION_SCHEMA), changed where the changes name a key."""
     rows = pc.index_in(keys, value_set=changes["key"].combine_chunks())
     changed = pc.is_valid(rows)
     later = changes.select(LOCATION_SCHEMA.names).take(rows)

@@ -78,8 +78,8 @@ def place(
 
     Args:
         batch: combined rows.
-        tags: pa.Table of partition_path and file_id per row, null where not tagged.
-        moved: bool per row: the row leaves its file group for its own partition.
+        tags: partition_path and file_id per row, null where not tagged.
+        moved: whether each row leaves its file group for its own partition.
         exact: whether a tag says that the key is there.
         new_groups: places the rows that have no group.
     """

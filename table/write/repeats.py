@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 
 def last_of_each(keys: pa.Array) -> npt.NDArray[np.int64]:
-    """Positions (np.int64 array, ascending) of the last of each key (pa.Array of string)."""
+    """Positions (ascending) of the last of each key."""
     codes = keys.dictionary_encode().indices.to_numpy()
     last = np.zeros(len(keys), np.int64)
     last[codes] = np.arange(len(keys))
@@ -17,7 +17,7 @@ def last_of_each(keys: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def sorted_last(keys: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Distinct keys in order (pa.Array of string), and the position (np.int64) of each's last."""
+    """Distinct keys in order, and the position of each's last."""
     order = pc.sort_indices(
         pa.table({"k": keys, "n": np.arange(len(keys))}),
         sort_keys=[("k", "ascending"), ("n", "ascending")],

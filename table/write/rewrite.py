@@ -54,13 +54,13 @@ def rewrite_group(work: FileGroupWrite) -> FileGroupResult:
 
 
 def _without_meta(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows (pa.Table) in a pa.Schema that has meta columns, which are null."""
+    """Rows in a schema that has meta columns, which are null."""
     nulls = [pa.nulls(rows.num_rows, pa.string())] * len(META_COLUMNS)
     return pa.table([*nulls, *rows.columns], schema=schema)
 
 
 def refuse_other_keys(stored: pa.Table, made: pa.Array, name: str) -> None:
-    """Refuse rows (pa.Table) whose stored keys, where there are any, are not those made.
+    """Refuse rows whose stored keys, where there are any, are not those made.
 
     Raises:
         CorruptFileError: names the file and the first row.
@@ -78,7 +78,7 @@ def refuse_other_keys(stored: pa.Table, made: pa.Array, name: str) -> None:
 
 
 def _holds(texts: pa.Array) -> pa.Array:
-    """Where texts (pa.Array) are neither null nor empty, as Hudi leaves them."""
+    """Where texts are neither null nor empty, as Hudi leaves them."""
     return pc.fill_null(pc.not_equal(texts, ""), fill_value=False)
 
 

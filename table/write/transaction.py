@@ -294,6 +294,6 @@ def table_schema(timeline: Timeline) -> str | None:
 
 
 def stored_schema(state: TableState) -> pa.Schema:
-    """The columns of base files (pa.Schema), meta columns first; those alone before any row."""
+    """The columns of base files, meta columns first; those alone before any row."""
     text = table_schema(state.timeline)
     return with_meta(without_meta(from_avro(text)) if text else pa.schema([]))

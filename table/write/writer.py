@@ -114,7 +114,7 @@ class Writer:
 
         Args:
             operation: Hudi's name of it, for the commit.
-            schema: pa.Schema of the incoming rows, the table's if this is its first commit.
+            schema: of the incoming rows, the table's if this is its first commit.
             work: does the write; whatever it raises takes the table back to where it was.
         """
         started = self.clock.seconds()
@@ -254,7 +254,7 @@ class Attempt:
         self.phases[name] = self.phases.get(name, 0.0) + spent
 
     def batch(self, rows: DataFrame | pa.Table, *, new: bool = False) -> Batch:
-        """Incoming rows (Spark DataFrame or pa.Table) in the table's schema, keyed and checked.
+        """Incoming rows in the table's schema, keyed and checked.
 
         Where the table has no key fields, `new` rows get generated keys, and others name theirs.
         """
@@ -312,7 +312,7 @@ def recover_entries(
 
 
 def in_table_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Incoming rows (pa.Table) in a table's schema: without meta columns and delete flags."""
+    """Incoming rows in a table's schema: without meta columns and delete flags."""
     extra = [c for c in without_meta(rows.schema).names if c != DELETED_COLUMN]
     if len(set(extra)) < len(extra):
         name = next(c for c in extra if extra.count(c) > 1)
@@ -332,7 +332,7 @@ def _by_event_time(options: Options) -> bool:
 
 
 def _warn_of_two_forms(config: TableConfig, schema: pa.Schema | None) -> None:
-    """Tell that a table of Hudi's may hold a key twice, as two texts (pa.Schema or None)."""
+    """Tell that a table of Hudi's may hold a key twice, as two texts."""
     if schema is None or KEY_ENCODING in config.properties:
         return
     for name in config.record_key:
@@ -359,7 +359,7 @@ def _first_schema(incoming: pa.Schema, record: str, namespace: str) -> str | Non
 def base_file_options(
     options: Options, config: TableConfig, schema: pa.Schema | None
 ) -> BaseFileOptions:
-    """How base files of a table are written; `schema` (pa.Schema) is without meta columns."""
+    """How base files of a table are written; `schema` is without meta columns."""
     record, namespace = avro_names(config.name)
     full = with_meta(schema) if schema else None
     return BaseFileOptions(

@@ -52,8 +52,8 @@ class IndexNode:
     """The parsed entries of one index block, rows ascending.
 
     Attributes:
-        payload: uint8, the block's bytes.
-        entries: int64, 4 x count: block offset, block size, row start, row length.
+        payload: the block's bytes.
+        entries: 4 x count: block offset, block size, row start, row length.
         below: levels of index blocks under this one; 0 if the entries are data blocks.
     """
 
@@ -67,7 +67,7 @@ class IndexNode:
         return bytes(self.payload[start : start + length].tobytes())
 
     def spread(self, keys: Strings) -> npt.NDArray[np.int64]:
-        """Which keys belong to which entry: int64, see `kernels.spread_keys`."""
+        """Which keys belong to which entry: see `kernels.spread_keys`."""
         bounds = np.empty(self.entries.shape[1] + 1, np.int64)
         kernels.spread_keys(keys, self.payload, self.entries, bounds)
         return bounds

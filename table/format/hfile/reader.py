@@ -159,8 +159,8 @@ class HFileReader:
                 unique, without nulls.
 
         Returns:
-            Which keys were found, as int64 positions in `keys`, and their values as a pa.binary()
-            array in the same order.
+            Which keys were found, as positions in `keys`, and their values as a pa.binary() array
+            in the same order.
         """
         wanted = from_arrow(keys, "key")
         if kernels.check_order(wanted) != kernels.NO_FAULT:
@@ -198,8 +198,8 @@ class HFileReader:
             parts: into how many it is cut, each of about as many blocks.
 
         Yields:
-            Per data block its payload (uint8), and int64 of four rows: where each key starts, its
-            length, where its value starts, its length.
+            Per data block its payload, and four rows: where each key starts, its length, where its
+            value starts, its length.
         """
         total = 0
         refs = list(data_blocks(self._blocks, self._layout.root, None))
@@ -225,7 +225,7 @@ class HFileReader:
         yield from self._blocks.walk(self._blocks.length - TRAILER_SIZE)
 
     def _data_block(self, ref: DataBlockRef) -> npt.NDArray[np.uint8]:
-        """The payload of a data block, a read-only uint8 array."""
+        """The payload of a data block, a read-only array."""
         self.blocks_decoded += 1
         payload = self._blocks.read(ref.at, BlockKind.DATA, ref.size)
         if len(payload) < _CELL_BYTES_MIN:

@@ -27,8 +27,8 @@ class Strings(NamedTuple):
     """String `i` is `data[offsets[i]:offsets[i + 1]]`; both arrays are read-only.
 
     Attributes:
-        data: uint8.
-        offsets: int64, one longer than there are strings.
+        data: the bytes.
+        offsets: one longer than there are strings.
     """
 
     data: npt.NDArray[np.uint8]
@@ -59,10 +59,10 @@ class Ordered(NamedTuple):
 
     Attributes:
         keys: in any order.
-        order: int64 per cell, which key it has.
+        order: which key each cell has.
         codes: int32 per key, which value it has.
         values: the distinct ones.
-        kinds: int32 per value, the same where values start alike.
+        kinds: of each value, the same where values start alike.
     """
 
     keys: Strings
@@ -154,9 +154,9 @@ def to_arrow(
     """Copy pieces of a uint8 array into a pa.binary() array.
 
     Args:
-        data: uint8.
-        starts: int64, where each piece starts.
-        lengths: int64, of each piece.
+        data: the bytes.
+        starts: where each piece starts.
+        lengths: of each piece.
     """
     out = np.empty(int(lengths.sum()), np.uint8)
     offsets = np.empty(len(starts) + 1, np.int32)

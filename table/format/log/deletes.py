@@ -56,7 +56,7 @@ def encode_deletes(keys: Sequence[str] | pa.Array, partition: str) -> bytes:
     """Delete records of keys.
 
     Args:
-        keys: record keys, also as pa.Array of string.
+        keys: record keys, also as an array of string.
         partition: the partition they are deleted from; for a metadata table its partition's name.
 
     Raises:
@@ -90,7 +90,7 @@ def decode_deletes(content: bytes, name: str) -> pa.Array:
         name: the file, for errors; offsets in errors count from the content's start.
 
     Returns:
-        pa.Array of string, without nulls.
+        Of string, without nulls.
 
     Raises:
         UnsupportedTableError: versions 1 and 2, which hold serialised Java objects.
