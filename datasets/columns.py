@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, model_validator
 
@@ -71,8 +72,8 @@ class Partition(BaseKind):
         """Return the values as an Arrow array."""
         return take(self.labels(rows.shape), self.places(rows))
 
-    def places(self, rows: Values) -> np.ndarray:
-        """The place of each row's partition among the labels (int64)."""
+    def places(self, rows: Values) -> npt.NDArray[np.int64]:
+        """The place of each row's partition among the labels."""
         shape, numbers = rows.shape, rows.numbers
         place = _place(self.lots(shape), numbers)
         if len(numbers) and numbers.max() >= shape.rows:
@@ -116,8 +117,8 @@ class Partition(BaseKind):
         return _insert_lots(shape.insert_shares, shape.date_partitions)
 
 
-def _place(lots: tuple[int, ...], numbers: np.ndarray) -> np.ndarray:
-    """What the lots of rows stand for (int64)."""
+def _place(lots: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """What the lots of rows stand for."""
     return np.asarray(np.array(lots, np.int64)[Stripes(len(lots)).lot(numbers)])
 
 

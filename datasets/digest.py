@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +35,8 @@ from datasets.hashing import draw, fold_bytes, fold_ints, fold_longs, mix_ints
 SEEDS = (1, 2)
 _MASK = 2**64 - 1
 _LONG_DECIMAL_DIGITS = 18
+
+_Hashes = npt.NDArray[np.uint64]
 
 
 class Truth(NamedTuple):
@@ -111,19 +114,19 @@ def check_columns(names: Sequence[str], known: Sequence[str]) -> None:
         raise DatasetError(f"no column {', '.join(map(repr, missing))}; there are {list(known)}")
 
 
-def row_hashes(batch: pa.RecordBatch, seed: int) -> np.ndarray:
-    """Return the hash of each row over all columns of a batch, in their order; uint64."""
+def row_hashes(batch: pa.RecordBatch, seed: int) -> _Hashes:
+    """Return the hash of each row over all columns of a batch, in their order."""
     state = np.repeat(draw(seed), batch.num_rows)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         _fold(name, column, state)
     return state
 
 
-def _sum(hashes: np.ndarray) -> int:
+def _sum(hashes: _Hashes) -> int:
     return int(np.sum(hashes, dtype=np.uint64))
 
 
-def _fold(name: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold(name: str, column: pa.Array, state: _Hashes) -> None:
     """Fold one column into the running hashes, in place."""
     kind = column.type
     for applies, fold in _FOLDS:
@@ -133,7 +136,7 @@ def _fold(name: str, column: pa.Array, state: np.ndarray) -> None:
     raise DatasetError(f"column {name!r} has type {kind}, of which no digest is defined")
 
 
-def _valid(column: pa.Array) -> np.ndarray:
+def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
     if column.null_count == 0:
         return np.ones(len(column), np.bool_)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
@@ -152,31 +155,31 @@ def _zero(target: pa.DataType) -> pa.Scalar:
     return pa.scalar(0, pa.int32()).cast(target)
 
 
-def _fold_bool(_: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_bool(_: str, column: pa.Array, state: _Hashes) -> None:
     fold_ints(_numbers(column.cast(pa.int32()), pa.int32()), _valid(column), state)
 
 
-def _fold_date(_: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_date(_: str, column: pa.Array, state: _Hashes) -> None:
     days = column.cast(pa.date32()).cast(pa.int32())
     fold_ints(_numbers(days, pa.int32()), _valid(column), state)
 
 
-def _fold_integer(_: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_integer(_: str, column: pa.Array, state: _Hashes) -> None:
     fold_longs(_numbers(column, pa.int64()), _valid(column), state)
 
 
-def _fold_timestamp(_: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_timestamp(_: str, column: pa.Array, state: _Hashes) -> None:
     micros = _numbers(column.cast(pa.timestamp("us", column.type.tz)), pa.int64())
     fold_longs(micros, _valid(column), state)
 
 
-def _fold_floating(_: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_floating(_: str, column: pa.Array, state: _Hashes) -> None:
     values = _numbers(column, pa.float64()) + 0.0  # turns -0.0 into 0.0
     values = np.where(np.isnan(values), np.nan, values)
     fold_longs(values.view(np.int64), _valid(column), state)
 
 
-def _fold_decimal(_: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_decimal(_: str, column: pa.Array, state: _Hashes) -> None:
     column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
     valid = _valid(column)
     words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)
@@ -194,7 +197,7 @@ def _shortest_bytes(value: int) -> bytes:
     return value.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
-def _fold_binary(_: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_binary(_: str, column: pa.Array, state: _Hashes) -> None:
     column = column.cast(pa.large_binary())
     _, offsets, data = column.buffers()
     positions = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
@@ -202,21 +205,21 @@ def _fold_binary(_: str, column: pa.Array, state: np.ndarray) -> None:
     fold_bytes(content, positions, _valid(column), state)
 
 
-def _fold_dictionary(name: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_dictionary(name: str, column: pa.Array, state: _Hashes) -> None:
     _fold(name, column.dictionary_decode(), state)
 
 
-def _fold_struct(name: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_struct(name: str, column: pa.Array, state: _Hashes) -> None:
     _fold_marks(_valid(column), state)
     for inner, values in zip(column.type.fields, column.flatten(), strict=True):
         _fold(f"{name}.{inner.name}", values, state)
 
 
-def _fold_marks(valid: np.ndarray, state: np.ndarray) -> None:
+def _fold_marks(valid: npt.NDArray[np.bool_], state: _Hashes) -> None:
     mix_ints(np.where(valid, 0, 1), state)
 
 
-def _fold_list(name: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_list(name: str, column: pa.Array, state: _Hashes) -> None:
     valid = _valid(column)
     sizes = _numbers(pc.list_value_length(column), pa.int64())
     mix_ints(np.where(valid, sizes, -1), state)
@@ -229,7 +232,7 @@ def _fold_list(name: str, column: pa.Array, state: np.ndarray) -> None:
         state[rows] = inner
 
 
-def _fold_map(name: str, column: pa.Array, state: np.ndarray) -> None:
+def _fold_map(name: str, column: pa.Array, state: _Hashes) -> None:
     """As a list of entries; the key of an entry is never null, but is marked all the same."""
     entries = [None if entry is None else sorted(entry) for entry in column.to_pylist()]
     kind = column.type

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from datasets import spark as on_spark
@@ -21,6 +22,8 @@ from datasets.stream import LATE, NEVER_INSERTED, State, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +125,11 @@ class GeneratedDataset:
                 total -= self._removed(past)
         return total - self._removed(round) if deleted else total
 
-    def history(self, numbers: np.ndarray, round: int) -> History:  # noqa: A002
+    def history(self, numbers: _Numbers, round: int) -> History:  # noqa: A002
         """What became of rows up to a round, at a cost that does not grow with the table.
 
         Args:
-            numbers: int64, numbers of rows that were there by then.
+            numbers: of rows that were there by then.
             round: the last one.
 
         Raises:
@@ -161,7 +164,7 @@ class GeneratedDataset:
         base, end = stream.inserted(round_)
 
         def changed(
-            rows: Callable[[int, int, int], np.ndarray], version: int
+            rows: Callable[[int, int, int], _Numbers], version: int
         ) -> Callable[[int, int], Chunk]:
             return lambda first, last: _versioned(rows(round_, first, last), version)
 
@@ -211,7 +214,7 @@ class GeneratedDataset:
         keys = make_rows(self.spec, numbers, np.zeros_like(numbers), self.record_key)
         return keys.append_column("expect_present", pa.array(np.arange(len(numbers)) < len(live)))
 
-    def _sample(self, round_: int, state: State, count: int) -> np.ndarray:
+    def _sample(self, round_: int, state: State, count: int) -> _Numbers:
         if count == 0:
             return np.empty(0, np.int64)
         order = Permutation(state.live, derive(self.spec.seed, "sample", round_))
@@ -248,5 +251,5 @@ class GeneratedDataset:
         return total
 
 
-def _versioned(numbers: np.ndarray, version: int) -> Chunk:
+def _versioned(numbers: _Numbers, version: int) -> Chunk:
     return numbers, np.full_like(numbers, version)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -65,22 +66,22 @@ class Values:
     Attributes:
         shape: what all columns share.
         name: the column, which keys its hashes.
-        numbers: int64, row numbers.
-        versions: int64, the round of each row's last change.
+        numbers: row numbers.
+        versions: the round of each row's last change.
     """
 
     shape: Shape
     name: str
-    numbers: np.ndarray
-    versions: np.ndarray
+    numbers: npt.NDArray[np.int64]
+    versions: npt.NDArray[np.int64]
 
-    def hash(self, *, fixed: bool) -> np.ndarray:
-        """Hash of (column, row), and of the version unless fixed; uint64."""
+    def hash(self, *, fixed: bool) -> npt.NDArray[np.uint64]:
+        """Hash of (column, row), and of the version unless fixed."""
         columns = (self.numbers,) if fixed else (self.numbers, self.versions)
         return draw(derive(self.shape.seed, self.name), *columns)
 
-    def pick(self, count: int, *, fixed: bool = False) -> np.ndarray:
-        """Hash reduced to 0..count-1; int64."""
+    def pick(self, count: int, *, fixed: bool = False) -> npt.NDArray[np.int64]:
+        """Hash reduced to 0..count-1."""
         return np.mod(self.hash(fixed=fixed).view(np.int64), count)
 
 
@@ -179,7 +180,7 @@ def piece(rows: Expressions, index: int | str, shift: int = 0, *, fixed: bool = 
     return f"hex(shiftrightunsigned({word}, {shift}))" if shift else f"hex({word})"
 
 
-def take(texts: Sequence[str], indices: np.ndarray) -> pa.Array:
+def take(texts: Sequence[str], indices: npt.NDArray[np.int64]) -> pa.Array:
     """The texts of a list at indices."""
     return pa.array(texts, pa.string()).take(pa.array(indices))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from datasets.errors import DatasetError
@@ -221,7 +222,7 @@ def _choice(asked: _Parameters) -> dict[str, Any]:
     return {"kind": "partitions", "shares": (weights / weights.sum()).tolist()}
 
 
-def _sizes(newest_first: Sequence[float]) -> np.ndarray:
+def _sizes(newest_first: Sequence[float]) -> npt.NDArray[np.float64]:
     """Shares of partitions in the order of their days."""
     return np.array(newest_first[::-1])
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from datasets.columns import Partition
@@ -79,11 +80,11 @@ class Mappings:
         columns = {name: list(labels) * waves for name in self.spec.partition_path}
         return pa.table(columns), file_ids
 
-    def make(self, numbers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-        """Key columns of rows, and their file groups (int32, a row of `places`).
+    def make(self, numbers: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
+        """Key columns of rows, and their file groups (a row of `places`).
 
         Args:
-            numbers: int64, row numbers.
+            numbers: row numbers.
         """
         spec, versions = self.spec, np.zeros_like(numbers)
         groups = numbers // self._wave_rows
@@ -93,13 +94,13 @@ class Mappings:
         keys = make_rows(spec, numbers, versions, list(spec.record_key))
         return keys, groups.astype(np.int32)
 
-    def sample(self, turn: int, count: int) -> np.ndarray:
+    def sample(self, turn: int, count: int) -> npt.NDArray[np.int64]:
         """Numbers of `count` rows at random, other ones in each turn as long as there are some."""
         order = Permutation(self.rows, derive(self.spec.seed, "sample of mappings"))
         count = min(count, self.rows)
         return order.apply((turn * count + np.arange(count, dtype=np.int64)) % self.rows)
 
-    def absent(self, turn: int, count: int) -> np.ndarray:
+    def absent(self, turn: int, count: int) -> npt.NDArray[np.int64]:
         """Numbers of rows that are in no table, other ones in each turn."""
         return NEVER_INSERTED + turn * count + np.arange(count, dtype=np.int64)
 

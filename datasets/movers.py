@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from datasets.stripes import StripedOrder
 
 TURNS = 10
 """Rounds from one move of a row to the next."""
 
-Rounds = TypeVar("Rounds", int, np.ndarray)
+_Numbers = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
+Rounds = TypeVar("Rounds", int, _Numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +48,17 @@ class Movers:
         """How often rows have moved after their moves in rounds; 0 before any."""
         return (rounds - 1) // TURNS + 1
 
-    def count(self, numbers: np.ndarray, versions: np.ndarray) -> np.ndarray:
-        """How often rows have moved that were changed last in these rounds (int64)."""
+    def count(self, numbers: _Numbers, versions: _Numbers) -> _Numbers:
+        """How often rows have moved that were changed last in these rounds."""
         loaded = numbers < self.order.size
         places = self.order.invert(np.where(loaded, numbers, 0))
         return np.where(loaded & self.hold(places), self.moves(versions), 0)
 
-    def hold(self, places: np.ndarray) -> np.ndarray:
-        """Whether movers have these places (bool)."""
+    def hold(self, places: _Numbers) -> _Flags:
+        """Whether movers have these places."""
         return (places >= self.first) & (places < self.order.size)
 
-    def last(self, places: np.ndarray, round_: int) -> np.ndarray:
-        """The round of the last move of movers up to a round; 0 for none (int64)."""
+    def last(self, places: _Numbers, round_: int) -> _Numbers:
+        """The round of the last move of movers up to a round; 0 for none."""
         turn = (places - self.first) // self.each + 1
         return np.where(turn > round_, 0, turn + (round_ - turn) // TURNS * TURNS)

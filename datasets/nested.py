@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
@@ -68,8 +69,8 @@ class _Several(ValueKind):
             raise ValueError("low must not be above high")
         return self
 
-    def sizes(self, rows: Values) -> np.ndarray:
-        """Numbers of elements; int64."""
+    def sizes(self, rows: Values) -> npt.NDArray[np.int64]:
+        """Numbers of elements."""
         return self.low + rows.pick(self.high - self.low + 1)
 
     def sizes_sql(self, rows: Expressions) -> str:
@@ -136,11 +137,11 @@ class Map(_Several):
         return f"map_from_arrays({keys}, {values})"
 
 
-def _offsets(sizes: np.ndarray) -> np.ndarray:
+def _offsets(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
 
 
-def _elements(kind: Kind, rows: Values, offsets: np.ndarray) -> pa.Array:
+def _elements(kind: Kind, rows: Values, offsets: npt.NDArray[np.int32]) -> pa.Array:
     """Elements of all rows: made place by place, then put in the order of rows."""
     sizes = np.diff(offsets)
     places = [np.flatnonzero(sizes > place) for place in range(max(1, sizes.max(initial=0)))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, model_validator
 
@@ -35,8 +36,8 @@ class Range(ValueKind):
         """The least and the greatest value that the type can hold."""
         return -(2**63), 2**63 - 1
 
-    def whole(self, rows: Values, scale: int = 1) -> np.ndarray:
-        """Steps as numbers; int64."""
+    def whole(self, rows: Values, scale: int = 1) -> npt.NDArray[np.int64]:
+        """Steps as numbers."""
         count = (self.high - self.low) * scale + 1
         return self.low * scale + rows.pick(count, fixed=self.fixed)
 
@@ -87,8 +88,8 @@ class _Hundredths(Range):
         """What is exact as a double when counted in steps."""
         return -(2**53) // _STEPS, 2**53 // _STEPS
 
-    def doubles(self, rows: Values) -> np.ndarray:
-        """The values; float64."""
+    def doubles(self, rows: Values) -> npt.NDArray[np.float64]:
+        """The values."""
         return self.whole(rows, _STEPS).astype(np.float64) / _STEPS
 
     def doubles_sql(self, rows: Expressions) -> str:

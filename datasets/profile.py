@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
+import numpy.typing as npt
 
 from datasets.digest import check_columns
 from datasets.errors import DatasetError
@@ -26,7 +27,7 @@ from datasets.kind import DateFormat
 from datasets.shapes import TextSample, gini, largest_shard, look_at, rank_correlation
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 MAX_PARTITIONS = 1_000_000
 ESTIMATED = (
@@ -139,12 +140,12 @@ class Partitions:
     """How many rows each partition has.
 
     Attributes:
-        sizes: in the order of the partition values; int64.
+        sizes: in the order of the partition values.
         text_length: mean characters of these as one path.
         date_format: how they are written, if they are days.
     """
 
-    sizes: np.ndarray
+    sizes: npt.NDArray[np.int64]
     text_length: float
     date_format: DateFormat | None
 
@@ -272,8 +273,8 @@ def _column(facts: Mapping[str, Any], place: int, *, type_: str, sample: _Sample
     )
 
 
-def _partition_sizes(df: DataFrame, partition_path: Sequence[str]) -> np.ndarray | None:
-    """Rows of each partition in the order of the partition values (int64); values stay behind."""
+def _partition_sizes(df: DataFrame, partition_path: Sequence[str]) -> npt.NDArray[np.int64] | None:
+    """Rows of each partition in the order of the partition values; values stay behind."""
     if not partition_path:
         return None
     columns = [quoted(name) for name in partition_path]
@@ -380,7 +381,7 @@ class _Sample:
             for row in self.rows
         ]
 
-    def partitions(self, sizes: np.ndarray) -> Partitions:
+    def partitions(self, sizes: npt.NDArray[np.int64]) -> Partitions:
         """The partitions of these sizes, with what their values look like."""
         texts = [row["partition"] for row in self.rows]
         formats = (
@@ -399,7 +400,7 @@ class _Sample:
         rows = [row for row in self.rows if row[name] is not None]
         return rank_correlation([self._key(row) for row in rows], [row[name] for row in rows])
 
-    def _key(self, row: Any) -> Any:
+    def _key(self, row: Row) -> Any:
         """A key as it is compared: a number, a text, or the texts of several columns."""
         places = range(len(self.request.record_key))
         if len(places) == 1:

@@ -12,20 +12,23 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from datasets.kind import element
 from datasets.stripes import Stripes
+
+_Numbers = npt.NDArray[np.int64]
 
 
 class Ranking(Protocol):
     """Ranks 0..n-1 of rows and their places."""
 
-    def places(self, ranks: np.ndarray) -> np.ndarray:
-        """Places of ranks (int64)."""
+    def places(self, ranks: _Numbers) -> _Numbers:
+        """Places of ranks."""
         ...
 
-    def ranks(self, places: np.ndarray) -> np.ndarray:
-        """Ranks of places; -1 for those of no rank (int64)."""
+    def ranks(self, places: _Numbers) -> _Numbers:
+        """Ranks of places; -1 for those of no rank."""
         ...
 
     def named(self, rank: str) -> tuple[tuple[str, str], ...]:
@@ -53,8 +56,8 @@ class Straight:
 
     stretches: tuple[Stretch, ...]
 
-    def places(self, ranks: np.ndarray) -> np.ndarray:
-        """Places of ranks (int64)."""
+    def places(self, ranks: _Numbers) -> _Numbers:
+        """Places of ranks."""
         found = np.full_like(ranks, -1)
         for each in self.stretches:
             inner = ranks - each.rank
@@ -62,8 +65,8 @@ class Straight:
             found = np.where(within, each.place + each.step * inner, found)
         return found
 
-    def ranks(self, places: np.ndarray) -> np.ndarray:
-        """Ranks of places; -1 for those of no rank (int64)."""
+    def ranks(self, places: _Numbers) -> _Numbers:
+        """Ranks of places; -1 for those of no rank."""
         found = np.full_like(places, -1)
         for each in self.stretches:
             inner = (places - each.place) * each.step
@@ -114,19 +117,19 @@ class Strip:
         return start, max(start, (self.stop - self.origin) // lots)
 
     @cached_property
-    def widths(self) -> np.ndarray:
-        """Lots of each group (int64)."""
+    def widths(self) -> _Numbers:
+        """Lots of each group."""
         return np.diff(self._bounds)
 
     @cached_property
-    def sizes(self) -> np.ndarray:
-        """Places of each group (int64)."""
+    def sizes(self) -> _Numbers:
+        """Places of each group."""
         start, end = self.whole
         return np.asarray((end - start) * self.widths + np.diff(self.loose_starts))
 
     @cached_property
-    def loose(self) -> np.ndarray:
-        """Places outside of whole stripes, by group and place (int64)."""
+    def loose(self) -> _Numbers:
+        """Places outside of whole stripes, by group and place."""
         start, end = (self.origin + stripe * self.stripes.lots for stripe in self.whole)
         head = np.arange(self.first, min(start, self.stop), dtype=np.int64)
         tail = np.arange(max(end, self.first + len(head)), self.stop, dtype=np.int64)
@@ -134,22 +137,22 @@ class Strip:
         return np.asarray(places[np.argsort(self.group(places), kind="stable")])
 
     @cached_property
-    def loose_starts(self) -> np.ndarray:
-        """Where in `loose` each group starts, and the end (int64)."""
+    def loose_starts(self) -> _Numbers:
+        """Where in `loose` each group starts, and the end."""
         counts = np.bincount(self.group(self.loose), minlength=len(self.widths))
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    def group(self, places: np.ndarray) -> np.ndarray:
-        """The groups of places (int64)."""
+    def group(self, places: _Numbers) -> _Numbers:
+        """The groups of places."""
         lots = self.stripes.lot(places - self.origin)
         return np.asarray(np.searchsorted(self._bounds, lots, "right") - 1)
 
     @cached_property
-    def _bounds(self) -> np.ndarray:
+    def _bounds(self) -> _Numbers:
         return np.array(self.bounds, np.int64)
 
-    def places(self, groups: np.ndarray, inner: np.ndarray) -> np.ndarray:
-        """The places at positions within groups (int64)."""
+    def places(self, groups: _Numbers, inner: _Numbers) -> _Numbers:
+        """The places at positions within groups."""
         start, end = self.whole
         widths = np.maximum(self.widths[groups], 1)
         lots = self._bounds[groups] + inner % widths
@@ -161,8 +164,8 @@ class Strip:
         at = np.clip(self.loose_starts[groups] + beyond, 0, len(self.loose) - 1)
         return np.asarray(np.where(beyond < 0, whole, self.loose[at]))
 
-    def inner(self, places: np.ndarray) -> np.ndarray:
-        """The positions of this strip's places within their groups (int64)."""
+    def inner(self, places: _Numbers) -> _Numbers:
+        """The positions of this strip's places within their groups."""
         start, end = self.whole
         groups = self.group(places)
         stripe = (places - self.origin) // self.stripes.lots
@@ -203,16 +206,16 @@ class Grouped:
         sizes = self.strips[0].sizes + self.strips[1].sizes
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
-    def places(self, ranks: np.ndarray) -> np.ndarray:
-        """Places of ranks (int64)."""
+    def places(self, ranks: _Numbers) -> _Numbers:
+        """Places of ranks."""
         groups = np.searchsorted(self.starts, ranks, "right") - 1
         inner = ranks - self.starts[groups]
         one, two = self.strips
         first = one.sizes[groups]
         return np.where(inner < first, one.places(groups, inner), two.places(groups, inner - first))
 
-    def ranks(self, places: np.ndarray) -> np.ndarray:
-        """Ranks of places; -1 for those of no rank (int64)."""
+    def ranks(self, places: _Numbers) -> _Numbers:
+        """Ranks of places; -1 for those of no rank."""
         found = np.full_like(places, -1)
         for strip, before in zip(self.strips, (0, self.strips[0].sizes), strict=True):
             mine = np.flatnonzero((places >= strip.first) & (places < strip.stop))
@@ -238,5 +241,5 @@ class Grouped:
         return f"if(__inner < __first, {one}, {two})"
 
 
-def _listed(values: Sequence[int] | np.ndarray, index: str) -> str:
+def _listed(values: Sequence[int] | _Numbers, index: str) -> str:
     return f"array({', '.join(f'{value}L' for value in values)})[{index}]"

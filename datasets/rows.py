@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from datasets.digest import Digest, check_columns
@@ -17,19 +18,21 @@ _CHUNK_ROWS = 65_536
 _CHUNK_BYTES = 32 << 20
 _FIXED_BYTES_PER_VALUE = 30
 
+_Numbers = npt.NDArray[np.int64]
+
 
 def make_rows(
     spec: DatasetSpec,
-    numbers: np.ndarray,
-    versions: np.ndarray,
+    numbers: _Numbers,
+    versions: _Numbers,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Return rows by number and version, with the named columns or all.
 
     Args:
         spec: the dataset.
-        numbers: int64, row numbers.
-        versions: int64, the round of each row's last change.
+        numbers: row numbers.
+        versions: the round of each row's last change.
         columns: names, in the order wanted.
     """
     kinds = dict(spec.flat_columns())
@@ -47,7 +50,7 @@ def make_rows(
     )
 
 
-Chunk = tuple[np.ndarray, np.ndarray]
+Chunk = tuple[_Numbers, _Numbers]
 
 
 def chunk_rows(spec: DatasetSpec) -> int:

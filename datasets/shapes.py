@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from datasets.columns import Partition
 from datasets.kind import Shape
@@ -55,8 +56,8 @@ def largest_shard(texts: Sequence[str]) -> float:
     return float(np.bincount(np.abs(java_hashes(texts)) % _SHARDS).max() / len(texts))
 
 
-def java_hashes(texts: Sequence[str]) -> np.ndarray:
-    """Java's String.hashCode of each text, over UTF-16 units, as int64."""
+def java_hashes(texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Java's String.hashCode of each text, over UTF-16 units."""
     units = [np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2") for text in texts]
     sizes = np.array([len(each) for each in units])
     matrix = np.zeros((len(units), sizes.max(initial=0)), np.uint32)
@@ -76,7 +77,7 @@ def rank_correlation(first: Sequence[object], second: Sequence[object]) -> float
     return float(np.corrcoef(ranks)[0, 1])
 
 
-def gini(sizes: np.ndarray) -> float:
+def gini(sizes: npt.NDArray[np.int64]) -> float:
     """Gini coefficient of sizes: 0 where all are alike, near 1 where one has nearly all."""
     ascending = np.sort(sizes).astype(np.float64)
     places = np.arange(1, len(ascending) + 1)
@@ -84,7 +85,7 @@ def gini(sizes: np.ndarray) -> float:
     return float(((2 * places - len(ascending) - 1) * ascending).sum() / total)
 
 
-def fitted(sizes: np.ndarray) -> tuple[str, float]:
+def fitted(sizes: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> tuple[str, float]:
     """The name of the partition sizes that are nearest, and the share of rows that lie elsewhere.
 
     Args:
@@ -104,14 +105,14 @@ def fitted(sizes: np.ndarray) -> tuple[str, float]:
     return nearest, distances[nearest]
 
 
-def _matrix(texts: Sequence[str]) -> np.ndarray:
+def _matrix(texts: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Code points, a row for each text, 0 where it has ended."""
     array = np.array(texts, dtype=np.str_)
     width = max(array.dtype.itemsize // 4, 1)
     return array.astype(f"<U{width}").view(np.uint32).reshape(len(texts), width)
 
 
-def _entropy(matrix: np.ndarray) -> float:
+def _entropy(matrix: npt.NDArray[np.uint32]) -> float:
     total = 0.0
     for place in range(matrix.shape[1]):
         _, counts = np.unique(matrix[:, place], return_counts=True)
@@ -120,7 +121,7 @@ def _entropy(matrix: np.ndarray) -> float:
     return abs(total)
 
 
-def _characters(points: np.ndarray) -> dict[str, tuple[float, int]]:
+def _characters(points: npt.NDArray[np.uint32]) -> dict[str, tuple[float, int]]:
     """Share and number of the characters of each class."""
     values, counts = np.unique(points, return_counts=True)
     letters = {chr(value) for value in values.tolist() if chr(value).isalpha()}
@@ -145,7 +146,7 @@ def _class(character: str, *, hexes: bool) -> str:
     return "0-9" if character.isdigit() else "a-z" if character.islower() else "A-Z"
 
 
-def _ranks(values: Sequence[object]) -> np.ndarray:
+def _ranks(values: Sequence[object]) -> npt.NDArray[np.float64]:
     """Ranks of values, equal ones with the mean of theirs."""
     array = np.array(values, dtype=object)
     _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -41,10 +42,12 @@ _SUFFIX = r"-k(?P<n>[0-9]{1,15})$"
 _CHUNK_ROWS = 65_536
 _FAR = 1 << 20
 
+_Numbers = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class _Model:
-    """The table's rows; all arrays int64 and equally long. Deleted rows are not among them.
+    """The table's rows; all arrays are equally long. Deleted rows are not among them.
 
     Attributes:
         origin: row of the source.
@@ -52,14 +55,14 @@ class _Model:
         key: 0 for the source's key, otherwise the number of a new key.
     """
 
-    origin: np.ndarray
-    raised: np.ndarray
-    key: np.ndarray
+    origin: _Numbers
+    raised: _Numbers
+    key: _Numbers
 
     def __len__(self) -> int:
         return len(self.origin)
 
-    def take(self, rows: np.ndarray) -> _Model:
+    def take(self, rows: _Numbers) -> _Model:
         return _Model(self.origin[rows], self.raised[rows], self.key[rows])
 
     def append(self, other: _Model) -> _Model:
@@ -241,11 +244,11 @@ class SourceDataset:
             self._models[round_] = changed.append(self._inserted(round_))
         return self._models[round_]
 
-    def _updated_places(self, round_: int) -> np.ndarray:
+    def _updated_places(self, round_: int) -> _Numbers:
         count = self._updates if round_ else 0
         return self._order(round_).apply(np.arange(count, dtype=np.int64))
 
-    def _deleted_places(self, round_: int) -> np.ndarray:
+    def _deleted_places(self, round_: int) -> _Numbers:
         first = self._updates if round_ else 0
         places = np.arange(first, first + self.delete_count, dtype=np.int64)
         return self._order(round_).apply(places)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
@@ -166,8 +167,8 @@ class DatasetSpec(BaseModel):
         return kind
 
     @cached_property
-    def partition_lots(self) -> tuple[np.ndarray, np.ndarray]:
-        """Partitions of the lots of loaded and of inserted rows (int64), ascending."""
+    def partition_lots(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Partitions of the lots of loaded and of inserted rows, ascending."""
         kind = self.partition_kind
         return np.array(kind.lots(self._plain)), np.array(kind.insert_lots(self._plain))
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from datasets.choice import Piece, group_pieces, pieces
 from datasets.errors import DatasetError
@@ -43,6 +44,9 @@ LATE = -1
 
 _permutation = lru_cache(maxsize=1 << 16)(Permutation)
 _pieces = lru_cache(maxsize=4096)(pieces)
+
+_Numbers = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,25 +231,25 @@ class Stream:
             )
         )
 
-    def _strip(self, origin: int, first: int, stop: int, lots: np.ndarray) -> Strip:
+    def _strip(self, origin: int, first: int, stop: int, lots: _Numbers) -> Strip:
         """Lots ascend by partition: those with a share are the last ones."""
         named = len(self.spec.update_choice.shares)
         partitions = np.arange(self.spec.date_partitions - named, self.spec.date_partitions)
         starts = np.searchsorted(lots, partitions).tolist()
         return Strip(origin, first, stop, Stripes(len(lots)), (0, *starts, len(lots)))
 
-    def numbers(self, places: np.ndarray) -> np.ndarray:
-        """Row numbers at places (int64)."""
+    def numbers(self, places: _Numbers) -> _Numbers:
+        """Row numbers at places."""
         old = self.order.apply(np.minimum(places, self.spec.rows - 1))
         return np.where(places < self.spec.rows, old, places)
 
-    def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Places of row numbers (int64)."""
+    def places(self, numbers: _Numbers) -> _Numbers:
+        """Places of row numbers."""
         old = self.order.invert(np.minimum(numbers, self.spec.rows - 1))
         return np.where(numbers < self.spec.rows, old, numbers)
 
-    def updated(self, round_: int, start: int, stop: int) -> np.ndarray:
-        """Numbers of the rows that a round updates, for a slice of 0..updates-1 (int64)."""
+    def updated(self, round_: int, start: int, stop: int) -> _Numbers:
+        """Numbers of the rows that a round updates, for a slice of 0..updates-1."""
         parts = [np.empty(0, np.int64)]
         before = 0
         state = self.before(round_)
@@ -257,15 +261,15 @@ class Stream:
                 parts.append(each.order.apply(ranks) + each.piece.first)
         return self.numbers(ranking.places(np.concatenate(parts)))
 
-    def moved(self, round_: int, start: int, stop: int) -> np.ndarray:
-        """Numbers of the rows that move in a round, for a slice of 0..moves-1 (int64)."""
+    def moved(self, round_: int, start: int, stop: int) -> _Numbers:
+        """Numbers of the rows that move in a round, for a slice of 0..moves-1."""
         if self.movers is None or not round_:
             return np.empty(0, np.int64)
         first, end = self.movers.turn(round_)
         return self.order.apply(np.arange(first + start, min(first + stop, end), dtype=np.int64))
 
-    def moved_last(self, round_: int, count: int) -> np.ndarray:
-        """Numbers of rows that have moved, those of the latest rounds first (int64)."""
+    def moved_last(self, round_: int, count: int) -> _Numbers:
+        """Numbers of rows that have moved, those of the latest rounds first."""
         parts = [np.empty(0, np.int64)]
         for past in range(round_, max(0, round_ - TURNS), -1):
             parts.append(self.moved(past, 0, count - sum(map(len, parts))))
@@ -275,12 +279,12 @@ class Stream:
         """The order of ranks of which the first are those of a round's late rows."""
         return Permutation(self.before(round_).ranked, derive(self.spec.seed, "late", round_))
 
-    def late_rows(self, round_: int, start: int, stop: int) -> np.ndarray:
-        """Numbers of a round's late rows, for a slice of 0..late-1 (int64)."""
+    def late_rows(self, round_: int, start: int, stop: int) -> _Numbers:
+        """Numbers of a round's late rows, for a slice of 0..late-1."""
         ranks = self.late_ranks(round_).apply(np.arange(start, stop, dtype=np.int64))
         return self.numbers(self.ranking(self.before(round_)).places(ranks))
 
-    def doubled(self, round_: int, start: int, stop: int) -> np.ndarray:
+    def doubled(self, round_: int, start: int, stop: int) -> _Numbers:
         """Numbers of the rows that come twice: the first of the updates, then of the inserts."""
         split = max(start, min(stop, self.updates))
         first = self.inserted(round_)[0] - self.updates
@@ -303,11 +307,11 @@ class Stream:
         stop = self.after(round_, deleted=True).deleted
         return stop - self.deletes, stop
 
-    def deleted(self, start: int, stop: int) -> np.ndarray:
-        """Numbers of the rows at places from `start` to `stop` (int64)."""
+    def deleted(self, start: int, stop: int) -> _Numbers:
+        """Numbers of the rows at places from `start` to `stop`."""
         return self.order.apply(np.arange(start, stop, dtype=np.int64))
 
-    def deleted_in(self, numbers: np.ndarray, round_: int) -> list[int | None]:
+    def deleted_in(self, numbers: _Numbers, round_: int) -> list[int | None]:
         """Of each row the round whose delete step removed it, None if none up to this round did.
 
         Only delete steps that later rounds go on from count.
@@ -322,8 +326,8 @@ class Stream:
             for taken, is_gone in zip(rounds.tolist(), gone.tolist(), strict=True)
         ]
 
-    def versions(self, numbers: np.ndarray, round_: int) -> np.ndarray:
-        """Round of each row's last change, as of the end of a round's batch (int64).
+    def versions(self, numbers: _Numbers, round_: int) -> _Numbers:
+        """Round of each row's last change, as of the end of a round's batch.
 
         The rows must exist by then; rows deleted before count with their last change.
         """
@@ -340,7 +344,7 @@ class Stream:
             open_ = open_[~hit]
         return versions
 
-    def changes(self, numbers: np.ndarray, round_: int) -> list[list[int]]:
+    def changes(self, numbers: _Numbers, round_: int) -> list[list[int]]:
         """Of each row the rounds up to one that brought or changed it, ascending.
 
         A row that a delete step removed has none afterwards.
@@ -353,18 +357,18 @@ class Stream:
                 found[row].append(past)
         return found
 
-    def _born(self, numbers: np.ndarray) -> np.ndarray:
-        """The rounds that inserted rows (int64); the load is round 0."""
+    def _born(self, numbers: _Numbers) -> _Numbers:
+        """The rounds that inserted rows; the load is round 0."""
         added = (numbers - self.spec.rows) // max(self.inserts, 1) + 1
         return np.where(numbers < self.spec.rows, 0, added)
 
-    def _moves(self, places: np.ndarray, round_: int) -> np.ndarray:
-        """Whether the rows at places move in a round (bool)."""
+    def _moves(self, places: _Numbers, round_: int) -> _Flags:
+        """Whether the rows at places move in a round."""
         first, end = self.movers.turn(round_) if self.movers else (0, 0)
         return (places >= first) & (places < end)
 
-    def _hit(self, places: np.ndarray, round_: int) -> np.ndarray:
-        """Whether a round updates the rows at places (bool)."""
+    def _hit(self, places: _Numbers, round_: int) -> _Flags:
+        """Whether a round updates the rows at places."""
         state = self.before(round_)
         ranking = self.ranking(state)
         ranks = ranking.ranks(places)

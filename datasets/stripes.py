@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from datasets.hashing import derive, draw
 from datasets.permutation import Permutation
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
+
+_Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Stripes:
         """The factor that leads from a lot to the place of its row within a stripe."""
         return pow(self.step, -1, self.lots)
 
-    def lot(self, numbers: np.ndarray) -> np.ndarray:
-        """The lots of rows (int64)."""
+    def lot(self, numbers: _Numbers) -> _Numbers:
+        """The lots of rows."""
         return numbers % self.lots * self.step % self.lots
 
     def lot_sql(self, number: str) -> str:
@@ -80,21 +83,21 @@ class StripedOrder:
         """The key of the hash that shifts places."""
         return derive(self.key, "shift")
 
-    def apply(self, places: np.ndarray) -> np.ndarray:
-        """Row numbers at places of the order (int64)."""
+    def apply(self, places: _Numbers) -> _Numbers:
+        """Row numbers at places of the order."""
         stripe, within = np.divmod(places, self.lots)
         last = max(0, self.stripes - 1)
         moved = self.permutation.apply(np.minimum(stripe, last)) + self._shift(within)
         moved = moved % max(1, self.stripes)
         return np.where(stripe < self.stripes, moved * self.lots + within, places)
 
-    def invert(self, numbers: np.ndarray) -> np.ndarray:
-        """Places of row numbers (int64)."""
+    def invert(self, numbers: _Numbers) -> _Numbers:
+        """Places of row numbers."""
         stripe, within = np.divmod(numbers, self.lots)
         unmoved = (stripe - self._shift(within)) % max(1, self.stripes)
         return np.where(
             stripe < self.stripes, self.permutation.invert(unmoved) * self.lots + within, numbers
         )
 
-    def _shift(self, within: np.ndarray) -> np.ndarray:
+    def _shift(self, within: _Numbers) -> _Numbers:
         return np.mod(draw(self.shift_key, within).view(np.int64), max(1, self.stripes))

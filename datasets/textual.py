@@ -8,6 +8,7 @@ from string import Formatter
 from typing import ClassVar, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
@@ -151,8 +152,8 @@ class Binary(ValueKind):
         return f"unhex({_digits_sql(rows, 2 * self.size)})"
 
 
-def _pieces(rows: Values, digits: int) -> list[np.ndarray]:
-    """Words of sixteen hex digits each, of which the last may be needed in part; uint64."""
+def _pieces(rows: Values, digits: int) -> list[npt.NDArray[np.uint64]]:
+    """Words of sixteen hex digits each, of which the last may be needed in part."""
     row = rows.hash(fixed=False)
     return [mix(np.array([piece]), row) for piece in range(-(-digits // _DIGITS_PER_PIECE))]
 

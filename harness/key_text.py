@@ -13,7 +13,7 @@ _NULL, _EMPTY = "__null__", "__empty__"
 
 
 def encode_keys(columns: pa.Table) -> pa.Array:
-    """The record keys (pa.Array of string) of rows.
+    """The record keys of rows, as text.
 
     Args:
         columns: the key columns and no others, in the order of the record key.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from datasets.mappings import Mappings
@@ -94,7 +95,7 @@ class KeyTable:
         )
         return asked.sort_by("record_key"), self._places(keys.slice(0, len(live)), groups)
 
-    def _places(self, keys: pa.Array, groups: np.ndarray) -> pa.Table:
+    def _places(self, keys: pa.Array, groups: npt.NDArray[np.int32]) -> pa.Table:
         columns, file_ids = self.mappings.places()
         paths = [""] * len(file_ids)
         if columns.num_columns:
