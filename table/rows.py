@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def is_frame(rows: Any) -> bool:
+def is_frame(rows: object) -> bool:
     """Whether the value is a Spark DataFrame, classic or Connect."""
     return hasattr(rows, "sparkSession") and hasattr(rows, "schema")
 

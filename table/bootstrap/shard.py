@@ -6,7 +6,6 @@ import functools
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -192,7 +191,9 @@ def _verify(task: ShardTask, expected: Digest) -> ShardDone:
     return ShardDone(size=source.size, **asdict(found))
 
 
-def entries_digest(cells: Iterable[tuple[Any, Any]], name: str) -> Digest:
+def entries_digest(
+    cells: Iterable[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]], name: str
+) -> Digest:
     """The digest of entries of a record index.
 
     Args:

@@ -115,14 +115,25 @@ def entry_hashes(
 
 
 @kernel
-def _hash_each(text: Any, offsets: Any, words: Any, hashes: Any) -> None:
+def _hash_each(
+    text: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    words: npt.NDArray[np.uint64],
+    hashes: npt.NDArray[np.uint64],
+) -> None:
     for i in range(len(hashes)):
         length = offsets[i + 1] - offsets[i]
         hashes[i], _ = entry_hash(text, offsets[i], length, words[0], words[1])
 
 
 @kernel
-def _sum(text: Any, starts: Any, lengths: Any, codes: Any, words: Any) -> Any:
+def _sum(
+    text: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int32 | np.int64],
+    words: npt.NDArray[np.uint64],
+) -> Any:
     low, high = np.uint64(0), np.uint64(0)
     for i in range(len(codes)):
         first, second = entry_hash(
@@ -134,7 +145,7 @@ def _sum(text: Any, starts: Any, lengths: Any, codes: Any, words: Any) -> Any:
 
 
 @inlined
-def load_word(text: Any, at: Any) -> Any:
+def load_word(text: npt.NDArray[np.uint8], at: Any) -> Any:
     """Eight bytes as a little-endian number."""
     first = np.uint64(at)
     return (
@@ -158,7 +169,7 @@ def _mix(state: Any) -> Any:
 
 
 @inlined
-def entry_hash(text: Any, start: Any, length: Any, low: Any, high: Any) -> Any:
+def entry_hash(text: npt.NDArray[np.uint8], start: Any, length: Any, low: Any, high: Any) -> Any:
     """The two halves of an entry's hash; `low` and `high` are the words of its location."""
     size = np.uint64(length)
     first = low ^ (size * _FIRST)

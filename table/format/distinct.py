@@ -78,7 +78,7 @@ class Distinct:
 
 
 @inlined
-def _hash(data: Any, start: int, length: int) -> Any:
+def _hash(data: npt.NDArray[np.uint8], start: int, length: int) -> Any:
     first, second = np.uint64(length), np.uint64(0)
     at = start
     end = start + length
@@ -102,7 +102,7 @@ def _hash(data: Any, start: int, length: int) -> Any:
 
 
 @inlined
-def _ending(data: Any, start: int, length: int) -> Any:
+def _ending(data: npt.NDArray[np.uint8], start: int, length: int) -> Any:
     """A number of `_NEAR_BITS` for the last sixteen bytes; 0 for shorter strings."""
     if length < 16:
         return np.int64(0)
@@ -112,7 +112,7 @@ def _ending(data: Any, start: int, length: int) -> Any:
 
 
 @inlined
-def _same(data: Any, start: int, text: Any, place: Any) -> bool:
+def _same(data: npt.NDArray[np.uint8], start: int, text: npt.NDArray[np.uint8], place: Any) -> bool:
     other, length = place
     at = 0
     while at + 8 <= length:
@@ -129,7 +129,7 @@ def _same(data: Any, start: int, text: Any, place: Any) -> bool:
 
 
 @kernel
-def _rehash(slots: Any, hashes: Any) -> None:
+def _rehash(slots: npt.NDArray[np.int32], hashes: npt.NDArray[np.uint64]) -> None:
     mask = np.uint64(len(slots) - 1)
     for entry in range(len(hashes)):
         slot = hashes[entry] & mask
@@ -139,7 +139,7 @@ def _rehash(slots: Any, hashes: Any) -> None:
 
 
 @kernel
-def _number(strings: Any, table: Any, state: Any, codes: Any) -> Any:
+def _number(strings: Any, table: Any, state: Any, codes: npt.NDArray[np.int32]) -> Any:
     """Number strings from the place in `state` on, until one finds no room.
 
     Returns:

@@ -137,7 +137,7 @@ def shared_start(lots: Sequence[Spilled]) -> bytes:
 
 
 @inlined
-def _slot(text: Any, at: Any, length: Any, start: Any) -> Any:
+def _slot(text: npt.NDArray[np.uint8], at: Any, length: Any, start: npt.NDArray[np.uint8]) -> Any:
     """The slot of a key: never below that of a lower key."""
     common = len(start)
     for place in range(common):
@@ -151,7 +151,12 @@ def _slot(text: Any, at: Any, length: Any, start: Any) -> Any:
 
 
 @kernel
-def _tally(lengths: Any, text: Any, start: Any, counts: Any) -> Any:
+def _tally(
+    lengths: npt.NDArray[np.uint16],
+    text: npt.NDArray[np.uint8],
+    start: npt.NDArray[np.uint8],
+    counts: npt.NDArray[np.int64],
+) -> Any:
     at: Any = 0
     for row in range(len(lengths)):
         length = np.int64(lengths[row])
@@ -165,7 +170,13 @@ def _tally(lengths: Any, text: Any, start: Any, counts: Any) -> Any:
 
 
 @kernel
-def _deal(spilled: Any, start: Any, pieces: Any, places: Any, out: Any) -> Any:
+def _deal(
+    spilled: Spilled,
+    start: npt.NDArray[np.uint8],
+    pieces: npt.NDArray[np.int32],
+    places: Any,
+    out: Spilled,
+) -> Any:
     """Copy each key to the next place of its piece; places move on."""
     codes, lengths, text = spilled
     next_place, end = places

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -62,7 +63,7 @@ def plain_strings(
 
 def _chunk(
     source: RangeReader, place: ColumnChunk, checksums: Checksums | None
-) -> list[Any] | None:
+) -> list[pa.Array] | None:
     chunk = place.metadata
     plain = not chunk.has_dictionary_page and _ENCODINGS.issuperset(chunk.encodings)
     counted = chunk.statistics
@@ -105,7 +106,12 @@ def _values(page: bytes, count: Any) -> pa.Array | None:
 
 
 @kernel
-def _split(page: Any, start: int, offsets: Any, text: Any) -> bool:
+def _split(
+    page: npt.NDArray[np.uint8],
+    start: int,
+    offsets: npt.NDArray[np.int32],
+    text: npt.NDArray[np.uint8],
+) -> bool:
     """Copy the strings behind their lengths; False if they do not fill the page exactly."""
     at, out = start, 0
     offsets[0] = 0

@@ -126,7 +126,7 @@ def deal_numbers(owner: npt.NDArray[np.int32], sums: Sums) -> npt.NDArray[np.uin
 
 
 @inlined
-def _java_hash(text: Any, start: Any, end: Any) -> Any:
+def _java_hash(text: npt.NDArray[np.uint8], start: Any, end: Any) -> Any:
     """String.hashCode of a UTF-8 range, eight ASCII characters at a time."""
     state = np.uint32(0)
     at = start
@@ -150,7 +150,7 @@ def _java_hash(text: Any, start: Any, end: Any) -> Any:
 
 
 @kernel
-def _assign(keys: Any, locations: Any, sums: Any, owner: Any) -> None:
+def _assign(keys: Any, locations: Any, sums: Sums, owner: npt.NDArray[np.int32]) -> None:
     """The shard of each key, abs(abs(hash) % n) in Java; adds to the sums.
 
     A single location serves all keys.
@@ -174,7 +174,13 @@ def _assign(keys: Any, locations: Any, sums: Any, owner: Any) -> None:
 
 
 @kernel
-def _scatter(offsets: Any, text: Any, owner: Any, places: Any, out: Any) -> None:
+def _scatter(
+    offsets: npt.NDArray[np.int64],
+    text: npt.NDArray[np.uint8],
+    owner: npt.NDArray[np.int32],
+    places: npt.NDArray[np.int64],
+    out: Any,
+) -> None:
     """Copy each key to its shard's next place; `places` moves on."""
     lengths, codes, data, code = out
     for i in range(len(owner)):
@@ -191,7 +197,9 @@ def _scatter(offsets: Any, text: Any, owner: Any, places: Any, out: Any) -> None
 
 
 @kernel
-def _scatter_numbers(owner: Any, places: Any, out: Any) -> None:
+def _scatter_numbers(
+    owner: npt.NDArray[np.int32], places: npt.NDArray[np.int64], out: npt.NDArray[np.uint32]
+) -> None:
     """Put each key's number to its shard's next place; `places` moves on."""
     for i in range(len(owner)):
         shard = owner[i]

@@ -44,7 +44,7 @@ _FIRST_MICROSECOND = 260_000_000_000_000
 _FLOATS = (Wrapper.FLOAT, Wrapper.DOUBLE)
 # How Hudi wraps the values of a type, and whether every row group counts its nulls: of others,
 # nothing but nulls may stand for no statistics. Whole numbers may have been narrower once.
-_KINDS: tuple[tuple[Callable[[Any], bool], tuple[Wrapper, ...], bool], ...] = (
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], tuple[Wrapper, ...], bool], ...] = (
     (pa.types.is_string, (Wrapper.STRING,), False),
     (pa.types.is_integer, (Wrapper.INT, Wrapper.LONG), True),
     (pa.types.is_boolean, (Wrapper.BOOLEAN,), True),

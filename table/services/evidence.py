@@ -16,9 +16,10 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -92,7 +93,7 @@ class KeySet:
         rows = pc.unique(pc.index_in(values.cast(kind), value_set=self.texts.cast(kind)))
         return frozenset(row for row in rows.to_pylist() if row is not None)
 
-    def inside(self, data: Any) -> frozenset[int]:
+    def inside(self, data: bytes | npt.NDArray[np.uint8]) -> frozenset[int]:
         """Which keys occur anywhere in bytes."""
         whole, part = self.needles.search(data)
         return whole | part

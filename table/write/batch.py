@@ -36,7 +36,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Batch:
+    def take(self, rows: npt.NDArray[np.int64 | np.uint64]) -> Batch:
         """The rows of those numbers, in that order."""
         indices = pa.array(rows, pa.int64())
         return Batch(

@@ -265,7 +265,7 @@ def without_values(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 def _matches(
     work: FileGroupWrite, stored_keys: pa.Array
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32 | np.int64]]:
     """Stored rows that an incoming row meets, and the incoming row of each."""
     if (work.ops == Op.APPEND).any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -286,7 +286,7 @@ def _stale(
     work: FileGroupWrite,
     stored: pa.Table,
     matched: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int32 | np.int64],
 ) -> Any:
     """Of the matches those whose stored row is newer, where event time decides."""
     ordering = work.target.ordering

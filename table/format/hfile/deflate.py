@@ -24,6 +24,10 @@ from table.format.compiled import inlined, kernel, maker
 from table.format.digest import load_word
 from table.format.hfile.huffman import PAIR, PAIR_BITS, code_lengths, codes_of, pairs_of
 
+_Bytes = npt.NDArray[np.uint8]
+_Ints = npt.NDArray[np.int32]
+_Words = npt.NDArray[np.uint64]
+
 # Smaller blocks are not worth a code table of their own; larger ones hold a few huge cells.
 _BLOCK_BYTES_MIN, _BLOCK_BYTES_MAX = 1 << 15, 1 << 22
 
@@ -56,7 +60,7 @@ _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _LENGTH_CODES = 19
 
 
-def _table(base: list[int], size: int) -> npt.NDArray[np.int32]:
+def _table(base: list[int], size: int) -> _Ints:
     """For each value the last row of `base` that does not exceed it."""
     return (np.searchsorted(np.array(base), np.arange(size), side="right") - 1).astype(np.int32)
 
@@ -99,8 +103,8 @@ class Marks(NamedTuple):
         kinds: of how it starts.
     """
 
-    values: npt.NDArray[np.int32]
-    kinds: npt.NDArray[np.int32]
+    values: _Ints
+    kinds: _Ints
 
 
 def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
@@ -135,12 +139,7 @@ def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
     return b"".join((_GZIP_HEAD, out[:size].data, struct.pack("<II", check, len(data))))
 
 
-def _coded(
-    data: npt.NDArray[np.uint8],
-    steps: npt.NDArray[np.int32],
-    words: npt.NDArray[np.uint64],
-    sample: tuple[int, bool],
-) -> int:
+def _coded(data: _Bytes, steps: _Ints, words: _Words, sample: tuple[int, bool]) -> int:
     """Write the stream in codes of its own: its size in bytes, -1 if a literal has no code."""
     # A few lengths and distances are worth more than a look at what does not occur.
     symbols, distances = np.ones(_SYMBOLS, np.int64), np.ones(_DISTANCES, np.int64)
@@ -149,7 +148,7 @@ def _coded(
 
 
 @inlined
-def _common(data: Any, left: Any, right: Any, end: Any) -> Any:
+def _common(data: _Bytes, left: Any, right: Any, end: Any) -> Any:
     """How many bytes from `left` on are those from `right` on; `right` is the later place."""
     at = right
     back = right - left
@@ -164,7 +163,7 @@ def _common(data: Any, left: Any, right: Any, end: Any) -> Any:
 
 
 @inlined
-def _slots(data: Any, start: int, end: int) -> Any:
+def _slots(data: _Bytes, start: int, end: int) -> Any:
     """Hashes of at least eight bytes and of the first of them, as rows of tables."""
     part = np.uint64(0)
     at = start
@@ -183,7 +182,7 @@ def _slots(data: Any, start: int, end: int) -> Any:
 
 
 @inlined
-def _big(data: Any, at: int, width: int) -> Any:
+def _big(data: _Bytes, at: int, width: int) -> Any:
     value: Any = 0
     for byte in range(width):
         value = value << 8 | np.int64(data[np.uint64(at + byte)])
@@ -191,7 +190,7 @@ def _big(data: Any, at: int, width: int) -> Any:
 
 
 @inlined
-def _parts(data: Any, cell: int, end: int) -> Any:
+def _parts(data: _Bytes, cell: int, end: int) -> Any:
     """Where the rest of a cell behind its row starts and ends; the end is 0 if it is no cell."""
     if cell + _CELL_HEAD + _KEY_REST > end:
         return 0, 0
@@ -202,7 +201,7 @@ def _parts(data: Any, cell: int, end: int) -> Any:
     return tail, after if whole else 0
 
 
-def _marks(data: Any) -> Marks | None:
+def _marks(data: _Bytes) -> Marks | None:
     """Marks by hashes; None if the bytes are no cells."""
     marks = np.empty((2, len(data) // _CELL_BYTES_MIN + 1), np.int32)
     count = int(_mark(data, marks))
@@ -210,7 +209,7 @@ def _marks(data: Any) -> Marks | None:
 
 
 @kernel
-def _mark(data: Any, marks: Any) -> int:
+def _mark(data: _Bytes, marks: _Ints) -> int:
     """Number values by their hashes: how many cells there are, 0 if the bytes are no cells."""
     end = len(data)
     cell = count = 0
@@ -225,7 +224,7 @@ def _mark(data: Any, marks: Any) -> int:
 
 
 @inlined
-def _model(tables: Any, mark: Any, tail: int, before: int) -> int:
+def _model(tables: _Ints, mark: Any, tail: int, before: int) -> int:
     """How far back lies a tail that this one is likely to repeat; remembers it."""
     seen, alike = tables[0], tables[1]
     slot, part = mark[0] & _SLOT_MASK, mark[1] & _SLOT_MASK
@@ -239,7 +238,7 @@ def _model(tables: Any, mark: Any, tail: int, before: int) -> int:
 
 
 @kernel
-def _elsewhere(data: Any, tables: Any, at: int, back: int) -> int:
+def _elsewhere(data: _Bytes, tables: _Ints, at: int, back: int) -> int:
     """How far back another tail had to go on like this, else `back`; remembers the place."""
     if at + 8 > len(data):
         return back
@@ -251,13 +250,13 @@ def _elsewhere(data: Any, tables: Any, at: int, back: int) -> int:
 
 
 @inlined
-def _reach(data: Any, at: int, back: int, limit: int) -> int:
+def _reach(data: _Bytes, at: int, back: int, limit: int) -> int:
     """How many bytes are as they were so far back; 0 if that is out of reach."""
     return _common(data, at - back, at, min(limit, at + _MATCH_MAX)) if back <= _WINDOW else 0
 
 
 @inlined
-def _goes_on(data: Any, at: int, back: int, end: int) -> bool:
+def _goes_on(data: _Bytes, at: int, back: int, end: int) -> bool:
     """Whether eight bytes from `at` on are as they were so far back."""
     if back > _WINDOW or at + 8 > end:
         return False
@@ -265,7 +264,7 @@ def _goes_on(data: Any, at: int, back: int, end: int) -> bool:
 
 
 @inlined
-def _step(steps: Any, used: Any, literals: int, match: Any) -> Any:
+def _step(steps: _Ints, used: Any, literals: int, match: Any) -> Any:
     """Add a step; how many there are."""
     steps[used, 0] = literals
     steps[used, 1], steps[used, 2] = match
@@ -273,7 +272,7 @@ def _step(steps: Any, used: Any, literals: int, match: Any) -> Any:
 
 
 @kernel
-def _plan(data: Any, marks: Any, steps: Any, tables: Any) -> int:
+def _plan(data: _Bytes, marks: Marks, steps: _Ints, tables: _Ints) -> int:
     """Find the matches: steps of (literals, length of the match behind them, its distance).
 
     Returns:
@@ -331,7 +330,13 @@ def _add(code: Any, bits: Any, filled: Any) -> Any:
 
 
 @kernel
-def _count(data: Any, steps: Any, sample: Any, symbols: Any, distances: Any) -> None:
+def _count(
+    data: _Bytes,
+    steps: _Ints,
+    sample: tuple[int, int],
+    symbols: npt.NDArray[np.int64],
+    distances: npt.NDArray[np.int64],
+) -> None:
     """About how often symbols occur; lengths and distances once at least.
 
     Literals between values are all counted. Of keys, which are long and alike, and of matches some
@@ -357,7 +362,7 @@ def _count(data: Any, steps: Any, sample: Any, symbols: Any, distances: Any) -> 
 
 
 @inlined
-def _flush(words: Any, at: Any, bits: Any, filled: Any) -> Any:
+def _flush(words: _Words, at: Any, bits: Any, filled: Any) -> Any:
     """Write the whole bytes among the bits; what is left."""
     words[at] = bits
     whole = filled & ~np.uint64(7)
@@ -365,7 +370,7 @@ def _flush(words: Any, at: Any, bits: Any, filled: Any) -> Any:
 
 
 @inlined
-def _head(words: Any, symbols: Any, distances: Any) -> Any:
+def _head(words: _Words, symbols: _Ints, distances: _Ints) -> Any:
     """Write the head of the one block, which holds the lengths of all codes."""
     at, bits, filled = np.uint64(0), np.uint64(0), np.uint64(0)
     # The last block; codes of its own; how many there are of each kind.
@@ -387,7 +392,7 @@ def _head(words: Any, symbols: Any, distances: Any) -> Any:
 
 
 @inlined
-def _letter(data: Any, codes: Any, at: Any, stop: Any) -> Any:
+def _letter(data: _Bytes, codes: _Words, at: Any, stop: Any) -> Any:
     """The code of a letter, 0 behind the end; whether it has none."""
     inside = np.uint64(at < stop)
     code = codes[data[at]]
@@ -395,12 +400,12 @@ def _letter(data: Any, codes: Any, at: Any, stop: Any) -> Any:
 
 
 @inlined
-def _pair(data: Any, pairs: Any, at: Any) -> Any:
+def _pair(data: _Bytes, pairs: npt.NDArray[np.uint32], at: Any) -> Any:
     return np.uint64(pairs[np.uint64(data[at]) | (np.uint64(data[at + _ONE]) << np.uint64(8))])
 
 
 @inlined
-def _put_literals(data: Any, tables: Any, place: Any, state: Any) -> Any:
+def _put_literals(data: _Bytes, tables: Any, place: Any, state: Any) -> Any:
     """Write literals; three bytes behind them are there, too.
 
     Args:
@@ -429,7 +434,7 @@ def _put_literals(data: Any, tables: Any, place: Any, state: Any) -> Any:
 
 
 @maker
-def _lengths(codes: Any) -> Any:
+def _lengths(codes: _Words) -> _Words:
     """The codes of all lengths of matches, their extra bits included."""
     found = np.zeros(_MATCH_MAX + 1, np.uint64)
     for length in range(_MATCH_MIN, _MATCH_MAX + 1):
@@ -443,7 +448,7 @@ def _lengths(codes: Any) -> Any:
 
 
 @maker
-def _codes(symbols: Any, distances: Any) -> Any:
+def _codes(symbols: npt.NDArray[np.int64], distances: npt.NDArray[np.int64]) -> Any:
     """Codes: their lengths, those of symbols, of two literals, of lengths, of distances."""
     widths = np.empty(_SYMBOLS, np.int32), np.empty(_DISTANCES, np.int32)
     code_lengths(symbols, widths[0])
@@ -453,7 +458,7 @@ def _codes(symbols: Any, distances: Any) -> Any:
 
 
 @kernel
-def _write(data: Any, steps: Any, words: Any, coded: Any) -> Any:
+def _write(data: _Bytes, steps: _Ints, words: _Words, coded: Any) -> Any:
     """Write the stream: its size in bytes, -1 if a literal has no code.
 
     `words` is the eight bytes from each place on, `coded` comes from `_codes`.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from table.format.compiled import maker
 
@@ -16,7 +15,7 @@ PAIR = np.uint64((1 << 26) - 1)
 
 
 @maker
-def _depths(weights: Any, depths: Any) -> None:
+def _depths(weights: npt.NDArray[np.int64], depths: npt.NDArray[np.int32]) -> None:
     """How deep leaves lie in a Huffman tree; weights ascend, and have room for the inner nodes."""
     count = len(depths)
     parents = np.zeros(2 * count, np.int32)
@@ -40,7 +39,7 @@ def _depths(weights: Any, depths: Any) -> None:
 
 
 @maker
-def code_lengths(counts: Any, lengths: Any) -> None:
+def code_lengths(counts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> None:
     """Lengths of Huffman codes of limited length; 0 where a symbol does not occur.
 
     Two symbols occur at least.
@@ -74,7 +73,7 @@ def code_lengths(counts: Any, lengths: Any) -> None:
 
 
 @maker
-def codes_of(lengths: Any) -> Any:
+def codes_of(lengths: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
     """Canonical codes, bits reversed as the stream wants them: code and, 26 bits up, its length."""
     count = np.zeros(CODE_MAX + 1, np.int64)
     for length in lengths:
@@ -96,7 +95,7 @@ def codes_of(lengths: Any) -> Any:
 
 
 @maker
-def pairs_of(codes: Any) -> Any:
+def pairs_of(codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     """The codes of each two literals as one: codes and, 26 bits up, their length; 0 for none."""
     pairs = np.empty((256, 256), np.uint32)
     # Plain numbers of 32 bits in rows: the loop over a row takes many at a time.

@@ -6,12 +6,18 @@ result, the position of the first fault, or -1; they never read behind the end.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from table.format.compiled import inlined, kernel
+
+if TYPE_CHECKING:
+    from table.format.hfile.strings import Cells, Strings
+
+_Bytes = npt.NDArray[np.uint8]
+_Numbers = npt.NDArray[np.int64]
 
 CELL_OVERHEAD = 21
 """Bytes of a cell beside row and value: lengths 4+4+2, the rest of the key 1+8+1, MVCC 1."""
@@ -27,7 +33,7 @@ _AHEAD = 32
 
 
 @inlined
-def _int16(data: Any, at: int) -> Any:
+def _int16(data: _Bytes, at: int) -> Any:
     """An unsigned big-endian 16-bit integer, widened."""
     # Unsigned indices spare the check for negative ones, and the loads become one.
     first = np.uint64(at)
@@ -37,7 +43,7 @@ def _int16(data: Any, at: int) -> Any:
 
 
 @inlined
-def _word(data: Any, at: int) -> Any:
+def _word(data: _Bytes, at: int) -> Any:
     """Eight bytes as an unsigned big-endian integer: compares as the bytes do."""
     first = np.uint64(at)
     return (
@@ -53,14 +59,14 @@ def _word(data: Any, at: int) -> Any:
 
 
 @inlined
-def _int32(data: Any, at: int) -> Any:
+def _int32(data: _Bytes, at: int) -> Any:
     """An unsigned big-endian 32-bit integer, widened."""
     return (_int16(data, at) << 16) | _int16(data, at + 2)
 
 
 @inlined
 def compare(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
-    left: Any, left_at: int, left_length: int, right: Any, right_at: int, right_length: int
+    left: _Bytes, left_at: int, left_length: int, right: _Bytes, right_at: int, right_length: int
 ) -> Any:
     """Unsigned byte order of two pieces: negative, 0 or positive."""
     common = min(left_length, right_length)
@@ -80,7 +86,7 @@ def compare(  # noqa: PLR0913 - an array slice per cell would cost more than the
 
 
 @kernel
-def check_order(keys: Any) -> int:
+def check_order(keys: Strings) -> int:
     """Index of the first key that is not above its predecessor; -1 if there is none."""
     data, offsets = keys
     for index in range(1, offsets.size - 1):
@@ -93,7 +99,7 @@ def check_order(keys: Any) -> int:
 
 
 @kernel
-def check_lengths(offsets: Any) -> int:
+def check_lengths(offsets: _Numbers) -> int:
     """Index of the first key that is empty or longer than a row may be; -1 if there is none."""
     for index in range(offsets.size - 1):
         length = offsets[index + 1] - offsets[index]
@@ -103,7 +109,7 @@ def check_lengths(offsets: Any) -> int:
 
 
 @inlined
-def _copy(data: Any, start: int, length: int, out: Any, at: int) -> Any:
+def _copy(data: _Bytes, start: int, length: int, out: _Bytes, at: int) -> Any:
     """Copy a piece of `data` into `out`; the place behind it."""
     source, target = np.uint64(start), np.uint64(at)
     for byte in range(np.uint64(length)):
@@ -113,7 +119,7 @@ def _copy(data: Any, start: int, length: int, out: Any, at: int) -> Any:
 
 @inlined
 def _put_key(  # noqa: PLR0913 - an array slice per cell would cost more than the loop
-    data: Any, row: int, row_length: int, value_length: int, out: Any, at: int
+    data: _Bytes, row: int, row_length: int, value_length: int, out: _Bytes, at: int
 ) -> Any:
     """Write what comes before the value of a cell; its end."""
     key_length = row_length + _KEY_OVERHEAD
@@ -133,13 +139,13 @@ def _put_key(  # noqa: PLR0913 - an array slice per cell would cost more than th
 
 
 @kernel
-def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
+def put_cells(cells: Cells, first: int, out: _Bytes, at: int, full: int) -> Any:
     """Write cells one behind the other, up to the one that makes `full` bytes or does not fit.
 
     Args:
         cells: keys and values; see `strings.Cells`.
         first: the cell to start with.
-        out: uint8 out.
+        out: the bytes, out.
         at: where in `out` to start.
         full: bytes of `out` at which to stop.
 
@@ -161,7 +167,7 @@ def put_cells(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
     return key_offsets.size - 1, at
 
 
-def room_ahead() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+def room_ahead() -> tuple[_Numbers, npt.NDArray[np.uint64]]:
     """Where `put_ordered` keeps what it reads ahead."""
     return np.empty((3, _AHEAD), np.int64), np.empty((2, _AHEAD), np.uint64)
 
@@ -222,7 +228,7 @@ def put_ordered(cells: Any, first: int, out: Any, at: int, full: int) -> Any:
 
 
 @inlined
-def _cell(block: Any, at: int, mvcc: int) -> Any:
+def _cell(block: _Bytes, at: int, mvcc: int) -> Any:
     """Row length, value length and end of the cell at `at`; the end is -1 if it is no cell."""
     if at + 8 + _KEY_OVERHEAD > block.size:
         return 0, 0, -1
@@ -240,13 +246,13 @@ def _cell(block: Any, at: int, mvcc: int) -> Any:
 
 
 @kernel
-def split_cells(block: Any, mvcc: int, cells: Any) -> Any:
+def split_cells(block: _Bytes, mvcc: int, cells: _Numbers) -> Any:
     """Where row and value of each cell lie; also checks that rows ascend.
 
     Args:
-        block: uint8, the payload of a data block.
+        block: the payload of a data block.
         mvcc: 1 if each cell ends with an MVCC byte, else 0.
-        cells: int64 out, 4 x as many cells as there could be: row start, row length, value start,
+        cells: out, 4 x as many cells as there could be: row start, row length, value start,
             value length.
 
     Returns:
@@ -273,14 +279,20 @@ def split_cells(block: Any, mvcc: int, cells: Any) -> Any:
 
 
 @kernel
-def join_cells(block: Any, mvcc: int, keys: Any, hits: Any, whole: bool) -> Any:  # noqa: FBT001
+def join_cells(
+    block: _Bytes,
+    mvcc: int,
+    keys: Strings,
+    hits: _Numbers,
+    whole: bool,  # noqa: FBT001
+) -> Any:
     """Merge-join the cells of a block with sorted keys; also checks that rows ascend.
 
     Args:
-        block: uint8, the payload of a data block.
+        block: the payload of a data block.
         mvcc: 1 if each cell ends with an MVCC byte, else 0.
         keys: the sorted keys.
-        hits: int64 out, 3 x number of keys: index of a key found, start and length of its value.
+        hits: out, 3 x number of keys: index of a key found, start and length of its value.
         whole: whether to check the cells behind the last key, too.
 
     Returns:
@@ -318,8 +330,10 @@ def join_cells(block: Any, mvcc: int, keys: Any, hits: Any, whole: bool) -> Any:
 
 
 @kernel
-def gather(data: Any, starts: Any, lengths: Any, out: Any, offsets: Any) -> None:
-    """Copy pieces of `data` one behind the other; `offsets` (int32) gets 0 and each piece's end."""
+def gather(
+    data: _Bytes, starts: _Numbers, lengths: _Numbers, out: _Bytes, offsets: npt.NDArray[np.int32]
+) -> None:
+    """Copy pieces of `data` one behind the other; `offsets` gets 0 and each piece's end."""
     at = 0
     offsets[0] = 0
     for index in range(starts.size):
@@ -328,12 +342,12 @@ def gather(data: Any, starts: Any, lengths: Any, out: Any, offsets: Any) -> None
 
 
 @kernel
-def split_root_index(payload: Any, entries: Any) -> Any:
+def split_root_index(payload: _Bytes, entries: _Numbers) -> Any:
     """Parse the entries of a root index block, as many as `entries` has room for.
 
     Args:
-        payload: uint8.
-        entries: int64 out, 4 x number of entries: block offset, block size, key start, key length.
+        payload: of the block.
+        entries: out, 4 x number of entries: block offset, block size, key start, key length.
 
     Returns:
         The position behind the last entry, or -1 if the payload ends within one.
@@ -364,7 +378,7 @@ def split_root_index(payload: Any, entries: Any) -> Any:
 
 
 @kernel
-def split_leaf_index(payload: Any, entries: Any) -> Any:
+def split_leaf_index(payload: _Bytes, entries: _Numbers) -> Any:
     """As `split_root_index`, for leaf and intermediate blocks.
 
     They hold a count, relative offsets of the entries and of their end, entries.
@@ -388,7 +402,7 @@ def split_leaf_index(payload: Any, entries: Any) -> Any:
 
 
 @kernel
-def narrow_to_rows(payload: Any, entries: Any) -> int:
+def narrow_to_rows(payload: _Bytes, entries: _Numbers) -> int:
     """Turn index keys into rows: skip the row length, drop what follows the row.
 
     Hudi 1.x's own writer leaves out what follows (family length, timestamp, type).
@@ -415,7 +429,7 @@ def narrow_to_rows(payload: Any, entries: Any) -> int:
 
 
 @kernel
-def spread_keys(keys: Any, payload: Any, entries: Any, bounds: Any) -> None:
+def spread_keys(keys: Strings, payload: _Bytes, entries: _Numbers, bounds: _Numbers) -> None:
     """Floor search of sorted keys in an index: which keys belong to which entry.
 
     An index row need not be a key (HBase stores a short separator), so an entry owns the keys from
@@ -423,9 +437,9 @@ def spread_keys(keys: Any, payload: Any, entries: Any, bounds: Any) -> None:
 
     Args:
         keys: the sorted keys.
-        payload: uint8, where the rows of the entries lie.
-        entries: int64, as `narrow_to_rows` left them.
-        bounds: int64 out, one longer than there are entries: entry `i` owns keys `bounds[i]` to
+        payload: where the rows of the entries lie.
+        entries: as `narrow_to_rows` left them.
+        bounds: out, one longer than there are entries: entry `i` owns keys `bounds[i]` to
             `bounds[i + 1]`, exclusive. Keys before `bounds[0]` belong to none.
     """
     data, offsets = keys

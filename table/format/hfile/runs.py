@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from table.format.compiled import kernel, maker
 from table.format.hfile.kernels import compare
 
+if TYPE_CHECKING:
+    from table.format.hfile.strings import Strings
+
 
 @kernel
-def _before(keys: Any, left: int, right: int) -> Any:
+def _before(keys: Strings, left: int, right: int) -> Any:
     """Whether one key is below another; of equal keys, the one that comes first in `keys`."""
     data, offsets = keys
     start, other = offsets[left], offsets[right]
@@ -20,7 +24,7 @@ def _before(keys: Any, left: int, right: int) -> Any:
 
 
 @kernel
-def _sift(keys: Any, heap: Any, root: int) -> None:
+def _sift(keys: Strings, heap: npt.NDArray[np.int64], root: int) -> None:
     """Let a row sink in a heap of rows until none below it comes before it."""
     row = heap[root, 0]
     run = heap[root, 1]
@@ -38,14 +42,19 @@ def _sift(keys: Any, heap: Any, root: int) -> None:
 
 
 @maker
-def merge_runs(keys: Any, bounds: Any, live: Any, chosen: Any) -> int:
+def merge_runs(
+    keys: Strings,
+    bounds: npt.NDArray[np.int64],
+    live: npt.NDArray[np.bool_],
+    chosen: npt.NDArray[np.int64],
+) -> int:
     """Merge ascending runs of keys; of equal keys the first run's one decides.
 
     Args:
         keys: the runs, one behind the other.
-        bounds: int64, where each run starts and where the last one ends; no run is empty.
-        live: bool, whether the keys of each run are wanted in the result.
-        chosen: int64 out, as many as keys: rows of the result, by key.
+        bounds: where each run starts and where the last one ends; no run is empty.
+        live: whether the keys of each run are wanted in the result.
+        chosen: out, as many as keys: rows of the result, by key.
 
     Returns:
         How many rows were chosen.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
@@ -118,12 +119,12 @@ def decode_deletes(content: bytes, name: str) -> pa.Array:
 
 
 @njit(cache=True, nogil=True)
-def _split_records(data: Any, keys: Any) -> Any:
+def _split_records(data: npt.NDArray[np.uint8], keys: npt.NDArray[np.int64]) -> Any:
     """Where the key of each record lies.
 
     Args:
-        data: uint8, blocks of records up to one of none.
-        keys: int64 out, 2 x as many records as there could be: key start, key length.
+        data: blocks of records up to one of none.
+        keys: out, 2 x as many records as there could be: key start, key length.
 
     Returns:
         Position of the first fault or -1, and the number of records before it.
@@ -158,7 +159,7 @@ def _split_records(data: Any, keys: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _record(data: Any, at: int) -> Any:
+def _record(data: npt.NDArray[np.uint8], at: int) -> Any:
     """Start and length of a record's key, and the record's end; -1 if it is no record."""
     branch, at = read_long(data, at, data.size)
     if at < 0 or branch != 1:
@@ -177,7 +178,7 @@ def _record(data: Any, at: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _bytes(data: Any, at: int) -> Any:
+def _bytes(data: npt.NDArray[np.uint8], at: int) -> Any:
     """Start, length and end of a string or bytes value; the end is -1 if the data ends first."""
     length, start = read_long(data, at, data.size)
     if start < 0 or length < 0 or length > data.size - start:
@@ -186,7 +187,7 @@ def _bytes(data: Any, at: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _skip_ordering_value(data: Any, at: int) -> int:
+def _skip_ordering_value(data: npt.NDArray[np.uint8], at: int) -> int:
     """The end of the union of wrapper records, -1 if it is none."""
     branch, at = read_long(data, at, data.size)
     if at < 0 or branch < 0 or branch >= _BRANCHES.size:
