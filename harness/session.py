@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
@@ -90,20 +89,20 @@ class SparkRuntime:
         finally:
             for name in (STEP_PROPERTY, "spark.job.description", "spark.jobGroup.id"):
                 context.setLocalProperty(name, None)  # type: ignore[arg-type]
-            jvm: Any = context._jsc  # noqa: SLF001 - the only way to Spark's listeners
+            jvm: JavaObject = context._jsc  # noqa: SLF001 - the only way to Spark's listeners
             jvm.sc().listenerBus().waitUntilEmpty(_FLUSH_MS)
             after = self._log_clock.seconds()
             cost.seconds = None if before is None or after is None else after - before
 
     def event_log(self) -> JavaObject:
         """Spark's listener that writes the event log."""
-        java: Any = self.spark.sparkContext._jsc  # noqa: SLF001 - the only way to the listeners
+        java: JavaObject = self.spark.sparkContext._jsc  # noqa: SLF001 - the only way to listeners
         return java.sc().eventLogger().get()
 
     @contextmanager
     def unlogged(self) -> Iterator[None]:
         """Keep the block out of the event log: nothing of it is written."""
-        java: Any = self.spark.sparkContext._jsc  # noqa: SLF001 - the only way to the listeners
+        java: JavaObject = self.spark.sparkContext._jsc  # noqa: SLF001 - the only way to listeners
         bus, log = java.sc().listenerBus(), self.event_log()
         bus.waitUntilEmpty(_FLUSH_MS)
         bus.removeListener(log)

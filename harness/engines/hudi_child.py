@@ -125,7 +125,7 @@ class HudiSession:
 
 def explain(error: Exception) -> str:
     """The innermost cause that Java tells, or the first line of a Python error."""
-    cause: Any = getattr(error, "java_exception", None)
+    cause: JavaObject | None = getattr(error, "java_exception", None)
     if cause is None:
         lines = str(error).strip().splitlines()
         return f"{type(error).__name__}: {lines[0] if lines else ''}"
