@@ -128,7 +128,7 @@ def encode_locations(
         instants_ms: instants that put the keys there, in milliseconds since the epoch.
 
     Returns:
-        Of binary.
+        A record for each, binary.
     """
     locations = zip(partition_paths, file_ids, instants_ms, strict=True)
     return pa.array([_encode_location(*location) for location in locations], pa.binary())
