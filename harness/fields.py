@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from harness.redaction import redact_text
 
 
 def as_tuple(value: object) -> object:
@@ -21,6 +23,13 @@ def as_texts(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def without_user(url: str) -> str:
+    """The URL of a Spark master. It has no user part, and Spark's log would print one."""
+    if redact_text(url) != url:
+        raise ValueError("the URL of a Spark master has no user or password in it")
+    return url
+
+
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -28,6 +37,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_t
 Numbers = Annotated[
     tuple[Positive, ...], BeforeValidator(as_tuple, json_schema_input_type=list[Positive])
 ]
+Master = Annotated[str, AfterValidator(without_user)]
 Given = dict[str, str | int | float | bool]
 """What a file may say where texts are meant."""
 

@@ -30,7 +30,7 @@ from harness.engines import (
     own_master,
 )
 from harness.errors import ScenarioError
-from harness.fields import Names, Natural, Numbers, Positive, Section, TextGroups, Texts
+from harness.fields import Master, Names, Natural, Numbers, Positive, Section, TextGroups, Texts
 from harness.store import is_run_name
 from table.errors import TableError
 from table.options import EVENT_TIME_PAYLOAD, MOVE_OPTIONS, PAYLOAD_CLASS, check_options
@@ -144,7 +144,7 @@ class SparkSection(Section):
         conf: Spark options laid over the harness's own.
     """
 
-    master: str = "local[2]"
+    master: Master = "local[2]"
     conf: Texts = Field(default_factory=dict)
 
 

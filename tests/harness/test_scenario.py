@@ -5,6 +5,7 @@ import pytest
 from harness import matrix, scenario, workload
 from harness.engines import engine_indexes
 from harness.errors import ScenarioError
+from harness.redaction import redact_text
 from table.options import MOVE_OPTIONS
 
 SECTIONS = "dataset, description, engines, include, indexes, name, schedule, spark, table, workload"
@@ -449,3 +450,10 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, content, message):
         (tmp_path / "quickstrat").write_bytes(content)
     with pytest.raises(ScenarioError, match=message):
         scenario.load("quickstrat")
+
+
+def test_a_master_with_a_password_is_refused_without_showing_it():
+    with pytest.raises(ScenarioError) as refused:
+        scenario.load("ci", sets=["spark.master=spark://me:S3cret-of-mine@host:7077"])
+    assert "no user or password" in str(refused.value)
+    assert "S3cret-of-mine" not in redact_text(str(refused.value))
