@@ -9,7 +9,7 @@ SOURCES := table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench lock gate clean
+.PHONY: help install lint types format test test-all test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench lock gate clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,8 +34,11 @@ format: install ## rewrite the sources in the house style
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-test: install ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0
+test: install ## the tests to run before a commit, in ten minutes
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long without
+
+test-all: install ## the long tests, which `make test` leaves out
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long only
 
 test-spark4: $(VENV4)/.installed ## the whole test suite on the newest PySpark 4, in .venv4
 	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0

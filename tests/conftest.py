@@ -12,7 +12,48 @@ settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
 
 
+# What `make test` leaves to `make test-all`; tests/README.md has the times.
+LONG = (
+    "tests/campaigns/",
+    "tests/cluster/",
+    "tests/harness/test_hudi_for_real.py",
+    "tests/harness/test_run_for_real.py",
+    "tests/harness/test_run_on_s3.py",
+    "tests/interop/",
+    "tests/reports/test_page_in_browser.py",
+    "tests/table/histories/test_dead_services.py",
+    "tests/indexes/test_conformance_s3.py",
+)
+# One of each kind stays.
+SHORT = (
+    "tests/harness/test_run_for_real.py::test_four_indexes_are_measured_verified_and_reported",
+    "tests/interop/test_both_ways.py::test_both_ways[1.1.1-bucket-simple-purged-delete_flag]",
+    "tests/reports/test_page_in_browser.py::test_the_console_stays_silent[planned]",
+    "tests/campaigns/test_campaigns.py::test_case[torn-",
+)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave the long tests out, or all others."""
+    chosen = config.getoption("--long")
+    if chosen == "with":
+        return
+    is_long = {
+        item: item.nodeid.startswith(LONG) and not item.nodeid.startswith(SHORT) for item in items
+    }
+    config.hook.pytest_deselected(
+        items=[item for item in items if is_long[item] != (chosen == "only")]
+    )
+    items[:] = [item for item in items if is_long[item] == (chosen == "only")]
+
+
 def pytest_addoption(parser):
+    parser.addoption(
+        "--long",
+        choices=("with", "without", "only"),
+        default="with",
+        help="the long tests: with the others, without them, or they alone",
+    )
     parser.addoption(
         "--cluster",
         choices=("share", "full"),
