@@ -16,12 +16,17 @@ os.environ.setdefault("TZ", "UTC")
 LONG = (
     "tests/campaigns/",
     "tests/cluster/",
+    "tests/datasets/test_generated.py",
+    "tests/datasets/test_update_choice.py",
     "tests/harness/test_hudi_for_real.py",
+    "tests/harness/test_kill_resume.py",
     "tests/harness/test_run_for_real.py",
     "tests/harness/test_run_on_s3.py",
     "tests/interop/",
     "tests/reports/test_page_in_browser.py",
     "tests/table/histories/test_dead_services.py",
+    "tests/table/test_archive_histories.py",
+    "tests/table/test_object_storage.py",
     "tests/indexes/test_conformance_s3.py",
 )
 # One of each kind stays.
