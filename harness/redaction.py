@@ -53,7 +53,7 @@ def is_sensitive(name: str) -> bool:
 
 def redact_text(text: str) -> str:
     """A text, such as an error, without the secrets in it."""
-    for secret in _of_environment():
+    for secret in _secrets_in(tuple(os.environ.items())):
         text = text.replace(secret, REDACTED)
     text = _FORMED.sub(REDACTED, _USER_PART.sub("", text))
     return _ASSIGNED.sub(rf"\1{REDACTED}", text)
@@ -95,14 +95,10 @@ def redact_document(value: Any) -> Any:
 
 @functools.cache
 def _secrets_in(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The values of variables (name, value) that are secrets, the longest first."""
     found = {
         value
         for name, value in environment
         if is_sensitive(name) and len(value) >= _SHORTEST and not value.startswith("/")
     }
     return tuple(sorted(found, key=len, reverse=True))
-
-
-def _of_environment() -> tuple[str, ...]:
-    """The values of this process's variables that are secrets, the longest first."""
-    return _secrets_in(tuple(os.environ.items()))

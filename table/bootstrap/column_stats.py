@@ -18,10 +18,10 @@ from table.bootstrap.target import (
     Progress,
     Steps,
     base_stat,
+    decoding_build_file,
     no_progress,
     open_groups,
     put_base,
-    reading_build_file,
     remove_groups,
 )
 from table.format.hfile.writer import HFileWriter
@@ -159,7 +159,7 @@ def build_group(task: GroupTask) -> tuple[BaseFile, int]:
     """Put a group's base file, unless it has no records; the file and its records."""
     parts = []
     for path, offset, length in task.stretches:
-        with reading_build_file(path):
+        with decoding_build_file(path):
             parts.append(
                 pa.ipc.open_stream(task.storage.open(path).read(offset, length)).read_all()
             )

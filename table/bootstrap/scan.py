@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from table.bootstrap.spill import encode_spill
-from table.bootstrap.target import put_once, reading_build_file
+from table.bootstrap.target import decoding_build_file, put_once
 from table.errors import CorruptFileError
 from table.format.digest import location_words
 from table.format.hashing import string_buffers
@@ -91,8 +91,9 @@ def scan_once(storage: Storage, name: str, spill: Callable[[], ScanDone]) -> Sca
 
 
 def _read(storage: Storage, name: str) -> ScanDone:
-    with reading_build_file(f"{name}.json"):
-        document = json.loads(storage.read(f"{name}.json"))
+    data = storage.read(f"{name}.json")
+    with decoding_build_file(f"{name}.json"):
+        document = json.loads(data)
         return ScanDone(document["rows"], tuple(document["spills"]))
 
 

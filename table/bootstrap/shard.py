@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.bootstrap.spill import KeyReader, find_stretch, read_shard, spilled_keys
-from table.bootstrap.target import put_base, put_once, reading_build_file
+from table.bootstrap.target import decoding_build_file, put_base, put_once
 from table.errors import CorruptFileError, InputError
 from table.format.digest import Digest, digest_entries, location_words, total
 from table.format.distinct import Distinct
@@ -89,9 +89,9 @@ def spills_path(folder: str) -> str:
 
 def read_spills(storage: Storage, folder: str) -> list[str]:
     """The paths of a build's spill files."""
-    path = spills_path(folder)
-    with reading_build_file(path):
-        return list(map(str, json.loads(storage.read(path))))
+    data = storage.read(spills_path(folder))
+    with decoding_build_file(spills_path(folder)):
+        return list(map(str, json.loads(data)))
 
 
 def encode_values(values: pa.Array) -> bytes:
@@ -129,8 +129,9 @@ def build_shard(task: ShardTask) -> ShardDone:
 
 def _known(task: ShardTask) -> ShardDone | None:
     try:
-        with reading_build_file(task.record):
-            done = ShardDone(**json.loads(task.storage.read(task.record)))
+        data = task.storage.read(task.record)
+        with decoding_build_file(task.record):
+            done = ShardDone(**json.loads(data))
         if done.size and task.storage.open(task.path).size != done.size:
             # A power cut took its end.
             task.storage.delete(task.path)
@@ -167,7 +168,7 @@ def repeats(keys: pa.Array, order: npt.NDArray[np.int64]) -> int:
 
 def _values(task: ShardTask) -> pa.Array:
     data = task.storage.read(locations_path(task.folder))
-    with reading_build_file(locations_path(task.folder)):
+    with decoding_build_file(locations_path(task.folder)):
         return pa.ipc.open_stream(data).read_all()["value"].combine_chunks()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import TypeVar
 
-from table.errors import CorruptFileError, TableError
+from table.errors import CorruptFileError
 from table.format.digest import Digest
 from table.format.hfile.file_info import IDENTITY, identity
 from table.format.hfile.writer import BLOCK_SIZE, HFileWriter
@@ -135,16 +135,14 @@ def put_once(storage: Storage, path: str, data: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def reading_build_file(path: str) -> Iterator[None]:
-    """Name a build's own file that cannot be decoded; the build begins anew then.
+def decoding_build_file(path: str) -> Iterator[None]:
+    """Name a build's own file whose bytes cannot be decoded; the build begins anew then.
 
     Raises:
         CorruptFileError: from what the block raised.
     """
     try:
         yield
-    except TableError:
-        raise
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CorruptFileError(path, 0, f"a file of an index build: {error}") from error
 

@@ -128,7 +128,7 @@ def drop_remains(storage: Storage, partition: str) -> None:
             storage.delete_tree(path)
 
 
-def named_in_vain(storage: Storage, config: TableConfig) -> tuple[str, ...]:
+def partitions_without_files(storage: Storage, config: TableConfig) -> tuple[str, ...]:
     """The partitions that hoodie.properties names and that have no file at all.
 
     On a store a writer that lost the table may still put hoodie.properties once, and name what its

@@ -27,7 +27,7 @@ from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD
 from table.model import BaseFile
 from table.naming import HOODIE, PROPERTIES, bucket_of, is_bucket_file_id, parse_base_file
 from table.options import BUCKET_COUNT, BUCKET_FIELDS, Options
-from table.services.builds import named_in_vain
+from table.services.builds import partitions_without_files
 from table.services.check_files import FileCheck, FileFacts, check_file
 from table.services.check_index import count_differences
 from table.services.check_keys import KeyScan
@@ -139,16 +139,16 @@ def check_table(
             state = TableState.load(storage)
             # On a local disk nobody can put that late: there it is damage.
             local = isinstance(storage, LocalStorage)
-            vain = () if local else named_in_vain(storage, state.config)
+            without_files = () if local else partitions_without_files(storage, state.config)
             comparison = _Comparison(
-                state=_without(state, vain),
+                state=_without(state, without_files),
                 index=index,
                 options=options,
                 runner=runner,
                 progress=progress,
             )
             result = comparison.run()
-            if vain:
+            if without_files:
                 late = (PROPERTIES, *result.late_paths)
                 result = replace(result, files_late=result.files_late + 1, late_paths=late)
         except (CorruptFileError, MissingFileError, SnapshotExpiredError):

@@ -19,7 +19,7 @@ from table.options import Options
 from table.services.archive import Archived, Archiver, Limits
 from table.services.builds import (
     drop_remains,
-    named_in_vain,
+    partitions_without_files,
     save_partitions,
     settle_builds,
 )
@@ -64,7 +64,7 @@ class TableServices:
             # No fact of the table names it: what a dead build or drop of `files` left.
             storage.delete_tree(METADATA)
         if isinstance(storage, FencedStorage):
-            for partition in named_in_vain(storage, config):
+            for partition in partitions_without_files(storage, config):
                 save_partitions(storage, partition, live=None)
         if _at_rest(storage, config):
             return

@@ -57,7 +57,7 @@ from table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED, format_i
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 from table.view import snapshot
 from table.write.runner import LocalRunner, TaskRunner
-from table.write.transaction import TableState, clear_failed
+from table.write.transaction import TableState, clear_failed, list_storage
 
 # In the order in which a table gets them.
 _PARTITIONS = (RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS)
@@ -294,14 +294,10 @@ class Recoverer:
     def _declare_keys(self, lease: Lease) -> None:
         """Let readers make the keys again, if files from before a rewrite have come back."""
         config = load_config(self.storage)
-        listing: dict[str, dict[str, int]] = {}
-        for status in self.storage.walk(""):
-            folder, _, name = status.path.rpartition("/")
-            if not folder.startswith(HOODIE) and parse_base_file(folder, name, status.size):
-                listing.setdefault(folder, {})[name] = status.size
-        files = snapshot(listing, Timeline.load(self.storage)).files
-        sources = (self.storage.open(file.path) for file in files)
-        if config.stores_meta and any(lacks_keys(read_metadata(source)) for source in sources):
+        if not config.stores_meta:
+            return
+        files = snapshot(list_storage(self.storage), Timeline.load(self.storage)).files
+        if any(lacks_keys(read_metadata(self.storage.open(file.path))) for file in files):
             declare_keys(config, lease, stores=False, ignored=False)
 
     def _cut_metadata(self, plan: _Plan, found: Survey) -> None:

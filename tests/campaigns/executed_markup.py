@@ -8,17 +8,14 @@ call it, so that silence means something.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 
-from browser import chromium
+from browser import POLICY, chromium, run
 
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 _TOLD = re.compile(r'<pre id="told">([^<]*)</pre>')
 _WRAPPER = """<!doctype html>
 <pre id="told"></pre>
@@ -36,8 +33,7 @@ def executed(pages: Mapping[str, str], canary: str, folder: Path) -> list[str] |
         canary: name of the function.
         folder: an empty one, for copies.
     """
-    program = chromium()
-    if program is None:
+    if chromium() is None:
         return None
     folder.mkdir(exist_ok=True)
     control = f"<!doctype html><script>{canary}()</script>"
@@ -48,15 +44,12 @@ def executed(pages: Mapping[str, str], canary: str, folder: Path) -> list[str] |
         if copy.suffix == ".svg":
             hooked = re.sub(r"(<svg\b[^>]*>)", rf"\g<1>{hook}", text, count=1)
         else:
-            hooked = hook + _POLICY.sub("", text)
+            hooked = hook + POLICY.sub("", text)
         copy.write_text(hooked, "utf-8", errors="replace")
         frames.append(f'<iframe src="{copy.name}"></iframe>')
     wrapper = folder / "wrapper.html"
     wrapper.write_text(_WRAPPER + "\n".join(frames), "utf-8")
-    asked = [program, *_FLAGS, f"--user-data-dir={folder}/profile", "--virtual-time-budget=2000"]
-    shown = subprocess.run(
-        [*asked, "--dump-dom", wrapper.as_uri()], capture_output=True, check=True, timeout=120
-    ).stdout.decode("utf-8", errors="replace")
+    shown = run(wrapper, folder, "--dump-dom", width=1280).stdout
     told = _TOLD.search(shown)
     assert told is not None, shown[:2000]
     numbers = {int(number) for number in told[1].split()}

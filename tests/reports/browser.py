@@ -35,7 +35,7 @@ _FLAGS = (
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIMIT_S = 240
 _CONSOLE = re.compile(r"CONSOLE[:(]\S*\s*(.*)")
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 _DARK = "@media (prefers-color-scheme: dark)"
 _LEVELS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
 
@@ -93,7 +93,7 @@ def chromium() -> str | None:
 
 def console(page: Path, work: Path) -> list[str]:
     """What the page as it is says on the browser's console."""
-    done = _run(page, work, "--dump-dom", "--enable-logging=stderr", "--v=0", width=1280)
+    done = run(page, work, "--dump-dom", "--enable-logging=stderr", "--v=0", width=1280)
     return [match.group(1) for match in map(_CONSOLE.search, done.stderr.splitlines()) if match]
 
 
@@ -104,7 +104,7 @@ def see(page: Path, work: Path, *, width: int, dark: bool) -> Seen:
     frame = work / f"frame-{copy.name}"
     text = _FRAME.replace("SOURCE", copy.name).replace("WIDTH", str(width))
     frame.write_text(text, encoding="utf-8")
-    done = _run(frame, work, "--dump-dom", width=max(width + 40, 600))
+    done = run(frame, work, "--dump-dom", width=max(width + 40, 600))
     told = re.search(r'<pre id="told">(.+?)</pre>', done.stdout, re.DOTALL)
     assert told, f"the browser gave no answer: {done.stderr[-2000:]}"
     answer: Mapping[str, Any] = json.loads(html.unescape(told.group(1)))
@@ -113,7 +113,7 @@ def see(page: Path, work: Path, *, width: int, dark: bool) -> Seen:
 
 
 def _with_script(text: str, *, dark: bool) -> str:
-    opened, policies = _POLICY.subn("", text)
+    opened, policies = POLICY.subn("", text)
     assert policies == 1
     assert _DARK in opened
     # Neither flags nor settings of headless Chromium choose the scheme in all of its versions.
@@ -132,7 +132,7 @@ def _axe() -> str:
     return code.replace("</script", "<\\/script")
 
 
-def _run(page: Path, work: Path, *flags: str, width: int) -> subprocess.CompletedProcess[str]:
+def run(page: Path, work: Path, *flags: str, width: int) -> subprocess.CompletedProcess[str]:
     """Run Chromium once, on a profile of its own."""
     program = chromium()
     assert program
