@@ -20,22 +20,22 @@ from datasets.source import SourceDataset
 from harness import environment, event_log, hbase_cells, independent, own_data, workload
 from harness.canary import Canary
 from harness.counters import counter_samples, label_of, unfinished
-from harness.dataset_section import Data, DatasetSection
+from harness.dataset_section import DataPoint, DatasetSection
 from harness.engines import BARE, NATIVE, is_native
 from harness.engines.base import Layout
-from harness.engines.lineup import Lineup, missing
+from harness.engines.lineup import EnginePool, missing
 from harness.errors import HarnessError, RunFolderError
 from harness.inputs import SparkInputs
-from harness.kit import Kit
+from harness.kit import RunContext
 from harness.mappings import MappingRun
 from harness.matrix import expand, neighbours
 from harness.redaction import redact, redact_arguments, redact_document
-from harness.runner import Outcome, Progress, Runner, complete_slots, slot_key
+from harness.runner import Outcome, Progress, Runner, complete_trials, trial_key
 from harness.scenario import Scenario
 from harness.session import SparkRuntime, cores
 from harness.stages import stage_lines
 from harness.store import RunFolder, is_run_name, unwatched
-from harness.table_places import Here, Places, There
+from harness.table_places import LocalTables, RemoteTables, Tables
 from table.errors import StorageError
 
 SOURCE_CHANGE = 4
@@ -93,14 +93,14 @@ def run(request: Request, progress: Progress) -> Finished:
         outcome = _measure_mappings(request, folder, work, info=info, progress=progress)
         shutil.rmtree(work, ignore_errors=True)
     else:
-        places = _places(request.scenario, work / "tables", info["run_id"])
+        tables = _tables(request.scenario, work / "tables", info["run_id"])
         # What a run that was killed left there; a store that cannot be reached is told now.
-        places.clear()
+        tables.clear()
         try:
-            outcome = _measure(request, folder, places, info=info, progress=progress)
+            outcome = _measure(request, folder, tables, info=info, progress=progress)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            left = _left(places)
+            left = _left(tables)
         _count(folder)
         outcome.notes = [*_notes(request.scenario, skipped), *outcome.notes, *left]
     info |= {
@@ -119,19 +119,19 @@ def _work(folder: RunFolder) -> Path:
     return folder.path.absolute() / "work"
 
 
-def _places(scenario: Scenario, work: Path, run_id: str) -> Places:
+def _tables(scenario: Scenario, work: Path, run_id: str) -> Tables:
     """Where the tables of a run are; at a URL in a folder of its own."""
     location = scenario.table.location
     if location is None:
-        return Here()
+        return LocalTables()
     url = f"{location.rstrip('/')}/{run_id}"
-    return There(url=url, work=work, options=scenario.table.options)
+    return RemoteTables(url=url, work=work, options=scenario.table.options)
 
 
-def _left(places: Places) -> list[str]:
+def _left(tables: Tables) -> list[str]:
     """Delete the tables; a note where the store did not let them go. What was measured stays."""
     try:
-        places.clear()
+        tables.clear()
     except StorageError as error:
         return [f"Tables of this run are left on their store: {error}."]
     return []
@@ -179,8 +179,8 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
     steps = workload.steps(request.scenario.workload)
     names = [name for step in steps for name in step.measured]
     samples = folder.samples()
-    done, torn = complete_slots(samples, names), unfinished(samples)
-    folder.keep_only(lambda sample: slot_key(sample) in done and not torn(sample))
+    done, torn = complete_trials(samples, names), unfinished(samples)
+    folder.keep_only(lambda sample: trial_key(sample) in done and not torn(sample))
     return folder, info
 
 
@@ -217,7 +217,7 @@ def _measure_mappings(
 
 
 def _measure(
-    request: Request, folder: RunFolder, places: Places, *, info: dict[str, Any], progress: Progress
+    request: Request, folder: RunFolder, tables: Tables, *, info: dict[str, Any], progress: Progress
 ) -> Outcome:
     scenario, work = request.scenario, _work(folder)
     begin = time.monotonic()
@@ -226,11 +226,11 @@ def _measure(
     reading = session_conf(own.resolved_format, scenario.spark.conf) if own else {}
     runtime = SparkRuntime(scenario.spark, folder.events, reading)
     try:
-        with Lineup(runtime, places) as lineup:
+        with EnginePool(runtime, tables) as pool:
             info["versions"] = environment.versions(runtime.spark)
             info["synced"] = {
                 name: environment.synced(
-                    name, scenario.table.options, remote=isinstance(places, There)
+                    name, scenario.table.options, remote=isinstance(tables, RemoteTables)
                 )
                 for name in scenario.engines
             }
@@ -244,22 +244,22 @@ def _measure(
             for name in scenario.engines:
                 if name not in info["skipped"]:
                     progress.begin(f"starting {name}")
-                    lineup.start(name, scenario.spark, events=folder.events, work=work)
-            info["processes"] = lineup.told
-            info["seeded_ids"] = lineup.seeded
+                    pool.start(name, scenario.spark, events=folder.events, work=work)
+            info["processes"] = pool.told
+            info["seeded_ids"] = pool.seeded
             folder.write_info(info)
-            kits = {
-                data: Kit(
+            contexts = {
+                data: RunContext(
                     inputs=prepared,
-                    engines=lineup.engines,
+                    engines=pool.engines,
                     work=work / "tables",
                     source=source,
                     clock=time.perf_counter,
-                    places=places,
+                    tables=tables,
                 )
                 for data, prepared in inputs.items()
             }
-            runner = Runner(scenario, kits, folder, run_id=info["run_id"], progress=progress)
+            runner = Runner(scenario, contexts, folder, run_id=info["run_id"], progress=progress)
             runner.between = _canary(scenario, folder, work)
             left = request.budget_s
             left = None if left is None else left - (time.monotonic() - begin)
@@ -267,7 +267,7 @@ def _measure(
             there = [
                 cell
                 for cell in cells
-                if cell.engine in lineup.engines
+                if cell.engine in pool.engines
                 and f"{cell.engine}/{cell.index}" not in info["skipped"]
             ]
             try:
@@ -275,9 +275,9 @@ def _measure(
             finally:
                 hbase_cells.clear(there)
             outcome.failed |= {
-                cell.cell_id: lineup.broken[cell.engine]
+                cell.cell_id: pool.broken[cell.engine]
                 for cell in cells
-                if cell.engine in lineup.broken
+                if cell.engine in pool.broken
             }
             return outcome
     finally:
@@ -291,9 +291,9 @@ def _canary(scenario: Scenario, folder: RunFolder, work: Path) -> Canary:
 
 def _inputs(
     spark: SparkSession, scenario: Scenario, folder: Path, source: Path | None
-) -> dict[Data, SparkInputs]:
+) -> dict[DataPoint, SparkInputs]:
     """The rows of each point, written; points that differ in the batch share the load."""
-    inputs: dict[Data, SparkInputs] = {}
+    inputs: dict[DataPoint, SparkInputs] = {}
     for data in scenario.dataset.points:
         dataset = _dataset(spark, scenario, folder / "own", source=source, data=data)
         loaded = folder / f"{data.shape or 'rows'}-{data.rows}"
@@ -304,7 +304,7 @@ def _inputs(
 
 
 def _dataset(
-    spark: SparkSession, scenario: Scenario, folder: Path, *, source: Path | None, data: Data
+    spark: SparkSession, scenario: Scenario, folder: Path, *, source: Path | None, data: DataPoint
 ) -> Dataset:
     """The rows of a scenario: generated ones, or those of a table that exists."""
     section = scenario.dataset

@@ -1,7 +1,7 @@
 """A small fixed load between the repetitions: how steady the machine was while a run lasted.
 
 The load is always the same work, so whatever makes its time vary also varies the times of the
-run: other processes, a throttled processor, a busy disk. It runs between slots, never while an
+run: other processes, a throttled processor, a busy disk. It runs between trials, never while an
 engine works, and is left out where it would cost more than a hundredth of the run so far.
 
 A beat is one such load: SHA-256 over a fixed buffer in a thread for each core of the run, until
@@ -59,7 +59,7 @@ class Canary:
         self._steal = environment.stolen()
 
     def __call__(self, before: str) -> None:
-        """Take a beat, if it is affordable; `before` names the slot that comes next."""
+        """Take a beat, if it is affordable; `before` names the trial that comes next."""
         start = self._clock()
         due = self._spent + self._last <= COST * (start - self._began)
         if self._beats >= FIRST and not due:

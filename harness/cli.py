@@ -44,7 +44,7 @@ from harness.store import RunFolder
 RUN_BENCH = Path(__file__).parent.parent / "run_bench.py"
 
 _SPEED_S = 600.0
-"""What the time left is estimated from: a slot may take minutes."""
+"""What the time left is estimated from: a trial may take minutes."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -308,9 +308,9 @@ class Shown:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def plan(self, slots: int) -> None:
-        """Tell how many slots there are."""
-        self._bar.update(self._task, total=slots)
+    def plan(self, trials: int) -> None:
+        """Tell how many trials there are."""
+        self._bar.update(self._task, total=trials)
 
     def begin(self, what: str) -> None:
         """Tell what is being done."""
@@ -323,7 +323,7 @@ class Shown:
             print(f"{done}{what}{left}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Tell that a slot was taken."""
+        """Tell that a trial was taken."""
         self._bar.advance(self._task)
 
 

@@ -31,7 +31,7 @@ Ascending = Annotated[Numbers, AfterValidator(_ascending)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Data:
+class DataPoint:
     """What one table is loaded with and changed by: a point of the dataset's axes.
 
     Attributes:
@@ -45,7 +45,7 @@ class Data:
     batch: int = 0
 
     @property
-    def loaded(self) -> Data:
+    def loaded(self) -> DataPoint:
         """The same without the batch: what is equal until the first change."""
         return replace(self, batch=0)
 
@@ -106,10 +106,10 @@ class DatasetSection(Section):
         return value
 
     @property
-    def points(self) -> tuple[Data, ...]:
+    def points(self) -> tuple[DataPoint, ...]:
         """The product shapes x sizes x batches, in the scenario's order."""
         return tuple(
-            Data(rows=rows, shape=shape, batch=batch)
+            DataPoint(rows=rows, shape=shape, batch=batch)
             for shape in self.shapes or ("",)
             for rows in self.sizes or (self.rows,)
             for batch in self.batches or (0,)
@@ -141,7 +141,7 @@ class DatasetSection(Section):
         update = {key: value for key, value in known.items() if key not in self.model_fields_set}
         return self.model_copy(update=update)
 
-    def spec(self, data: Data) -> DatasetSpec:
+    def spec(self, data: DataPoint) -> DatasetSpec:
         """What the table of a point is made of; DatasetError lists what is wrong."""
         updates, inserts = self.changes(data.batch)
         said: dict[str, Any] = {
@@ -165,7 +165,7 @@ class DatasetSection(Section):
                 mistakes.append(f"dataset.{self._place(data, error)}: {error}")
         return made, list(dict.fromkeys(mistakes))
 
-    def _place(self, data: Data, error: DatasetError) -> str:
+    def _place(self, data: DataPoint, error: DatasetError) -> str:
         """The key that a mistake is told of: the shape's, unless it is there without the shape."""
         try:
             self.spec(replace(data, shape=""))

@@ -1,8 +1,8 @@
-"""Spark event logs to counters of (slot, step, phase).
+"""Spark event logs to counters of (trial, step, phase).
 
 An event log is one JSON object a line, compressed as a zstd stream (the one codec that Spark
 writes and pyarrow reads as a standard stream). `SparkListenerStageSubmitted` carries the local
-properties under which a stage was submitted: the harness put the slot and step there, the table
+properties under which a stage was submitted: the harness put the trial and step there, the table
 its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd` carries the metrics.
 Hudi does not know our phases: `engines/hudi_phases.py` tells them from what it says of its stages,
 and the time of a phase is the time during which one of its stages ran.
@@ -26,7 +26,7 @@ from harness.results import PHASES
 from harness.stages import stage_name
 
 STEP_PROPERTY = "keymark.step"
-"""Local property that names the slot and the step: `<slot label>|<step>`."""
+"""Local property that names the trial and the step: `<trial label>|<step>`."""
 
 PHASE_PREFIX = "keymark/"
 

@@ -28,7 +28,7 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from table.clock import Clock
 
-# Coordinates of what runs a real HBase: its test kit carries the servers.
+# Coordinates of what runs a real HBase: its test context carries the servers.
 JARS = (
     ("org/apache/hbase", "hbase-shaded-testing-util", "2.5.7-hadoop3"),
     ("org/apache/hbase", "hbase-thrift", "2.5.8"),
@@ -222,7 +222,7 @@ def _write_site(folder: Path, zookeeper_port: int) -> None:
         **{f"hbase.{who}.hostname": "localhost" for who in ("master", "regionserver")},
         **{f"hbase.{who}.port": str(port) for who, port in _inner_ports(zookeeper_port).items()},
         **{f"hbase.{who}.info.port": "-1" for who in ("master", "regionserver")},
-        # The jars of the test kit do not tell their version.
+        # The jars of the test context do not tell their version.
         "hbase.defaults.for.version.skip": "true",
     }
     lines = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.engines.base import Engine, Layout
-from harness.table_places import Here, Places
+from harness.table_places import LocalTables, Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ class Inputs(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kit:
+class RunContext:
     """Everything that measuring a cell needs.
 
     Attributes:
@@ -73,7 +73,7 @@ class Kit:
         work: folder for tables; on the same file system as the run folder, removed at the end.
         source: table to start from instead of loading generated rows.
         clock: monotonic seconds.
-        places: where the tables of `work` are.
+        tables: where the tables of `work` are.
     """
 
     inputs: Inputs
@@ -81,4 +81,4 @@ class Kit:
     work: Path
     source: Path | None
     clock: Callable[[], float]
-    places: Places = field(default_factory=Here)
+    tables: Tables = field(default_factory=LocalTables)

@@ -24,8 +24,8 @@ from statistics import median
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.kit import Kit
-from harness.matrix import Slot
+from harness.kit import RunContext
+from harness.matrix import Trial
 from table.write.index import LookupStats
 
 LOGS, COMPACTED = "logs", "compacted"
@@ -91,20 +91,22 @@ def asked(pool: pa.Table, point: Point, turn: int) -> pa.Table:
     return of_kind.slice(start, point.keys).combine_chunks()
 
 
-def lookups(kit: Kit, slot: Slot, point: Point, path: Path) -> list[Lookup]:
+def lookups(context: RunContext, trial: Trial, point: Point, path: Path) -> list[Lookup]:
     """Take a point: its lookups, each with a handle of its own."""
     found = []
     for number in range(point.lookups):
-        chosen = asked(kit.inputs.model_keys(), point, slot.repetition * point.lookups + number)
+        chosen = asked(
+            context.inputs.model_keys(), point, trial.repetition * point.lookups + number
+        )
         keys = chosen.column("record_key").combine_chunks()
-        cell = slot.cell
-        table = kit.engines[cell.engine].open(path, index=cell.index, options=cell.options)
+        cell = trial.cell
+        table = context.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         if point.cache == WARM:
             table.lookup(keys)
         stats = LookupStats()
-        start = kit.clock()
+        start = context.clock()
         answer = table.lookup(keys, stats=stats)
-        wall = kit.clock() - start
+        wall = context.clock() - start
         found.append(Lookup(wall, stats, chosen, answer))
     return found
 

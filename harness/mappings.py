@@ -22,10 +22,10 @@ from harness import verify
 from harness.cell import samples
 from harness.environment import peak_memory
 from harness.key_text import encode_keys
-from harness.matrix import Cell, Slot, expand, schedule
-from harness.pace import Pace
+from harness.matrix import Cell, Trial, expand, schedule
+from harness.pace import BuildProgress
 from harness.probes import Listing
-from harness.runner import Outcome, Progress, nothing, slot_key
+from harness.runner import Outcome, Progress, nothing, trial_key
 from harness.scenario import Scenario
 from harness.store import RunFolder
 from harness.workload import BUILD, LOOKUP, Step, StepResult, first_line
@@ -111,7 +111,7 @@ class MappingRun:
 
     Attributes:
         scenario: what to run.
-        folder: where the samples go; slots that are already there are not taken again.
+        folder: where the samples go; trials that are already there are not taken again.
         work: folder for tables.
         run_id: written into every sample.
         clock: monotonic seconds.
@@ -137,23 +137,23 @@ class MappingRun:
         times = self.scenario.schedule
         outcome = Outcome(notes=[NOTES], repetitions=times.repetitions)
         self.progress.plan(len(cells) * (1 + times.warmups + times.repetitions))
-        taken = {slot_key(sample) for sample in self.folder.samples()}
+        taken = {trial_key(sample) for sample in self.folder.samples()}
         for cell in cells:
-            load = Slot(cell=cell, repetition=0, warmup=False)
+            load = Trial(cell=cell, repetition=0, warmup=False)
             turns = schedule([cell], warmups=times.warmups, repetitions=times.repetitions)
-            left = [slot for slot in turns if (cell.cell_id, *_turn(slot), False) not in taken]
+            left = [trial for trial in turns if (cell.cell_id, *_turn(trial), False) not in taken]
             for _ in range(len(turns) - len(left)):
                 self.progress.end()
             table = self._table(cell)
-            pace = self._pace(cell)
+            progress = self._progress(cell)
             if left:
                 built = (cell.cell_id, *_turn(load), True) in taken
                 # Even if it was measured before: the table is needed.
-                self._keep(load, self._build(table, pace), outcome, append=not built)
-            outcome.notes += _interruptions(cell, pace)
+                self._keep(load, self._build(table, progress), outcome, append=not built)
+            outcome.notes += _interruptions(cell, progress)
             self.progress.end()
-            for slot in left:
-                self._ask(slot, table, outcome)
+            for trial in left:
+                self._ask(trial, table, outcome)
                 self.progress.end()
             shutil.rmtree(table.path, ignore_errors=True)
         return outcome
@@ -163,45 +163,45 @@ class MappingRun:
         mappings = Mappings(spec, self.scenario.table.file_rows)
         return KeyTable(cell, mappings, self.work / cell.cell_id / "table")
 
-    def _pace(self, cell: Cell) -> Pace:
+    def _progress(self, cell: Cell) -> BuildProgress:
         def show(told: str) -> None:
             self.progress.begin(f"{cell.cell_id}: building, {told}")
 
-        return Pace(self.work / cell.cell_id / "pace.json", self.clock, show)
+        return BuildProgress(self.work / cell.cell_id / "pace.json", self.clock, show)
 
-    def _ask(self, slot: Slot, table: KeyTable, outcome: Outcome) -> None:
+    def _ask(self, trial: Trial, table: KeyTable, outcome: Outcome) -> None:
         """Take one turn of lookups, unless the cell has failed."""
-        if slot.cell.cell_id not in outcome.failed:
-            kind = "warm-up" if slot.warmup else "lookup"
-            self.progress.begin(f"{slot.cell.cell_id}: {kind} {slot.repetition + 1}")
-            self.between(slot.label)
-            self._keep(slot, self._lookup(table, slot), outcome, append=True)
+        if trial.cell.cell_id not in outcome.failed:
+            kind = "warm-up" if trial.warmup else "lookup"
+            self.progress.begin(f"{trial.cell.cell_id}: {kind} {trial.repetition + 1}")
+            self.between(trial.label)
+            self._keep(trial, self._lookup(table, trial), outcome, append=True)
 
-    def _build(self, table: KeyTable, pace: Pace) -> StepResult:
+    def _build(self, table: KeyTable, progress: BuildProgress) -> StepResult:
         step = Step(name=BUILD, round=0)
-        pace.begin()
+        progress.begin()
         try:
-            table.open().build_mappings(table.mappings, pace.told)
+            table.open().build_mappings(table.mappings, progress.told)
         except (CorruptFileError, InputError) as error:
-            spent = {("total", "wall_s"): pace.seconds}
+            spent = {("total", "wall_s"): progress.seconds}
             mistake = f"failed: {first_line(error)}"
             return StepResult(step=step, values=spent, mistake=mistake, failed=True)
-        pace.end()
+        progress.end()
         size = Listing.of(table.path).index_bytes
         values = {
-            ("total", "wall_s"): pace.seconds,
+            ("total", "wall_s"): progress.seconds,
             ("total", "keys"): table.mappings.rows,
             ("total", "index_bytes"): size,
             ("total", "bytes_per_key"): size / table.mappings.rows,
-            ("total", "peak_memory_bytes"): pace.peak,
+            ("total", "peak_memory_bytes"): progress.peak,
         }
         return StepResult(step=step, values=values)
 
-    def _lookup(self, table: KeyTable, slot: Slot) -> StepResult:
+    def _lookup(self, table: KeyTable, trial: Trial) -> StepResult:
         step = Step(name=LOOKUP, round=0)
         work = self.scenario.workload
         # Warm-ups come before the turns that count, with keys of their own.
-        turn = slot.repetition + (0 if slot.warmup else self.scenario.schedule.warmups)
+        turn = trial.repetition + (0 if trial.warmup else self.scenario.schedule.warmups)
         start = self.clock()
         try:
             asked, places = table.asked(turn, work.lookup_present, work.lookup_absent)
@@ -225,22 +225,22 @@ class MappingRun:
         wrong = verify.lookup_mistake(answer, asked=asked, located=places)
         return StepResult(step=step, values=values, mistake=wrong)
 
-    def _keep(self, slot: Slot, result: StepResult, outcome: Outcome, *, append: bool) -> None:
+    def _keep(self, trial: Trial, result: StepResult, outcome: Outcome, *, append: bool) -> None:
         if append:
-            self.folder.append(samples(self.run_id, slot, [result]))
+            self.folder.append(samples(self.run_id, trial, [result]))
         if result.mistake is not None:
             reason = f"{result.step.name}: {result.mistake}"
-            outcome.failed.setdefault(slot.cell.cell_id, reason)
+            outcome.failed.setdefault(trial.cell.cell_id, reason)
 
 
-def _interruptions(cell: Cell, pace: Pace) -> list[str]:
+def _interruptions(cell: Cell, progress: BuildProgress) -> list[str]:
     """What must be known of the time of a build that did not run in one go."""
-    if pace.starts < 2:
+    if progress.starts < 2:
         return []
-    times = "once" if pace.starts == 2 else f"{pace.starts - 1} times"
+    times = "once" if progress.starts == 2 else f"{progress.starts - 1} times"
     note = f"{cell.cell_id}: the build was cut off {times} and went on"
     return [f"{note}; its time leaves out what was under way then."]
 
 
-def _turn(slot: Slot) -> tuple[bool, int]:
-    return slot.warmup, slot.repetition
+def _turn(trial: Trial) -> tuple[bool, int]:
+    return trial.warmup, trial.repetition

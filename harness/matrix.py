@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.dataset_section import Data
+from harness.dataset_section import DataPoint
 from harness.scenario import Scenario
 
 
@@ -34,11 +34,11 @@ class Cell:
     engine: str
     index: str
     options: Mapping[str, str]
-    data: Data
+    data: DataPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Trial:
     """One repetition of one cell; warm-ups are counted apart, from 0."""
 
     cell: Cell
@@ -52,7 +52,7 @@ class Slot:
 
     @property
     def label(self) -> str:
-        """Name of the slot in Spark's event log: `<cell>|<turn>`."""
+        """Name of the trial in Spark's event log: `<cell>|<turn>`."""
         return f"{self.cell.cell_id}|{self.turn}"
 
 
@@ -84,7 +84,7 @@ def _places(cell: Cell) -> tuple[Hashable, Hashable]:
     return (cell.index, cell.data), cell.cell_id.removeprefix(cell.engine)
 
 
-def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: Data) -> Cell:
+def _cell(scenario: Scenario, *, engine: str, index: str, variant: str, data: DataPoint) -> Cell:
     table = scenario.table
     parts = [engine, index]
     parts += [variant] if variant else []
@@ -116,8 +116,8 @@ def first_of(cells: Iterable[Cell], kind: Callable[[Cell], Hashable]) -> tuple[C
 
 def schedule(
     cells: Sequence[Cell], *, warmups: int, repetitions: int, warm: Collection[Cell] | None = None
-) -> tuple[Slot, ...]:
-    """All slots in the order in which they are taken.
+) -> tuple[Trial, ...]:
+    """All trials in the order in which they are taken.
 
     Args:
         cells: the cells.
@@ -126,14 +126,14 @@ def schedule(
         warm: the cells that take warm-ups; None: all.
     """
     ids = {cell.cell_id for cell in (cells if warm is None else warm)}
-    slots = _rounds(cells, warmups, repetitions)
-    return tuple(slot for slot in slots if not slot.warmup or slot.cell.cell_id in ids)
+    trials = _rounds(cells, warmups, repetitions)
+    return tuple(trial for trial in trials if not trial.warmup or trial.cell.cell_id in ids)
 
 
-def _rounds(cells: Sequence[Cell], warmups: int, repetitions: int) -> Iterator[Slot]:
+def _rounds(cells: Sequence[Cell], warmups: int, repetitions: int) -> Iterator[Trial]:
     for turn in range(warmups + repetitions):
         warmup = turn < warmups
         repetition = turn if warmup else turn - warmups
         order = cells if turn % 2 == 0 else tuple(reversed(cells))
         for cell in order:
-            yield Slot(cell=cell, repetition=repetition, warmup=warmup)
+            yield Trial(cell=cell, repetition=repetition, warmup=warmup)

@@ -16,7 +16,7 @@ from harness.environment import peak_memory
 _PARTS = {"tasks of the key scan": 1.0, "shards": 6.0}
 
 
-class Pace:
+class BuildProgress:
     """Progress of one build, shown with the time left.
 
     Args:

@@ -98,7 +98,7 @@ def working(name: str | None, *, resume: bool) -> Iterator[tuple[Path | None, Ca
         return
     folder = jars.folder().parent / "runs" / hashlib.sha256(name.encode()).hexdigest()[:16]
     with _alone(folder, name):
-        mirror = Mirror(folder, _storage(name))
+        mirror = RunFolderMirror(folder, _storage(name))
         mirror.begin(name, resume=resume)
         try:
             yield folder, mirror.keep
@@ -109,7 +109,7 @@ def working(name: str | None, *, resume: bool) -> Iterator[tuple[Path | None, Ca
 
 
 @dataclass(slots=True)
-class Mirror:
+class RunFolderMirror:
     """A run folder that a process works in, and what is on the store of it.
 
     Attributes:

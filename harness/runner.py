@@ -10,7 +10,7 @@ table, so nothing that one leaves behind on storage reaches the next. Engines th
 jars have processes of their own (`engines/hudi.py`), as warm as the run's; only one of them works.
 
 A repetition is appended as one block after its verification, so a killed run resumes with the
-first repetition that is not complete and no sample is doubled. Between the slots, off every clock,
+first repetition that is not complete and no sample is doubled. Between the trials, off every clock,
 the canary takes its beats (`canary.py`).
 """
 
@@ -23,10 +23,10 @@ from typing import Protocol
 
 from harness import cell as cells
 from harness import workload
-from harness.dataset_section import Data
+from harness.dataset_section import DataPoint
 from harness.errors import CellError
-from harness.kit import Kit
-from harness.matrix import Cell, Slot, first_of, schedule
+from harness.kit import RunContext
+from harness.matrix import Cell, Trial, first_of, schedule
 from harness.results import Sample
 from harness.scenario import Scenario
 from harness.store import RunFolder
@@ -39,14 +39,14 @@ MAX_REPETITIONS = 200
 class Progress(Protocol):
     """Told what the run does; the command line shows it on standard error."""
 
-    def plan(self, slots: int) -> None:
-        """How many slots are to be taken in all; told again when a budget changes it."""
+    def plan(self, trials: int) -> None:
+        """How many trials are to be taken in all; told again when a budget changes it."""
 
     def begin(self, what: str) -> None:
         """What is being done now."""
 
     def end(self) -> None:
-        """A slot was taken or left out."""
+        """A trial was taken or left out."""
 
 
 @dataclass(slots=True)
@@ -59,23 +59,23 @@ class Outcome:
 
 
 class Runner:
-    """Takes the slots of one run.
+    """Takes the trials of one run.
 
     Args:
         scenario: what to run.
-        kits: what to run it with, by the data of a cell.
-        folder: where the samples go; slots that are already there are not taken again.
+        contexts: what to run it with, by the data of a cell.
+        folder: where the samples go; trials that are already there are not taken again.
         run_id: written into every sample.
         progress: who is told.
 
     Attributes:
-        between: called with the name of each slot before it is taken.
+        between: called with the name of each trial before it is taken.
     """
 
     def __init__(
         self,
         scenario: Scenario,
-        kits: Mapping[Data, Kit],
+        contexts: Mapping[DataPoint, RunContext],
         folder: RunFolder,
         *,
         run_id: str,
@@ -83,14 +83,14 @@ class Runner:
     ) -> None:
         self.between: Callable[[str], None] = nothing
         self._scenario = scenario
-        self._kits = kits
-        first = next(iter(kits.values()))
+        self._kits = contexts
+        first = next(iter(contexts.values()))
         self._clock, self._source = first.clock, first.source
         self._folder = folder
         self._run_id = run_id
         self._progress = progress
         self._steps = workload.steps(scenario.workload)
-        self._taken = {slot_key(sample) for sample in folder.samples()}
+        self._taken = {trial_key(sample) for sample in folder.samples()}
         self._outcome = Outcome()
 
     def run(self, matrix: Sequence[Cell], *, budget_s: float | None = None) -> Outcome:
@@ -136,67 +136,67 @@ class Runner:
 
     def _load_all(self, matrix: Sequence[Cell], tables: Sequence[Cell], loads: int) -> None:
         """Load every table, on the clock of the first cell that has it."""
-        for slot in schedule(tables, warmups=0, repetitions=loads):
-            if slot.cell.cell_id not in self._outcome.failed:
-                self._progress.begin(f"{slot.cell.cell_id}: load")
-                self.between(f"{slot.label}|load")
-                wrong = self._load(slot)
+        for trial in schedule(tables, warmups=0, repetitions=loads):
+            if trial.cell.cell_id not in self._outcome.failed:
+                self._progress.begin(f"{trial.cell.cell_id}: load")
+                self.between(f"{trial.label}|load")
+                wrong = self._load(trial)
                 if wrong is not None:
-                    self._spread(wrong, slot, matrix)
+                    self._spread(wrong, trial, matrix)
             self._progress.end()
 
-    def _spread(self, wrong: StepResult, slot: Slot, matrix: Iterable[Cell]) -> None:
+    def _spread(self, wrong: StepResult, trial: Trial, matrix: Iterable[Cell]) -> None:
         """Cells that share a table are wrong with it."""
         for cell in matrix:
-            if cell.table_id == slot.cell.table_id and cell.cell_id != slot.cell.cell_id:
-                self._keep(replace(slot, cell=cell), [wrong], append=True)
+            if cell.table_id == trial.cell.table_id and cell.cell_id != trial.cell.cell_id:
+                self._keep(replace(trial, cell=cell), [wrong], append=True)
 
-    def _load(self, slot: Slot) -> StepResult | None:
+    def _load(self, trial: Trial) -> StepResult | None:
         """Load a table, even if it was measured before: the snapshot is needed.
 
         The result is given back where it is wrong, for the cells that share the table.
         """
         start = self._clock()
-        kit = self._kits[slot.cell.data]
+        context = self._kits[trial.cell.data]
         try:
             if self._source is not None:
-                note = cells.adopt(kit, slot.cell, self._source)
+                note = cells.adopt(context, trial.cell, self._source)
                 self._outcome.notes += [note] if note else []
                 return None
-            taken = (slot.cell.cell_id, False, slot.repetition, True) in self._taken
-            if taken and slot.repetition > 0:
+            taken = (trial.cell.cell_id, False, trial.repetition, True) in self._taken
+            if taken and trial.repetition > 0:
                 return None
-            result = cells.load(kit, slot)
+            result = cells.load(context, trial)
         except CellError as error:
             spent = {("total", "wall_s"): self._clock() - start}
             result = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
             taken = False
-        self._keep(slot, [result], append=not taken)
+        self._keep(trial, [result], append=not taken)
         return result if result.mistake else None
 
-    def _take(self, slots: Iterable[Slot]) -> None:
-        for slot in slots:
-            cell_id = slot.cell.cell_id
-            taken = (cell_id, slot.warmup, slot.repetition, False) in self._taken
+    def _take(self, trials: Iterable[Trial]) -> None:
+        for trial in trials:
+            cell_id = trial.cell.cell_id
+            taken = (cell_id, trial.warmup, trial.repetition, False) in self._taken
             if cell_id not in self._outcome.failed and not taken:
-                kind = "warm-up" if slot.warmup else "repetition"
-                self._progress.begin(f"{cell_id}: {kind} {slot.repetition + 1}")
-                self.between(slot.label)
-                kit = self._kits[slot.cell.data]
-                self._keep(slot, cells.repeat(kit, slot, self._steps), append=True)
+                kind = "warm-up" if trial.warmup else "repetition"
+                self._progress.begin(f"{cell_id}: {kind} {trial.repetition + 1}")
+                self.between(trial.label)
+                context = self._kits[trial.cell.data]
+                self._keep(trial, cells.repeat(context, trial, self._steps), append=True)
             self._progress.end()
 
-    def _keep(self, slot: Slot, results: Sequence[StepResult], *, append: bool) -> None:
+    def _keep(self, trial: Trial, results: Sequence[StepResult], *, append: bool) -> None:
         if append:
-            self._folder.append(cells.samples(self._run_id, slot, results))
+            self._folder.append(cells.samples(self._run_id, trial, results))
         for result in results:
             if result.mistake is not None:
                 reason = f"{result.step.name}: {result.mistake}"
-                self._outcome.failed.setdefault(slot.cell.cell_id, reason)
+                self._outcome.failed.setdefault(trial.cell.cell_id, reason)
 
 
 def nothing(_slot: str) -> None:
-    """Between slots where nobody asked for anything."""
+    """Between trials where nobody asked for anything."""
 
 
 def affordable(left_s: float, *, each: float) -> int:
@@ -206,18 +206,18 @@ def affordable(left_s: float, *, each: float) -> int:
     return min(int(left_s / max(each, 1e-3)), MAX_REPETITIONS)
 
 
-def slot_key(sample: Sample) -> tuple[str, bool, int, bool]:
+def trial_key(sample: Sample) -> tuple[str, bool, int, bool]:
     """Cell, warm-up, repetition, and whether it is a load: what is taken or resumed."""
     return sample.cell, sample.warmup, sample.repetition, sample.step in (BULK_INSERT, BUILD)
 
 
-def complete_slots(
+def complete_trials(
     samples: Iterable[Sample], step_names: Iterable[str]
 ) -> set[tuple[str, bool, int, bool]]:
-    """The slots that have a right wall time for each of their steps; others are taken again."""
+    """The trials that have a right wall time for each of their steps; others are taken again."""
     timed: dict[tuple[str, bool, int, bool], set[str]] = {}
     for sample in samples:
         if sample.metric == "wall_s" and sample.phase == "total" and sample.verified:
-            timed.setdefault(slot_key(sample), set()).add(sample.step)
+            timed.setdefault(trial_key(sample), set()).add(sample.step)
     names = set(step_names)
-    return {slot for slot, found in timed.items() if slot[3] or found >= names}
+    return {trial for trial, found in timed.items() if trial[3] or found >= names}

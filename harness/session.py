@@ -74,7 +74,7 @@ class SparkRuntime:
 
     @contextmanager
     def step(self, label: str) -> Iterator[StepCost]:
-        """Attribute every job of the block to a step; the label is the slot's and the step's.
+        """Attribute every job of the block to a step; the label is the trial's and the step's.
 
         When it ends, the events of the block are in the log: a kill cannot take them away; and
         what writing them took is known.

@@ -24,7 +24,7 @@ _REQUESTS = 8
 """At the same time, to a store."""
 
 
-class Places(Protocol):
+class Tables(Protocol):
     """Where tables are; each has a path of its own in the run folder, by which it is known."""
 
     def of(self, path: Path) -> str:
@@ -50,7 +50,7 @@ class Places(Protocol):
         """
 
 
-class Here:
+class LocalTables:
     """The run folder: engines write where the harness looks."""
 
     def of(self, path: Path) -> str:
@@ -78,7 +78,7 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class There:
+class RemoteTables:
     """A folder at a URL.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness import independent
 from harness.engines.base import MeasuredTable
-from harness.kit import Kit
+from harness.kit import RunContext
 from harness.probes import Listing
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
             """Call an engine; the answer, and what it took."""
 
 
-def build_index(kit: Kit, *, path: Path, table: MeasuredTable, timed: Timed) -> Values:
+def build_index(context: RunContext, *, path: Path, table: MeasuredTable, timed: Timed) -> Values:
     """Build the record index of the loaded rows on the clock; what that took."""
     table.drop_index()
     _, values = timed(table.build_index)
-    rows, _ = kit.inputs.truth(0, deleted=False)
-    size = Listing.of(kit.places.seen(path)).index_bytes
+    rows, _ = context.inputs.truth(0, deleted=False)
+    size = Listing.of(context.tables.seen(path)).index_bytes
     values["total", "keys"] = rows
     values["total", "keys_per_s"] = rows / values["total", "wall_s"]
     values["total", "index_bytes"] = size
@@ -39,14 +39,14 @@ def build_index(kit: Kit, *, path: Path, table: MeasuredTable, timed: Timed) -> 
 
 
 def purge(
-    kit: Kit, engine: str, *, path: Path, table: MeasuredTable, timed: Timed
+    context: RunContext, engine: str, *, path: Path, table: MeasuredTable, timed: Timed
 ) -> tuple[Values, str | None]:
     """Erase the keys of the delete step from all that the table keeps; is one left?"""
-    rows = kit.engines[engine].hold_rows(kit.inputs.deletes())
+    rows = context.engines[engine].hold_rows(context.inputs.deletes())
     report, values = timed(lambda: table.purge(rows))
     values["total", "keys"] = report.keys
     values["total", "files_written"] = report.files_rewritten
     if not report.proven:
         return values, f"{report.files_left} files still hold a purged key"
-    held = independent.holding(kit.places.seen(path), kit.inputs.deleted_keys())
+    held = independent.holding(context.tables.seen(path), context.inputs.deleted_keys())
     return values, f"{len(held)} base files hold a purged key, first {held[0]}" if held else None

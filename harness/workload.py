@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from harness import hbase_cells, independent, processor_time, upkeep, verify
 from harness.engines import is_native
 from harness.engines.base import MeasuredTable, Rows, WriteOutcome
-from harness.kit import Kit
+from harness.kit import RunContext
 from harness.log_cost import StepCost
 from harness.lookup_model import COMPACTED, LOGS, Point, lookups, points
 from harness.lookup_model import values as point_values
-from harness.matrix import Cell, Slot
+from harness.matrix import Cell, Trial
 from harness.probes import Listing, Written, rows_written, written
 from harness.scenario import WorkloadSection
 from table.write.index import LookupStats
@@ -128,113 +128,122 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     return (*built, *upserts, *nulled, *ends)
 
 
-def label(slot: Slot, step: Step) -> str:
+def label(trial: Trial, step: Step) -> str:
     """Name of a step in Spark's event log."""
-    return f"{slot.label}|{step.name}"
+    return f"{trial.label}|{step.name}"
 
 
-def _step(kit: Kit, slot: Slot, step: Step) -> AbstractContextManager[StepCost | None]:
-    return kit.engines[slot.cell.engine].step(label(slot, step))
+def _step(context: RunContext, trial: Trial, step: Step) -> AbstractContextManager[StepCost | None]:
+    return context.engines[trial.cell.engine].step(label(trial, step))
 
 
-def take(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) -> StepResult:
+def take(
+    context: RunContext, trial: Trial, step: Step, *, path: Path, table: MeasuredTable
+) -> StepResult:
     """Do one step, measure it, verify it; an engine's failure becomes the step's result."""
-    timed = partial(_timed, kit, slot, step)
+    timed = partial(_timed, context, trial, step)
 
     def work() -> tuple[Values, str | None]:
         match step.name:
             case "lookup" | "lookup_again":
-                return _lookup(kit, slot, step, path=path, table=table)
+                return _lookup(context, trial, step, path=path, table=table)
             case "point_query":
-                return _point_query(kit, slot, step, path=path, table=table)
+                return _point_query(context, trial, step, path=path, table=table)
             case "compact":
-                return _compact(kit, slot, step, path=path, table=table)
+                return _compact(context, trial, step, path=path, table=table)
             case "build_index":
-                values, mistake = upkeep.build_index(kit, path=path, table=table, timed=timed), None
+                values, mistake = (
+                    upkeep.build_index(context, path=path, table=table, timed=timed),
+                    None,
+                )
             case "purge":
                 values, mistake = upkeep.purge(
-                    kit, slot.cell.engine, path=path, table=table, timed=timed
+                    context, trial.cell.engine, path=path, table=table, timed=timed
                 )
             case _:
-                values, mistake = _write(kit, slot, step, path=path, table=table), None
-        return values, mistake or verify_rows(kit, slot.cell, step, path=path)
+                values, mistake = _write(context, trial, step, path=path, table=table), None
+        return values, mistake or verify_rows(context, trial.cell, step, path=path)
 
-    return _guarded(kit, step, work)
+    return _guarded(context, step, work)
 
 
-def take_points(kit: Kit, slot: Slot, step: Step, *, path: Path) -> list[StepResult]:
+def take_points(context: RunContext, trial: Trial, step: Step, *, path: Path) -> list[StepResult]:
     """Measure the points of the lookup model on a table as it is, up to the first wrong one."""
-    located = cache(lambda: _pool_locations(kit, path))
+    located = cache(lambda: _pool_locations(context, path))
     results: list[StepResult] = []
     for point in step.points:
         named = Step(name=point.step, round=step.round, deleted=step.deleted)
-        work = partial(_point, kit, slot, named, point=point, path=path, located=located)
-        results.append(_guarded(kit, named, work))
+        work = partial(_point, context, trial, named, point=point, path=path, located=located)
+        results.append(_guarded(context, named, work))
         if results[-1].mistake is not None:
             break
     return results
 
 
-def _guarded(kit: Kit, step: Step, work: Callable[[], tuple[Values, str | None]]) -> StepResult:
-    start = kit.clock()
+def _guarded(
+    context: RunContext, step: Step, work: Callable[[], tuple[Values, str | None]]
+) -> StepResult:
+    start = context.clock()
     try:
         values, mistake = work()
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
         return StepResult(
             step=step,
-            values={WHOLE: kit.clock() - start},
+            values={WHOLE: context.clock() - start},
             mistake=f"failed: {first_line(error)}",
             failed=True,
         )
     return StepResult(step=step, values=values, mistake=mistake)
 
 
-def _pool_locations(kit: Kit, path: Path) -> pa.Table:
+def _pool_locations(context: RunContext, path: Path) -> pa.Table:
     """Where the keys of the lookup model are, as an independent reading of the storage says."""
-    pool = kit.inputs.model_keys().column("record_key")
-    located = independent.locations(kit.places.seen(path))
+    pool = context.inputs.model_keys().column("record_key")
+    located = independent.locations(context.tables.seen(path))
     return located.filter(pc.is_in(located.column("record_key"), value_set=pool))
 
 
 def _point(  # noqa: PLR0913  a measurement and its surroundings
-    kit: Kit,
-    slot: Slot,
+    context: RunContext,
+    trial: Trial,
     step: Step,
     *,
     point: Point,
     path: Path,
     located: Callable[[], pa.Table],
 ) -> tuple[Values, str | None]:
-    with _step(kit, slot, step):
-        found = lookups(kit, slot, point, path)
+    with _step(context, trial, step):
+        found = lookups(context, trial, point, path)
     mistakes = (verify.lookup_mistake(f.answer, asked=f.asked, located=located()) for f in found)
     return point_values(point, found), next((text for text in mistakes if text), None)
 
 
-def verify_rows(kit: Kit, cell: Cell, step: Step, *, path: Path) -> str | None:
+def verify_rows(context: RunContext, cell: Cell, step: Step, *, path: Path) -> str | None:
     """Compare the rows of the table, opened anew, with the truth, and the index with its data."""
-    engine = kit.engines[cell.engine]
+    engine = context.engines[cell.engine]
     table = engine.open(path, index=cell.index, options=cell.options)
     nulled = step.name == NULL_COLUMNS
     expected = (
-        kit.inputs.nulled_truth(step.round)
+        context.inputs.nulled_truth(step.round)
         if nulled
-        else kit.inputs.truth(step.round, deleted=step.deleted)
+        else context.inputs.truth(step.round, deleted=step.deleted)
     )
-    found = engine.digest(table.read(), kit.inputs.columns)
+    found = engine.digest(table.read(), context.inputs.columns)
     mistake = verify.rows_mistake(found, expected)
     if mistake is None and cell.index == "record":
         mistake = verify.check_mistake(table.check())
     return mistake
 
 
-def _timed(kit: Kit, slot: Slot, step: Step, call: Callable[[], Answer]) -> tuple[Answer, Values]:
+def _timed(
+    context: RunContext, trial: Trial, step: Step, call: Callable[[], Answer]
+) -> tuple[Answer, Values]:
     """Call an engine on the clock; the answer, and what it took."""
     before = processor_time.spent()
-    with _step(kit, slot, step) as cost:
-        start = kit.clock()
+    with _step(context, trial, step) as cost:
+        start = context.clock()
         answer = call()
-        wall = kit.clock() - start
+        wall = context.clock() - start
     values: Values = {WHOLE: wall}
     if cost is not None and cost.seconds is not None:
         values["total", "measuring_s"] = cost.seconds
@@ -246,29 +255,31 @@ def _timed(kit: Kit, slot: Slot, step: Step, call: Callable[[], Answer]) -> tupl
     return answer, values
 
 
-def _write(kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable) -> Values:
-    call, df = _call(kit, step, table)
-    rows = kit.engines[slot.cell.engine].hold_rows(df)
-    before = Listing.of(kit.places.seen(path))
-    outcome, timed = _timed(kit, slot, step, lambda: call(rows))
-    after = Listing.of(kit.places.seen(path))
+def _write(
+    context: RunContext, trial: Trial, step: Step, *, path: Path, table: MeasuredTable
+) -> Values:
+    call, df = _call(context, step, table)
+    rows = context.engines[trial.cell.engine].hold_rows(df)
+    before = Listing.of(context.tables.seen(path))
+    outcome, timed = _timed(context, trial, step, lambda: call(rows))
+    after = Listing.of(context.tables.seen(path))
     values = _write_values(outcome, written(before, after)) | timed
     values["total", "rows_written"] = rows_written(path, before, after)
-    values["total", "index_bytes"] = hbase_cells.index_bytes(slot.cell, after.index_bytes)
-    values["total", "keys"] = kit.inputs.size(step.name)
+    values["total", "index_bytes"] = hbase_cells.index_bytes(trial.cell, after.index_bytes)
+    values["total", "keys"] = context.inputs.size(step.name)
     return values
 
 
 def _call(
-    kit: Kit, step: Step, table: MeasuredTable
+    context: RunContext, step: Step, table: MeasuredTable
 ) -> tuple[Callable[[Any], WriteOutcome], DataFrame]:
     if step.name == BULK_INSERT:
-        return table.bulk_insert, kit.inputs.load()
+        return table.bulk_insert, context.inputs.load()
     if step.name == DELETE:
-        return table.delete, kit.inputs.deletes()
+        return table.delete, context.inputs.deletes()
     if step.name == NULL_COLUMNS:
-        return table.upsert, kit.inputs.nulled()
-    return table.upsert, kit.inputs.batch(step.round)
+        return table.upsert, context.inputs.nulled()
+    return table.upsert, context.inputs.batch(step.round)
 
 
 def _write_values(outcome: WriteOutcome, added: Written) -> Values:
@@ -283,50 +294,50 @@ def _write_values(outcome: WriteOutcome, added: Written) -> Values:
 
 
 def _lookup(
-    kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
+    context: RunContext, trial: Trial, step: Step, *, path: Path, table: MeasuredTable
 ) -> tuple[Values, str | None]:
-    asked = kit.inputs.lookup_keys()
+    asked = context.inputs.lookup_keys()
     keys = asked.column("record_key").combine_chunks()
-    engine = kit.engines[slot.cell.engine]
+    engine = context.engines[trial.cell.engine]
     held = engine.hold_keys(keys, table)
     stats = LookupStats()
-    found, timed = _timed(kit, slot, step, lambda: table.lookup(held, stats=stats))
+    found, timed = _timed(context, trial, step, lambda: table.lookup(held, stats=stats))
     answer = engine.answer(found, keys)
-    located = independent.locations(kit.places.seen(path))
+    located = independent.locations(context.tables.seen(path))
     mistake = verify.lookup_mistake(answer, asked=asked, located=located)
     values = timed | {("total", "keys"): len(keys)}
-    told = _TOLD.get(slot.cell.index, ()) if is_native(slot.cell.engine) else ()
+    told = _TOLD.get(trial.cell.index, ()) if is_native(trial.cell.engine) else ()
     return values | {("total", name): getattr(stats, name) for name in told}, mistake
 
 
 def _compact(
-    kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
+    context: RunContext, trial: Trial, step: Step, *, path: Path, table: MeasuredTable
 ) -> tuple[Values, str | None]:
-    instant, values = _timed(kit, slot, step, table.compact)
-    values["total", "index_bytes"] = Listing.of(kit.places.seen(path)).index_bytes
+    instant, values = _timed(context, trial, step, table.compact)
+    values["total", "index_bytes"] = Listing.of(context.tables.seen(path)).index_bytes
     if instant is None:
         return values, "there was nothing to compact"
     return values, verify.check_mistake(table.check())
 
 
 def _point_query(
-    kit: Kit, slot: Slot, step: Step, *, path: Path, table: MeasuredTable
+    context: RunContext, trial: Trial, step: Step, *, path: Path, table: MeasuredTable
 ) -> tuple[Values, str | None]:
-    key = kit.inputs.point_key(slot.repetition)
+    key = context.inputs.point_key(trial.repetition)
 
     def ask() -> tuple[Rows, list[Row]]:
         frame = table.read(keys=[key])
         return frame, frame.collect()
 
-    (frame, found), values = _timed(kit, slot, step, ask)
+    (frame, found), values = _timed(context, trial, step, ask)
     rows = [row.asDict() for row in found]
     # Spark names the files that it reads itself; tasks that read from a store name none.
     if opened := len(frame.inputFiles()):
         values["total", "files_read"] = opened
     values["total", "keys"] = 1
-    layout = kit.inputs.layout
+    layout = context.inputs.layout
     columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
-    expected = independent.find(kit.places.seen(path), key, columns)
+    expected = independent.find(context.tables.seen(path), key, columns)
     return values, verify.point_mistake(rows, expected)
 
 

@@ -11,14 +11,14 @@ from contextlib import AbstractContextManager
 
 from harness.engines.native import NativeEngine
 from harness.session import SparkRuntime
-from harness.table_places import Places
+from harness.table_places import Tables
 
 
 class BareEngine(NativeEngine):
     """Makes and opens `table.Table`s; its steps are neither labelled nor logged."""
 
-    def __init__(self, runtime: SparkRuntime, places: Places) -> None:
-        super().__init__(runtime, places)
+    def __init__(self, runtime: SparkRuntime, tables: Tables) -> None:
+        super().__init__(runtime, tables)
         self._unlogged = runtime.unlogged
 
     def step(self, label: str) -> AbstractContextManager[None]:  # noqa: ARG002 - not told to Spark

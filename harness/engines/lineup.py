@@ -23,7 +23,7 @@ from harness.engines.native import NativeEngine
 from harness.errors import CellError, HarnessError
 from harness.scenario import SparkSection
 from harness.session import SparkRuntime
-from harness.table_places import Places
+from harness.table_places import Tables
 from table.errors import TableError
 from table.write.index import load_index
 
@@ -67,7 +67,7 @@ def _unusable(indexes: Iterable[str]) -> dict[str, str]:
     return found
 
 
-class Lineup:
+class EnginePool:
     """The engines of a run, by name; leaving the block ends their processes.
 
     Attributes:
@@ -76,8 +76,8 @@ class Lineup:
         told: Spark options and versions of each process other than the run's own.
     """
 
-    def __init__(self, runtime: SparkRuntime, places: Places) -> None:
-        self._runtime, self._places = runtime, places
+    def __init__(self, runtime: SparkRuntime, tables: Tables) -> None:
+        self._runtime, self._tables = runtime, tables
         self._open = ExitStack()
         self.engines: dict[str, Engine] = {}
         self.broken: dict[str, str] = {}
@@ -101,14 +101,14 @@ class Lineup:
     def start(self, name: str, section: SparkSection, *, events: Path, work: Path) -> None:
         """Start one engine; one that does not come up is noted as broken."""
         if name == BARE:
-            self.engines[name] = BareEngine(self._runtime, self._places)
+            self.engines[name] = BareEngine(self._runtime, self._tables)
             return
         if name.startswith(REVISION):
             self._start_revision(name, section, events=events, work=work)
             return
         version = hudi_version(name)
         if version is None:
-            self.engines[name] = NativeEngine(self._runtime, self._places)
+            self.engines[name] = NativeEngine(self._runtime, self._tables)
             return
         child = hudi.process(version, work)
         self._open.callback(child.close)
@@ -132,4 +132,4 @@ class Lineup:
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return
-        self.engines[name] = revision.RevisionEngine(child, self._places)
+        self.engines[name] = revision.RevisionEngine(child, self._tables)

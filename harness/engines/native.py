@@ -11,7 +11,7 @@ from datasets.spark import digest_dataframe
 from harness.engines.base import Layout, MeasuredTable
 from harness.log_cost import StepCost
 from harness.session import SparkRuntime
-from harness.table_places import Places
+from harness.table_places import Tables
 from table import Table
 from table.config import load_config
 from table.facts import FACTS, declare_index
@@ -34,17 +34,17 @@ The same in every repetition, so that bytes repeat. Of the handles of a copy one
 class NativeEngine:
     """Makes and opens `table.Table`s in one Spark session."""
 
-    def __init__(self, runtime: SparkRuntime, places: Places) -> None:
+    def __init__(self, runtime: SparkRuntime, tables: Tables) -> None:
         self._runtime = runtime
         self._spark = runtime.spark
-        self._places = places
+        self._tables = tables
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
     ) -> MeasuredTable:
         """A new, empty table."""
         return Table.create(
-            self._places.of(path),
+            self._tables.of(path),
             name=layout.name,
             record_key=layout.record_key,
             partition_path=layout.partition_path,
@@ -59,7 +59,7 @@ class NativeEngine:
         """A table that was made or adopted with this index."""
         given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
         ids = SeededIds(REPEATED)
-        place = self._places.of(path)
+        place = self._tables.of(path)
         return Table.open(place, options=given, spark=self._spark, ids=ids)
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
@@ -69,7 +69,7 @@ class NativeEngine:
         fact of the copy makes it use another.
         """
         given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
-        storage = storage_at(self._places.of(path), given)
+        storage = storage_at(self._tables.of(path), given)
         facts = {name: value for name, value in given.items() if name in FACTS}
         declare_index(storage, load_config(storage), facts)
         return self.open(path, index=index, options=options)

@@ -21,7 +21,7 @@ from harness.event_log import STEP_PROPERTY
 from harness.redaction import redact
 from harness.scenario import SparkSection
 from harness.session import measuring_conf
-from harness.table_places import Places
+from harness.table_places import Tables
 from table.options import INDEX_TYPE
 from table.write.index import HUDI_TYPES, LookupStats
 
@@ -132,8 +132,8 @@ class RevisionTable:
 class RevisionEngine:
     """Makes and opens tables through one revision; its process is `child`."""
 
-    def __init__(self, child: Asked, places: Places) -> None:
-        self._child, self._places = child, places
+    def __init__(self, child: Asked, tables: Tables) -> None:
+        self._child, self._tables = child, tables
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
@@ -141,7 +141,7 @@ class RevisionEngine:
         """A new, empty table."""
         number = self._child.call(
             "create",
-            path=self._places.of(path),
+            path=self._tables.of(path),
             name=layout.name,
             record_key=layout.record_key,
             partition_path=layout.partition_path,
@@ -154,7 +154,7 @@ class RevisionEngine:
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made with this index."""
         given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
-        number = self._child.call("open", path=self._places.of(path), options=given)
+        number = self._child.call("open", path=self._tables.of(path), options=given)
         return RevisionTable(self._child, number)
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.engines.base import Layout
-from harness.kit import Kit
+from harness.kit import RunContext
 from harness.runner import Runner
 
 FILE_ID = "11111111-0"
@@ -270,8 +270,8 @@ class Quiet:
         self.begun: list[str] = []
         self.ended = 0
 
-    def plan(self, slots):
-        self.planned.append(slots)
+    def plan(self, trials):
+        self.planned.append(trials)
 
     def begin(self, what):
         self.begun.append(what)
@@ -281,13 +281,13 @@ class Quiet:
 
 
 def taker(resolved, tools, folder, progress=None) -> Runner:
-    """Takes the slots of a scenario whose data are all those of one kit."""
-    kits = dict.fromkeys(resolved.dataset.points, tools)
-    return Runner(resolved, kits, folder, run_id="r1", progress=progress or Quiet())
+    """Takes the trials of a scenario whose data are all those of one context."""
+    contexts = dict.fromkeys(resolved.dataset.points, tools)
+    return Runner(resolved, contexts, folder, run_id="r1", progress=progress or Quiet())
 
 
-def kit(work: Path, *, table=HonestTable, source=None) -> Kit:
-    return Kit(
+def context(work: Path, *, table=HonestTable, source=None) -> RunContext:
+    return RunContext(
         inputs=FakeInputs(),
         engines={"native": FakeEngine(table)},
         work=work,

@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from harness_fakes import Quiet, kit
+from harness_fakes import Quiet, context
 
 from harness import bench, matrix, scenario
 from harness.canary import Canary
@@ -31,9 +31,9 @@ def measure(request, folder, _places, *, info, progress):
     """In place of `bench._measure`: the same runner on tables without Spark."""
     work = bench._work(folder)
     resolved = request.scenario
-    tools = kit(work / "tables")
-    kits = dict.fromkeys(resolved.dataset.points, tools)
-    runner = Runner(resolved, kits, folder, run_id=info["run_id"], progress=progress)
+    tools = context(work / "tables")
+    contexts = dict.fromkeys(resolved.dataset.points, tools)
+    runner = Runner(resolved, contexts, folder, run_id=info["run_id"], progress=progress)
     runner.between = Canary(folder, work / "canary", threads=1, clock=tools.clock)
     return runner.run(matrix.expand(resolved))
 

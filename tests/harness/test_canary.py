@@ -15,12 +15,12 @@ from harness.engines.bare import BareEngine
 from harness.engines.native import NativeEngine
 from harness.event_log import Counters, StepCounters
 from harness.log_cost import LogClock
-from harness.matrix import Cell, Slot
+from harness.matrix import Cell, Trial
 from harness.processor_time import Spent
 from harness.results import Beat
 from harness.session import SparkRuntime
 from harness.store import RunFolder
-from harness.table_places import Here
+from harness.table_places import LocalTables
 from harness.workload import WHOLE, Step, StepResult
 
 BEAT = Beat(
@@ -66,7 +66,7 @@ def test_it_costs_a_hundredth_of_the_run_at_most(folder):
     clock = Clock(0.01)
     take = canary(folder, clock)
     for _ in range(2000):
-        clock.now += 0.5  # a slot
+        clock.now += 0.5  # a trial
         take("x")
     # A beat looks eight times at the clock, seven of them behind its start.
     spent = 0.07 * len(folder.beats())
@@ -115,7 +115,7 @@ def test_the_last_line_of_a_slot_is_the_time_of_its_last_step():
     )
     values = {WHOLE: 1.0, ("tag", "wall_s"): 0.5, ("total", "keys"): 3.0}
     results = [StepResult(step=Step(name=name, round=1), values=values) for name in ("a", "b")]
-    made = lines_of("r", Slot(cell=cell, repetition=0, warmup=False), results)
+    made = lines_of("r", Trial(cell=cell, repetition=0, warmup=False), results)
     assert [(s.step, s.phase, s.metric) for s in made[-3:]] == [
         ("b", "tag", "wall_s"),
         ("b", "total", "keys"),
@@ -193,7 +193,7 @@ def test_a_bare_step_leaves_nothing_in_the_event_log(spark, tmp_path):
     costs = {}
     try:
         for name, engine in (("a", NativeEngine), ("b", BareEngine), ("c", NativeEngine)):
-            with engine(runtime, Here()).step(f"{name}|r0|upsert_1") as cost:
+            with engine(runtime, LocalTables()).step(f"{name}|r0|upsert_1") as cost:
                 spark.range(4).count()
             costs[name] = cost
     finally:

@@ -17,7 +17,7 @@ ENGINES = ("native@aaaaaaaaaaaa", "native@worktree")
 
 
 class Silent:
-    def plan(self, slots):
+    def plan(self, trials):
         pass
 
     def begin(self, what):

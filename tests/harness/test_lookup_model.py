@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from harness_fakes import HonestTable, kit, taker
+from harness_fakes import HonestTable, context, taker
 
 from harness import matrix, scenario, workload
 from harness.lookup_model import ABSENT, COLD, LOGS, PRESENT, Point, asked, points
-from harness.runner import complete_slots
+from harness.runner import complete_trials
 from harness.store import RunFolder
 
 SETS = [
@@ -21,7 +21,7 @@ SETS = [
 def run(tmp_path, table=HonestTable):
     resolved = scenario.load("lookup_model", sets=SETS)
     folder = RunFolder.create(tmp_path / "run")
-    tools = kit(tmp_path / "work", table=table)
+    tools = context(tmp_path / "work", table=table)
     return folder, taker(resolved, tools, folder).run(matrix.expand(resolved)), tools
 
 
@@ -51,9 +51,9 @@ def test_a_repetition_is_complete_with_all_of_its_points(tmp_path):
     plan = workload.steps(scenario.load("lookup_model", sets=SETS).workload)
     names = [name for step in plan for name in step.measured]
     samples = folder.samples()
-    assert ("native/record/one", False, 1, False) in complete_slots(samples, names)
+    assert ("native/record/one", False, 1, False) in complete_trials(samples, names)
     fewer = [s for s in samples if s.step != "lookup_logs_warm_absent_4"]
-    assert complete_slots(fewer, names) == {("native/record/one", False, 0, True)}
+    assert complete_trials(fewer, names) == {("native/record/one", False, 0, True)}
 
 
 class Forgets(HonestTable):

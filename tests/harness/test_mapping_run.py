@@ -15,7 +15,7 @@ from harness_fakes import Quiet
 
 from harness import bench, mappings, scenario
 from harness.errors import HarnessError, ScenarioError
-from harness.pace import Pace, duration
+from harness.pace import BuildProgress, duration
 from harness.store import RunFolder
 from reports.publish import publish
 from table import Table
@@ -219,19 +219,19 @@ class Clock:
 def test_the_time_left_counts_all_processes(tmp_path):
     clock, said = Clock(), []
     path = tmp_path / "a" / "pace.json"
-    pace = Pace(path, clock, said.append)
-    pace.begin()
-    pace.told(0, 10, "tasks of the key scan")
+    progress = BuildProgress(path, clock, said.append)
+    progress.begin()
+    progress.told(0, 10, "tasks of the key scan")
     clock.now += 10
     # A seventh of the work is the scan.
-    pace.told(10, 10, "tasks of the key scan")
+    progress.told(10, 10, "tasks of the key scan")
     clock.now += 5
-    pace = Pace(path, clock, said.append)
-    pace.begin()
+    progress = BuildProgress(path, clock, said.append)
+    progress.begin()
     clock.now += 1
-    pace.told(0, 30, "shards")
+    progress.told(0, 30, "shards")
     clock.now += 10
-    pace.told(10, 30, "shards")
+    progress.told(10, 30, "shards")
     assert said == [
         "0 of 10 tasks of the key scan",
         "10 of 10 tasks of the key scan, about 60 s left",
@@ -239,13 +239,13 @@ def test_the_time_left_counts_all_processes(tmp_path):
         "10 of 30 shards, about 28 s left",
     ]
     clock.now += 20
-    pace.end()
-    assert (pace.seconds, pace.starts, pace.done) == (41.0, 2, True)
-    assert pace.peak > 0
-    again = Pace(path, Clock(), said.append)
+    progress.end()
+    assert (progress.seconds, progress.starts, progress.done) == (41.0, 2, True)
+    assert progress.peak > 0
+    again = BuildProgress(path, Clock(), said.append)
     again.begin()
     again.end()
-    assert (again.seconds, again.starts, again.peak) == (41.0, 2, pace.peak)
+    assert (again.seconds, again.starts, again.peak) == (41.0, 2, progress.peak)
 
 
 def test_durations_for_readers():

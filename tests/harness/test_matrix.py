@@ -4,7 +4,7 @@ import pytest
 
 from datasets.generated import GeneratedDataset
 from harness import matrix, scenario
-from harness.dataset_section import Data
+from harness.dataset_section import DataPoint
 from harness.errors import ScenarioError
 
 
@@ -64,7 +64,7 @@ def test_sizes_multiply_the_cells():
         ("native/bucket/rows-1000", 1000),
     ]
     (alone,) = matrix.expand(scenario.load("ci", overrides={"indexes": ["record"]}))
-    assert (alone.cell_id, alone.data) == ("native/record", Data(rows=20_000))
+    assert (alone.cell_id, alone.data) == ("native/record", DataPoint(rows=20_000))
 
 
 AXES = [
@@ -86,7 +86,7 @@ def test_shapes_and_batches_multiply_the_cells_and_batches_share_a_table():
         for batch in (10, 20)
     ]
     assert {cell.table_id for cell in cells[:2]} == {"native/record/shape-plain/rows-300"}
-    assert cells[-1].data == Data(rows=1000, shape="grown", batch=20)
+    assert cells[-1].data == DataPoint(rows=1000, shape="grown", batch=20)
     kinds = [loaded.dataset.spec(cell.data).columns["uuid"].kind for cell in cells]
     assert kinds == ["uuid"] * 4 + ["uuid7"] * 4
     specs = [loaded.dataset.spec(cell.data) for cell in cells[:3]]
@@ -118,10 +118,10 @@ def test_warm_ups_are_for_the_cells_that_take_them():
     cells = matrix.expand(scenario.load("ci", sets=AXES))
     warm = matrix.first_of(cells, lambda cell: (cell.engine, cell.index))
     assert [cell.index for cell in warm] == ["record", "global_simple", "global_bloom", "bucket"]
-    slots = matrix.schedule(cells, warmups=2, repetitions=2, warm=warm)
-    assert [slot.cell for slot in slots if slot.warmup] == [*warm, *reversed(warm)]
-    assert [slot for slot in slots if not slot.warmup] == [
-        slot for slot in matrix.schedule(cells, warmups=2, repetitions=2) if not slot.warmup
+    trials = matrix.schedule(cells, warmups=2, repetitions=2, warm=warm)
+    assert [trial.cell for trial in trials if trial.warmup] == [*warm, *reversed(warm)]
+    assert [trial for trial in trials if not trial.warmup] == [
+        trial for trial in matrix.schedule(cells, warmups=2, repetitions=2) if not trial.warmup
     ]
 
 
@@ -133,7 +133,7 @@ def test_settings_of_the_dataset_reach_its_specification():
             "dataset.settings.update_choice.kind=recent",
         ],
     )
-    spec = loaded.dataset.spec(Data(rows=50))
+    spec = loaded.dataset.spec(DataPoint(rows=50))
     assert spec.columns["uuid"].kind == "uuid7"
     assert (spec.update_choice.kind, spec.rows) == ("recent", 50)
     with pytest.raises(ScenarioError, match=r"columns\.uuid: unknown kind 'uuid8'"):
@@ -142,8 +142,8 @@ def test_settings_of_the_dataset_reach_its_specification():
 
 def test_every_slot_once_in_alternating_direction():
     cells = matrix.expand(scenario.load("ci", overrides={"indexes": ["record", "bucket"]}))
-    slots = matrix.schedule(cells, warmups=1, repetitions=3)
-    assert [slot.label for slot in slots] == [
+    trials = matrix.schedule(cells, warmups=1, repetitions=3)
+    assert [trial.label for trial in trials] == [
         "native/record|w0",
         "native/bucket|w0",
         "native/bucket|r0",

@@ -16,7 +16,7 @@ from harness.engines.base import Layout
 from harness.engines.pipe import Child
 from harness.engines.revision import RevisionEngine
 from harness.errors import HarnessError
-from harness.table_places import Here
+from harness.table_places import LocalTables
 from table.write.index import LookupStats
 
 CHILD = Path(__file__).parents[2] / "harness" / "engines" / "revision_child.py"
@@ -143,7 +143,7 @@ def test_a_table_is_measured_through_messages(tmp_path):
         check={"ok": True, "missing": 0, "extra": 0, "wrong": 0, "duplicate": 0},
         digest=(5, "d"),
     )
-    engine = RevisionEngine(child, Here())
+    engine = RevisionEngine(child, LocalTables())
     table = engine.create(tmp_path, LAYOUT, index="record", options={"o": "1"})
     assert child.calls[0][1]["record_key"] == ("k",)
     held = engine.hold_rows(HeldFrame())

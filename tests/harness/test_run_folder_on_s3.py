@@ -39,11 +39,11 @@ def samples(text):
 def test_a_run_is_cut_off_and_goes_on_elsewhere(url, monkeypatch, tmp_path, capfd):
     lookup, turns = MappingRun._lookup, []
 
-    def cut_off(self, table, slot):
-        turns.append(slot.repetition)
+    def cut_off(self, table, trial):
+        turns.append(trial.repetition)
         if len(turns) == 2:
             raise KeyboardInterrupt
-        return lookup(self, table, slot)
+        return lookup(self, table, trial)
 
     monkeypatch.setattr(MappingRun, "_lookup", cut_off)
     assert run(url) == 130

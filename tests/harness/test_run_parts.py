@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from harness_fakes import HonestTable, kit, taker
+from harness_fakes import HonestTable, context, taker
 from test_run_store import SAMPLE
 
 from harness import bench, matrix, probes, scenario, snapshot
@@ -65,7 +65,7 @@ def test_counters_of_retried_tasks_are_not_valid_and_of_wrong_answers_not_verifi
 
 def test_samples_and_event_log_agree_on_labels(tmp_path):
     resolved = scenario.load("ci")
-    tools = kit(tmp_path / "work")
+    tools = context(tmp_path / "work")
     folder = RunFolder.create(tmp_path / "run")
     taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert {label_of(s) for s in folder.samples()} == set(tools.engines["native"].labels)
@@ -132,7 +132,7 @@ def test_a_copied_source_shares_nothing(tmp_path):
 
 def source_table(tmp_path, metadata_partitions):
     """A table as the fake engine writes it, with the facts of a Hudi table."""
-    tools = kit(tmp_path / "made")
+    tools = context(tmp_path / "made")
     path = tmp_path / "source"
     table = tools.engines["native"].create(path, None, index="record", options={})
     table.bulk_insert(tools.inputs.load())
@@ -153,7 +153,7 @@ def test_a_run_from_a_source_copies_it_or_rewrites_its_rows_and_says_so(
     source = source_table(tmp_path, partitions)
     before = {p: p.stat().st_mtime_ns for p in sorted(source.rglob("*"))}
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
-    tools = kit(tmp_path / "work", source=source)
+    tools = context(tmp_path / "work", source=source)
     folder = RunFolder.create(tmp_path / "run")
     outcome = taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert outcome.failed == {}
@@ -173,7 +173,7 @@ def test_a_source_that_reads_differently_fails_the_cell(tmp_path):
     source = source_table(tmp_path, "files,record_index")
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
     folder = RunFolder.create(tmp_path / "run")
-    tools = kit(tmp_path / "work", table=LosesARow, source=source)
+    tools = context(tmp_path / "work", table=LosesARow, source=source)
     outcome = taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert len(outcome.failed) == 4
     assert "9 rows instead of 10" in outcome.failed["native/global_bloom"]

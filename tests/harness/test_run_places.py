@@ -17,7 +17,7 @@ from test_run_store import SAMPLE
 
 from harness import run_places
 from harness.errors import RunFolderError
-from harness.run_places import Mirror
+from harness.run_places import RunFolderMirror
 from harness.store import RunFolder
 from table.storage import FileStatus
 from table.stores import storage_at
@@ -39,7 +39,7 @@ def storage():
 
 def run(storage, folder, *, resume, told):
     """Run or resume to the end; every repetition whose block was taken is told."""
-    mirror = Mirror(folder, storage)
+    mirror = RunFolderMirror(folder, storage)
     mirror.begin(URL, resume=resume)
     if resume and not RunFolder(folder).is_blank:
         out = RunFolder.open(folder, mirror.keep)
@@ -96,7 +96,7 @@ def test_a_run_that_nobody_kills(storage, tmp_path):
     }  # fmt: skip
     assert_complete(storage, tmp_path / "copy")
     with pytest.raises(RunFolderError, match="not empty; choose another --out"):
-        Mirror(tmp_path / "other", storage).begin(URL, resume=False)
+        RunFolderMirror(tmp_path / "other", storage).begin(URL, resume=False)
 
 
 def test_killed_at_any_storage_call_and_again_nothing_is_lost_or_doubled(tmp_path):
@@ -116,7 +116,7 @@ def test_killed_at_any_storage_call_and_again_nothing_is_lost_or_doubled(tmp_pat
 
 
 def test_what_a_resumed_run_drops_does_not_come_back(storage, tmp_path):
-    mirror = Mirror(tmp_path / "a", storage)
+    mirror = RunFolderMirror(tmp_path / "a", storage)
     mirror.begin(URL, resume=False)
     out = RunFolder.create(tmp_path / "a", mirror.keep)
     out.write_info({"run_id": "r1"})
@@ -152,7 +152,7 @@ def test_which_parts_count(storage, tmp_path):
 def test_a_folder_of_another_kind_is_not_touched(storage, tmp_path):
     storage.put("theirs", b"x")
     with pytest.raises(RunFolderError, match="not empty"):
-        Mirror(tmp_path / "a", storage).begin(URL, resume=False)
+        RunFolderMirror(tmp_path / "a", storage).begin(URL, resume=False)
     assert [status.path for status in storage.walk("")] == ["theirs"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness import independent
 from harness.probes import Listing
-from harness.table_places import Here, There
+from harness.table_places import LocalTables, RemoteTables
 from table import Table
 from table.errors import StorageError
 from table.stores import storage_at
@@ -16,7 +16,9 @@ ROWS = [{"k": f"k{n}", "p": f"p{n % 2}", "v": n} for n in range(10)]
 
 @pytest.fixture
 def there(tmp_path):
-    return There(url=f"memory://{tmp_path.name}/runs/1", work=tmp_path / "tables", options={})
+    return RemoteTables(
+        url=f"memory://{tmp_path.name}/runs/1", work=tmp_path / "tables", options={}
+    )
 
 
 def loaded(places, path):
@@ -32,9 +34,9 @@ def held(table):
 
 
 def test_tables_here_are_where_they_are(tmp_path):
-    assert Here().of(tmp_path) == str(tmp_path)
-    assert Here().seen(tmp_path) == tmp_path
-    Here().clear()
+    assert LocalTables().of(tmp_path) == str(tmp_path)
+    assert LocalTables().seen(tmp_path) == tmp_path
+    LocalTables().clear()
 
 
 def test_what_is_seen_is_what_is_there(there):
@@ -82,7 +84,7 @@ def test_a_repetition_starts_from_a_copy(there):
 
 def test_a_table_of_somebodys_is_copied(tmp_path, there):
     source = tmp_path / "source"
-    loaded(Here(), source)
+    loaded(LocalTables(), source)
     before = Listing.of(source)
     there.copy(source, there.work / "t")
     assert held(Table.open(there.of(there.work / "t"))) == [f"k{n}" for n in range(10)]
@@ -91,4 +93,4 @@ def test_a_table_of_somebodys_is_copied(tmp_path, there):
 
 def test_a_place_that_is_none(tmp_path):
     with pytest.raises(StorageError, match="tables can be at"):
-        There(url="ftp://x/y", work=tmp_path, options={}).clear()
+        RemoteTables(url="ftp://x/y", work=tmp_path, options={}).clear()

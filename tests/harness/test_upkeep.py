@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from harness_fakes import Frame, HonestTable, kit
+from harness_fakes import Frame, HonestTable, context
 
 from harness import cell, matrix, scenario, workload
 from harness.errors import ScenarioError
@@ -23,13 +23,13 @@ def loaded(*sets):
 
 
 def repeated(tmp_path, table=HonestTable):
-    """The results of a repetition with all steps, by name, and the kit."""
+    """The results of a repetition with all steps, by name, and the context."""
     given = loaded()
     (one,) = matrix.expand(given)
-    held = kit(tmp_path, table=table)
-    slot = matrix.Slot(cell=one, repetition=0, warmup=False)
-    cell.load(held, slot)
-    results = cell.repeat(held, slot, workload.steps(given.workload))
+    held = context(tmp_path, table=table)
+    trial = matrix.Trial(cell=one, repetition=0, warmup=False)
+    cell.load(held, trial)
+    results = cell.repeat(held, trial, workload.steps(given.workload))
     return {result.step.name: result for result in results}, held
 
 
@@ -112,7 +112,7 @@ def test_what_a_table_only_says_is_not_believed(tmp_path, table, step, told):
 
 
 def test_the_truth_of_nulled_rows_is_that_of_the_fakes(tmp_path):
-    inputs = kit(tmp_path).inputs
+    inputs = context(tmp_path).inputs
     assert inputs.nulled() == Frame(a=None)
     assert inputs.nulled_truth(1) != inputs.truth(1, deleted=False)
 
