@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from indexes.workload import Workload
 from reports.errors import ReportError
 from reports.plan.calibration import Calibration
 from reports.plan.decide import (
@@ -18,7 +19,6 @@ from reports.plan.decide import (
 )
 from reports.plan.predict import Prediction, beyond, predictions
 from reports.plan.price import Prices
-from reports.plan.situation import Situation
 from reports.projection import INDEX_ORDER
 
 
@@ -27,14 +27,14 @@ class Wish:
     """What is asked for.
 
     Attributes:
-        at: the situation; shards 0: to be chosen.
+        at: the workload; shards 0: to be chosen.
         executors: that the cores belong to.
         keys_stay: a key never changes its partition, so that partition-local indexes will do.
         indexes: to choose from instead of all that suit.
         prices: what a month is reckoned with.
     """
 
-    at: Situation
+    at: Workload
     executors: int = 1
     keys_stay: bool = False
     indexes: tuple[str, ...] = ()
@@ -46,13 +46,13 @@ class Plan:
     """The answer.
 
     Attributes:
-        wish: what was asked, its situation complete.
+        wish: what was asked, its workload complete.
         calibration: the constants.
         choice: what is recommended.
         candidates: the indexes that were compared.
         predictions: of all calibrated indexes.
         crossovers: along rows and batch.
-        outside: how many times the situation is beyond what was calibrated, by what.
+        outside: how many times the workload is beyond what was calibrated, by what.
     """
 
     wish: Wish

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import run_places
+from indexes.workload import LOCAL_BYTES, Workload, files_for
 from reports.errors import ReportError
-from reports.plan import answer, calibration, flags, forms, price, situation
+from reports.plan import answer, calibration, flags, forms, price
 from reports.plan import constants as fitted
 from reports.plan.answer import Wish
 from reports.plan.calibration import Calibration
-from reports.plan.situation import Situation
 from reports.text import clean
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def plan(
     ordered: flags.Ordered = False,
     keys_stay: flags.KeysStay = False,
     index: flags.Index = None,
-    local_bytes: flags.LocalBytes = situation.LOCAL_BYTES,
+    local_bytes: flags.LocalBytes = LOCAL_BYTES,
     broadcast_bytes: flags.BroadcastBytes = 10 << 20,
     calibration_: flags.Calibration = None,
     fit_rows: flags.FitRows = None,
@@ -67,8 +67,8 @@ def plan(
             return
         raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
     size = row_bytes or known.row_bytes
-    count = files or situation.files_for(records, size, partitions)
-    at = Situation(
+    count = files or files_for(records, size, partitions)
+    at = Workload(
         rows=records,
         batch=batch,
         cores=executors * (cores or known.cores),

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from indexes.workload import Workload, files_for
 from reports.plan.calibration import Calibration
 from reports.plan.formulas import ENTRY_BYTES, ceil_to
 from reports.plan.predict import Estimate, added, beyond
-from reports.plan.situation import Situation, files_for
 
 GLOBAL = ("record", "global_simple", "global_bloom", "hbase")
 """Indexes that find a key in whatever partition it is: right for any table."""
@@ -73,15 +73,15 @@ class Crossover:
     extrapolated: bool
 
 
-Sized = Callable[[float], Situation]
+Sized = Callable[[float], Workload]
 
 
-def choose(calibration: Calibration, at: Situation, candidates: Sequence[str]) -> Choice:
+def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) -> Choice:
     """The best of some indexes.
 
     Args:
         calibration: the constants.
-        at: the situation, with the shards that are recommended.
+        at: the workload, with the shards that are recommended.
         candidates: calibrated indexes, at least one.
     """
     costs = {index: added(calibration, index, at) for index in candidates}
@@ -98,7 +98,7 @@ def choose(calibration: Calibration, at: Situation, candidates: Sequence[str]) -
     )
 
 
-def options_of(index: str, at: Situation) -> dict[str, str]:
+def options_of(index: str, at: Workload) -> dict[str, str]:
     """The options that give a table an index as it was predicted."""
     options = {"hoodie.index.type": _TYPES[index]}
     if index == "record":
@@ -113,7 +113,7 @@ def options_of(index: str, at: Situation) -> dict[str, str]:
     return options
 
 
-def best_shards(calibration: Calibration, at: Situation) -> int:
+def best_shards(calibration: Calibration, at: Workload) -> int:
     """File groups of a record index: the fewest seconds a write, with room for the table to double.
 
     A file group holds 1 GiB at most (`hoodie.metadata.record.index.max.filegroup.size`).
@@ -127,14 +127,14 @@ def best_shards(calibration: Calibration, at: Situation) -> int:
     )
 
 
-def sweep(at: Situation, along: str) -> list[Situation]:
+def sweep(at: Workload, along: str) -> list[Workload]:
     """The same table over sizes, from a thousandth of it to a thousand times as much."""
     here = float(at.cores if along == "executors" else getattr(at, along))
     factors = [_SPAN ** (2 * step / _STEPS - 1) for step in range(_STEPS + 1)]
     return [sized(at, along, max(1.0, here * factor)) for factor in factors]
 
 
-def sized(at: Situation, along: str, size: float) -> Situation:
+def sized(at: Workload, along: str, size: float) -> Workload:
     """The same table with another number of rows, keys of a batch, or cores.
 
     A table grows by base files as Hudi makes them: each takes rows until it is full.
@@ -148,7 +148,7 @@ def sized(at: Situation, along: str, size: float) -> Situation:
 
 
 def crossovers(
-    calibration: Calibration, at: Situation, candidates: Sequence[str]
+    calibration: Calibration, at: Workload, candidates: Sequence[str]
 ) -> list[Crossover]:
     """Where the cheapest index of all changes along the table's rows and the batch's keys."""
     found: list[Crossover] = []
@@ -179,7 +179,7 @@ def crossovers(
     return found
 
 
-def _meet(make: Sized, ends: tuple[float, float], holds: Callable[[Situation], bool]) -> float:
+def _meet(make: Sized, ends: tuple[float, float], holds: Callable[[Workload], bool]) -> float:
     """The size between two at which something ceases to hold."""
     low, high = ends
     for _ in range(_HALVINGS):
@@ -188,7 +188,7 @@ def _meet(make: Sized, ends: tuple[float, float], holds: Callable[[Situation], b
     return low
 
 
-def _cheapest(calibration: Calibration, at: Situation, candidates: Iterable[str]) -> str:
+def _cheapest(calibration: Calibration, at: Workload, candidates: Iterable[str]) -> str:
     return min(candidates, key=lambda index: added(calibration, index, at).value)
 
 
@@ -205,7 +205,7 @@ def _why(order: Sequence[str], costs: dict[str, Estimate], ties: Sequence[str]) 
     )
 
 
-def _undecided(calibration: Calibration, at: Situation, order: Sequence[str]) -> str:
+def _undecided(calibration: Calibration, at: Workload, order: Sequence[str]) -> str:
     outside = beyond(calibration.ranges, at)
     names = ", ".join(order)
     if not outside:

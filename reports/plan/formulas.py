@@ -17,11 +17,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from reports.plan.situation import FILTER_BYTES, SMALL_FILE_BYTES, Situation, touched
+from indexes.workload import FILTER_BYTES, SMALL_FILE_BYTES, Workload, touched
 
 Amounts = Mapping[str, float]
-Formula = Callable[[Situation, str, str], dict[str, float]]
-"""Amounts of a situation, an index of the family, and a mode."""
+Formula = Callable[[Workload, str, str], dict[str, float]]
+"""Amounts of a workload, an index of the family, and a mode."""
 
 TASKS, THREADS = "tasks", "threads"
 BLOCK_BYTES = 1 << 20
@@ -39,7 +39,7 @@ _RESULT_BYTES = 60
 _NEW_ROW_BYTES = 100
 
 
-def record_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
+def record_tag(at: Workload, index: str, mode: str) -> dict[str, float]:
     """RFC-8's K + (M/n)*c, with the blocks that n lookups of M/n keys decode at most once."""
     del index
     lanes = min(at.shards, at.cores)
@@ -51,7 +51,7 @@ def record_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
     }
 
 
-def decoded_bytes(at: Situation) -> float:
+def decoded_bytes(at: Workload) -> float:
     """Bytes of index blocks that hold one of the keys: B*(1 - e^(-M/B)) blocks."""
     shard = at.rows / at.shards * (at.key_bytes + ENTRY_BYTES)
     blocks = max(1.0, shard / BLOCK_BYTES)
@@ -59,7 +59,7 @@ def decoded_bytes(at: Situation) -> float:
     return asked * touched(blocks, at.batch / asked) * min(shard, BLOCK_BYTES)
 
 
-def simple_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
+def simple_tag(at: Workload, index: str, mode: str) -> dict[str, float]:
     """Scan the key column of the files in reach, and join.
 
     Spark sorts both sides, N*log N. In threads every probe has a hash table of the keys asked.
@@ -75,7 +75,7 @@ def simple_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
     return made | {"rows": rows, "keys_threads": at.batch * max(1.0, probes / at.cores)}
 
 
-def bloom_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
+def bloom_tag(at: Workload, index: str, mode: str) -> dict[str, float]:
     """Ranges of all files, filters of those with candidates, keys of those that hold some.
 
     Ranges leave for a random key all files (`global_bloom`), or those of its partition.
@@ -91,7 +91,7 @@ def bloom_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
     }
 
 
-def candidates(at: Situation, files: float) -> float:
+def candidates(at: Workload, files: float) -> float:
     """Pairs of key and file whose range holds the key.
 
     Keys without order are in the range of every file. Keys that grow with time are in that of
@@ -102,13 +102,13 @@ def candidates(at: Situation, files: float) -> float:
     return at.batch * files
 
 
-def bucket_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
+def bucket_tag(at: Workload, index: str, mode: str) -> dict[str, float]:
     """A hash for each key, and a table of the file groups; always in the writer's process."""
     del index, mode
     return {"once": 1.0, "files": at.files, "keys": at.batch}
 
 
-def hbase_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
+def hbase_tag(at: Workload, index: str, mode: str) -> dict[str, float]:
     """Round trips of `hoodie.index.hbase.get.batch.size` keys each; the server does the rest.
 
     A key that is there costs it an answer of three cells, one that is not ends at a row filter.
@@ -117,13 +117,13 @@ def hbase_tag(at: Situation, index: str, mode: str) -> dict[str, float]:
     return {f"once_{mode}": 1.0, "found": at.updates, "absent": at.inserts}
 
 
-def bucket_lookup(at: Situation, index: str, mode: str) -> dict[str, float]:
+def bucket_lookup(at: Workload, index: str, mode: str) -> dict[str, float]:
     """The key column of all files that a key's bucket has, in every partition path."""
     del index
     return {f"once_{mode}": 1.0, "files": at.buckets / at.cores, "rows": at.rows / at.cores}
 
 
-def record_index(at: Situation, index: str, mode: str) -> dict[str, float]:
+def record_index(at: Workload, index: str, mode: str) -> dict[str, float]:
     """A log block for each shard that gets a new key."""
     del index
     hit = touched(at.shards, at.inserts) if at.inserts else 0.0
@@ -131,13 +131,13 @@ def record_index(at: Situation, index: str, mode: str) -> dict[str, float]:
     return {f"once_{mode}": 1.0, f"shards_{mode}": hit / lanes, "keys": at.inserts}
 
 
-def hbase_index(at: Situation, index: str, mode: str) -> dict[str, float]:
+def hbase_index(at: Workload, index: str, mode: str) -> dict[str, float]:
     """Puts of the new keys, as many a second as the options let pass."""
     del index
     return {f"once_{mode}": 1.0, "keys": at.inserts}
 
 
-def rewritten(at: Situation) -> float:
+def rewritten(at: Workload) -> float:
     """Base files that an upsert rewrites: F*(1 - e^(-u/F)), and those that take its new rows."""
     updated = touched(at.files, at.updates) if at.updates else 0.0
     if not at.inserts or at.file_bytes >= SMALL_FILE_BYTES:
@@ -146,7 +146,7 @@ def rewritten(at: Situation) -> float:
     return updated + chosen * (1 - updated / at.files)
 
 
-def write(at: Situation, index: str, mode: str) -> dict[str, float]:
+def write(at: Workload, index: str, mode: str) -> dict[str, float]:
     """Copy on write: all rows of a file for the first one that changes in it.
 
     Every file costs its filter besides, however few its rows are. A bucket's new rows, too, go
@@ -163,13 +163,13 @@ def write(at: Situation, index: str, mode: str) -> dict[str, float]:
     }
 
 
-def around(at: Situation, index: str, mode: str) -> dict[str, float]:
+def around(at: Workload, index: str, mode: str) -> dict[str, float]:
     """The rest of a write: read the table's state, combine the batch, commit, clean."""
     del index
     return {f"once_{mode}": 1.0, "files": at.files, "keys": at.batch}
 
 
-def join_shuffle(at: Situation, index: str, mode: str) -> dict[str, float]:
+def join_shuffle(at: Workload, index: str, mode: str) -> dict[str, float]:
     """Bytes that a shuffled join moves: every key in reach and every key asked, once."""
     del mode
     kind = "ordered" if at.ordered else "random"
@@ -181,14 +181,14 @@ def join_shuffle(at: Situation, index: str, mode: str) -> dict[str, float]:
     }
 
 
-def record_bytes(at: Situation, index: str, mode: str) -> dict[str, float]:
+def record_bytes(at: Workload, index: str, mode: str) -> dict[str, float]:
     """The record index on storage."""
     del index, mode
     kind = "ordered" if at.ordered else "random"
     return {"shards": at.shards, f"rows_{kind}": at.rows * (at.key_bytes + 12) / 48}
 
 
-def record_bootstrap(at: Situation, index: str, mode: str) -> dict[str, float]:
+def record_bootstrap(at: Workload, index: str, mode: str) -> dict[str, float]:
     """Every key is read once, sorted within its shard and written."""
     del index
     lanes = min(at.shards, at.cores)
@@ -199,13 +199,13 @@ def record_bootstrap(at: Situation, index: str, mode: str) -> dict[str, float]:
     }
 
 
-def bucket_bootstrap(at: Situation, index: str, mode: str) -> dict[str, float]:
+def bucket_bootstrap(at: Workload, index: str, mode: str) -> dict[str, float]:
     """A table that is to be laid out by buckets is written anew."""
     del index
     return {f"once_{mode}": 1.0, "files": at.buckets / at.cores, "rows": at.rows / at.cores}
 
 
-def reach_of(at: Situation, index: str) -> float:
+def reach_of(at: Workload, index: str) -> float:
     """Share of the files that an index without ranges has to look into."""
     return at.reach if index == "simple" else 1.0
 
@@ -267,12 +267,12 @@ def other(mode: str) -> str:
     return THREADS if mode == TASKS else TASKS
 
 
-def mode_of(quantity: str, index: str, at: Situation) -> str:
+def mode_of(quantity: str, index: str, at: Workload) -> str:
     """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides."""
     return TASKS if weight(quantity, index, at) >= at.local_bytes else THREADS
 
 
-def weight(quantity: str, index: str, at: Situation) -> float:
+def weight(quantity: str, index: str, at: Workload) -> float:
     """Bytes of work, as the table's runner counts them (`table/write/runner.py`)."""
     if quantity == "index":
         return at.inserts * (at.key_bytes + _RESULT_BYTES)
@@ -293,12 +293,12 @@ def weight(quantity: str, index: str, at: Situation) -> float:
     return by_index.get(index, 0.0)
 
 
-def is_broadcast(at: Situation) -> bool:
+def is_broadcast(at: Workload) -> bool:
     """Whether Spark sends the keys asked to all tasks instead of shuffling the table's keys."""
     return at.batch * _JOIN_ROW_BYTES < at.broadcast_bytes
 
 
-def memory_bytes(index: str, at: Situation) -> float:
+def memory_bytes(index: str, at: Workload) -> float:
     """What the largest task holds, from first principles: keys asked, and what they meet.
 
     record: a shard's keys and one block; simple: a sorted piece of the join, in threads a hash

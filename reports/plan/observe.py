@@ -1,4 +1,4 @@
-"""What runs have measured of the cost model's quantities, with the situation of each cell.
+"""What runs have measured of the cost model's quantities, with the workload of each cell.
 
 A value is the median of its repetitions: what its user will usually see. (The fastest is lower the
 more repetitions there are.) Only first upserts of freshly loaded tables by Keymark's own engine are
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
 from reports.plan.formulas import EQUATIONS, TASKS, Amounts, is_broadcast, mode_of, name_of
-from reports.plan.situation import FILTER_BYTES, LOCAL_BYTES, Situation
 from reports.projection import CellView, Run
 
 STEP = "upsert_1"
@@ -37,7 +37,7 @@ class Observation:
         index: its index.
         quantity: `tag`, `write`, ...: the first part of an equation's name.
         equation: that says the quantity; None where it is nothing.
-        at: the cell's situation.
+        at: the cell's workload.
         amounts: of the equation there.
         values: measured, in base units, by repetition; at least one.
     """
@@ -46,7 +46,7 @@ class Observation:
     index: str
     quantity: str
     equation: str | None
-    at: Situation
+    at: Workload
     amounts: Amounts
     values: tuple[float, ...]
 
@@ -75,14 +75,14 @@ def observations(run: Run) -> Iterator[Observation]:
         load = loads.get(_table(cell))
         if cell not in known or load is None:
             continue
-        at = situation(run.info, known[cell], load)
+        at = workload(run.info, known[cell], load)
         if at is not None:
             yield from _of_cell(view, at, load if cell == load.cell else None)
             yield from _of_lookup(view, asked(run.info, at))
 
 
-def situation(info: Mapping[str, Any], cell: Mapping[str, Any], load: CellView) -> Situation | None:
-    """The situation of a cell that run.json lists; None where it does not say enough."""
+def workload(info: Mapping[str, Any], cell: Mapping[str, Any], load: CellView) -> Workload | None:
+    """The workload of a cell that run.json lists; None where it does not say enough."""
     scenario = info.get("scenario")
     data = scenario.get("dataset", {}) if isinstance(scenario, Mapping) else {}
     files = median(load.values(LOAD, "total", "files_written").values() or [0.0])
@@ -95,7 +95,7 @@ def situation(info: Mapping[str, Any], cell: Mapping[str, Any], load: CellView) 
     stored = median(load.values(LOAD, "write", "bytes_written").values() or [0.0])
     partitions = int(settings.get("date_partitions", data.get("partitions", 1)))
     conf = info.get("spark_conf") or {}
-    return Situation(
+    return Workload(
         rows=rows,
         batch=batch,
         cores=_cores(scenario, conf),
@@ -111,7 +111,7 @@ def situation(info: Mapping[str, Any], cell: Mapping[str, Any], load: CellView) 
     )
 
 
-def _of_cell(view: CellView, at: Situation, load: CellView | None) -> Iterator[Observation]:
+def _of_cell(view: CellView, at: Workload, load: CellView | None) -> Iterator[Observation]:
     phases = {p: dict(view.values(STEP, p, "wall_s")) for p in ("total", "tag", "write", "index")}
     rest = {
         trial: whole - sum(phases[part].get(trial, 0.0) for part in ("tag", "write", "index"))
@@ -137,8 +137,8 @@ def _of_cell(view: CellView, at: Situation, load: CellView | None) -> Iterator[O
             yield _observed(view, quantity, at, tuple(numbers.values()))
 
 
-def asked(info: Mapping[str, Any], at: Situation) -> Situation:
-    """The situation of a cell's lookup, by the keys that run.json says it asks."""
+def asked(info: Mapping[str, Any], at: Workload) -> Workload:
+    """The workload of a cell's lookup, by the keys that run.json says it asks."""
     scenario = info.get("scenario")
     workload = scenario.get("workload", {}) if isinstance(scenario, Mapping) else {}
     present = float(workload.get("lookup_present") or 0)
@@ -147,7 +147,7 @@ def asked(info: Mapping[str, Any], at: Situation) -> Situation:
     return replace(at, batch=keys, new_share=absent / keys) if keys else at
 
 
-def _of_lookup(view: CellView, at: Situation) -> Iterator[Observation]:
+def _of_lookup(view: CellView, at: Workload) -> Iterator[Observation]:
     values = tuple(view.values("lookup", "total", "wall_s").values())
     if values and min(values) > 0:
         yield _observed(view, "lookup", at, values)
@@ -167,7 +167,7 @@ def pooled(found: Iterable[Observation]) -> list[Observation]:
 
 
 def _observed(
-    view: CellView, quantity: str, at: Situation, values: tuple[float, ...]
+    view: CellView, quantity: str, at: Workload, values: tuple[float, ...]
 ) -> Observation:
     name = equation_of(quantity, view.index, at)
     return Observation(
@@ -181,7 +181,7 @@ def _observed(
     )
 
 
-def equation_of(quantity: str, index: str, at: Situation) -> str | None:
+def equation_of(quantity: str, index: str, at: Workload) -> str | None:
     """The equation of a quantity; a join that Spark broadcasts shuffles nothing."""
     if quantity == "shuffle" and (is_broadcast(at) or mode_of("tag", index, at) != TASKS):
         return None

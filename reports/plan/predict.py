@@ -1,8 +1,8 @@
-"""Constants and a situation into predictions with ranges. No numpy: `plan` answers at once.
+"""Constants and a workload into predictions with ranges. No numpy: `plan` answers at once.
 
 A range holds what the bootstrap draws say, widened by how far measured cells are off their fits.
 Outside of what was calibrated the draws part, and that distance counts half as much again for each
-factor e that the situation is beyond the calibrated range; the prediction is marked extrapolated.
+factor e that the workload is beyond the calibrated range; the prediction is marked extrapolated.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.units import Unit
+from indexes.workload import FILTER_BYTES, Workload
 from reports.plan.calibration import Calibration, Equation
 from reports.plan.formulas import EQUATIONS, memory_bytes, mode_of, name_of, other
 from reports.plan.observe import equation_of
-from reports.plan.situation import FILTER_BYTES, Situation
 
 _COVERED = 0.95
 _WIDER = 0.5
@@ -59,7 +59,7 @@ class Prediction:
             `memory_bytes`, `bootstrap_s`, `cost_month`.
         unit: base unit; of money the currency.
         estimate: value and range.
-        extrapolated: the situation is outside of what was calibrated.
+        extrapolated: the workload is outside of what was calibrated.
     """
 
     index: str
@@ -69,7 +69,7 @@ class Prediction:
     extrapolated: bool
 
 
-def predictions(calibration: Calibration, at: Situation) -> list[Prediction]:
+def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
     """All that is predicted of every calibrated index, money aside."""
     made = []
     outside = beyond(calibration.ranges, at)
@@ -99,7 +99,7 @@ def predictions(calibration: Calibration, at: Situation) -> list[Prediction]:
     return made
 
 
-def added(calibration: Calibration, index: str, at: Situation) -> Estimate:
+def added(calibration: Calibration, index: str, at: Workload) -> Estimate:
     """What an index adds to a write: tagging, and keeping itself up to date."""
     parts = [quantity(calibration, part, index, at) for part in ("tag", "index")]
     return total(parts)
@@ -113,7 +113,7 @@ def total(parts: Sequence[Estimate]) -> Estimate:
     return whole
 
 
-def quantity(calibration: Calibration, name: str, index: str, at: Situation) -> Estimate:
+def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> Estimate:
     """One quantity of one index; zero where its formula says that there is nothing to do.
 
     Where one mode was not calibrated the other one's constants stand in: the work is the same.
@@ -134,7 +134,7 @@ def estimate(equation: Equation, amounts: Mapping[str, float], *, wider: float =
 
     Args:
         equation: the fitted constants.
-        amounts: of the situation. One that the calibration never met counts as nothing.
+        amounts: of the workload. One that the calibration never met counts as nothing.
         wider: how often the typical distance from the fit counts; 1 within the calibration.
     """
     row = [amounts.get(name, 0.0) for name in equation.amounts]
@@ -155,8 +155,8 @@ def middle(drawn: Sequence[float], value: float) -> tuple[float, float]:
     return ordered[left_out], ordered[-1 - left_out]
 
 
-def beyond(ranges: Mapping[str, tuple[float, float]], at: Situation) -> dict[str, float]:
-    """How many times the situation is beyond the calibrated range, by what; within: left out."""
+def beyond(ranges: Mapping[str, tuple[float, float]], at: Workload) -> dict[str, float]:
+    """How many times the workload is beyond the calibrated range, by what; within: left out."""
     found = {}
     for name, (low, high) in ranges.items():
         here = float(getattr(at, name))
@@ -166,7 +166,7 @@ def beyond(ranges: Mapping[str, tuple[float, float]], at: Situation) -> dict[str
     return found
 
 
-def stretch(ranges: Mapping[str, tuple[float, float]], at: Situation) -> float:
+def stretch(ranges: Mapping[str, tuple[float, float]], at: Workload) -> float:
     """How often the typical distance from the fit counts; 1 within the calibration."""
     return 1 + _WIDER * math.log(max(beyond(ranges, at).values(), default=1.0))
 
@@ -175,7 +175,7 @@ def _sum(constants: Sequence[float], amounts: Sequence[float]) -> float:
     return sum(c * a for c, a in zip(constants, amounts, strict=True))
 
 
-def _kept(calibration: Calibration, index: str, at: Situation) -> Estimate:
+def _kept(calibration: Calibration, index: str, at: Workload) -> Estimate:
     """Bytes of what an index is found by: mappings, or the filters in the base files."""
     if index.endswith("bloom"):
         return _exact(at.files * FILTER_BYTES)

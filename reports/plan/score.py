@@ -77,7 +77,7 @@ class Score:
 
     Attributes:
         cells: verified cells.
-        outside: those whose situation is outside of what was calibrated.
+        outside: those whose workload is outside of what was calibrated.
         factors: by how many times they are, smallest and largest.
         off: by quantity and index.
         chosen: every choice.

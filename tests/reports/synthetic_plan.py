@@ -8,9 +8,9 @@ from pathlib import Path
 
 from synthetic_runs import INFO, sample, write_run
 
+from indexes.workload import FILTER_BYTES, Workload
 from reports.plan.formulas import EQUATIONS, mode_of
 from reports.plan.observe import asked, equation_of
-from reports.plan.situation import FILTER_BYTES, Situation
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
 PARTITIONS = {"random": 10, "ordered": 40}
@@ -92,10 +92,10 @@ def plan_run(
     return write_run(path, samples, info)
 
 
-def place(*, rows, batch, shape="random", shards=4, local=0.0) -> Situation:
-    """The situation of a cell."""
+def place(*, rows, batch, shape="random", shards=4, local=0.0) -> Workload:
+    """The workload of a cell."""
     partitions = PARTITIONS[shape]
-    return Situation(
+    return Workload(
         rows=rows,
         batch=batch,
         partitions=partitions,
@@ -109,7 +109,7 @@ def place(*, rows, batch, shape="random", shards=4, local=0.0) -> Situation:
     )
 
 
-def true(quantity: str, index: str, at: Situation) -> float:
+def true(quantity: str, index: str, at: Workload) -> float:
     """What a quantity of an index is there."""
     name = equation_of(quantity, index, at)
     amounts = EQUATIONS[name](at, index, mode_of(quantity, index, at)) if name else {}

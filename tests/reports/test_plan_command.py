@@ -11,6 +11,7 @@ import pytest
 from synthetic_plan import TRUE, place, plan_run
 
 import run_bench
+from indexes.workload import Workload
 from reports.plan import calibration
 from reports.plan.answer import Wish
 from reports.plan.answer import plan as answer
@@ -18,7 +19,6 @@ from reports.plan.constants import worded
 from reports.plan.decide import choose
 from reports.plan.formulas import EQUATIONS, TASKS, THREADS
 from reports.plan.predict import Estimate, estimate
-from reports.plan.situation import Situation
 
 ROOT = Path(__file__).parents[2]
 METRICS = {
@@ -119,7 +119,7 @@ def test_ranges_are_wider_outside_of_the_calibration(fitted):
 
 def test_nothing_is_recommended_where_all_ranges_overlap(fitted, monkeypatch):
     known = calibration.load(fitted["fit"])
-    at = Situation(rows=1e6, batch=1e4)
+    at = Workload(rows=1e6, batch=1e4)
     costs = {
         "record": Estimate(1.0, 0.5, 2.0),
         "global_simple": Estimate(1.1, 0.6, 2.2),
@@ -138,7 +138,7 @@ def test_nothing_is_recommended_where_all_ranges_overlap(fitted, monkeypatch):
 
 def test_crossovers_are_where_the_cheapest_index_changes(fitted):
     known = calibration.load(fitted["fit"])
-    made = answer(known, Wish(at=Situation(rows=1e6, batch=1e4, shards=4, local_bytes=0.0)))
+    made = answer(known, Wish(at=Workload(rows=1e6, batch=1e4, shards=4, local_bytes=0.0)))
     for each in made.crossovers:
         assert each.below != each.above
         assert each.at > 0

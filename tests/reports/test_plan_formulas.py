@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexes.workload import FILTER_BYTES, Workload, files_for, touched
 from reports.plan import formulas
 from reports.plan.decide import options_of
 from reports.plan.formulas import EQUATIONS, TASKS, THREADS, indexes_of, mode_of, name_of
 from reports.plan.observe import equation_of
-from reports.plan.situation import FILTER_BYTES, Situation, files_for, touched
 from table.write.index import HUDI_TYPES
 
-SMALL = Situation(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
+SMALL = Workload(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
 
-situations = st.builds(
-    Situation,
+workloads = st.builds(
+    Workload,
     rows=st.integers(1_000, 10**10),
     batch=st.integers(1, 10**7),
     cores=st.integers(1, 1_000),
@@ -170,14 +170,14 @@ def amounts_of(work, at):
     return EQUATIONS[name](at, index, mode)
 
 
-@given(situations, works)
+@given(workloads, works)
 def test_amounts_are_finite_and_not_negative(at, work):
     for amount in amounts_of(work, at).values():
         assert math.isfinite(amount)
         assert amount >= 0
 
 
-@given(situations, works, st.floats(1, 100))
+@given(workloads, works, st.floats(1, 100))
 def test_a_larger_table_is_never_less_work(at, work, factor):
     less, more = amounts_of(work, at), amounts_of(work, replace(at, rows=at.rows * factor))
     for amount, value in less.items():
@@ -186,21 +186,21 @@ def test_a_larger_table_is_never_less_work(at, work, factor):
         assert more[amount] >= value * (1 - 1e-9)
 
 
-@given(situations, works, st.floats(1, 100))
+@given(workloads, works, st.floats(1, 100))
 def test_a_larger_batch_is_never_less_work(at, work, factor):
     less, more = amounts_of(work, at), amounts_of(work, replace(at, batch=at.batch * factor))
     for amount, value in less.items():
         assert more[amount] >= value * (1 - 1e-6)
 
 
-@given(situations, works, st.integers(2, 50))
+@given(workloads, works, st.integers(2, 50))
 def test_more_cores_are_never_more_work(at, work, factor):
     less, more = amounts_of(work, at), amounts_of(work, replace(at, cores=at.cores * factor))
     for amount, value in less.items():
         assert more[amount] <= value * (1 + 1e-9)
 
 
-@given(situations)
+@given(workloads)
 def test_what_a_task_holds_is_finite(at):
     for index in ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase"):
         assert 0 < formulas.memory_bytes(index, at) < math.inf

@@ -16,7 +16,7 @@ LOCAL_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Workload:
     """A table, a change batch and a cluster.
 
     Attributes:
