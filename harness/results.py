@@ -7,15 +7,32 @@ A line of `samples.jsonl` is one `Sample`, a line of `canary.jsonl` one `Beat`, 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+import sys
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, TypeVar
+
+from pydantic import PlainValidator, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 SCHEMA_VERSION = 1
 
 PHASES = ("tag", "write", "index", "commit", "total")
 """Phases of a step, the same in every engine; `total` is the whole step."""
+
+
+def _finite(value: object) -> float:
+    """A number as it is: whole ones stay whole, and what overflows a float is none."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not abs(value) <= sys.float_info.max
+    ):
+        raise PydanticCustomError("finite_number", "not a finite number")
+    return value
+
+
+Number = Annotated[float, PlainValidator(_finite)]
+"""A finite number of a JSON document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +57,22 @@ class Sample:
         reason: why it is not verified or not valid; empty otherwise.
     """
 
-    schema_version: int = SCHEMA_VERSION
-    run_id: str
-    cell: str
-    engine: str
-    index: str
-    step: str
-    round: int
-    repetition: int
-    warmup: bool
-    phase: str
-    metric: str
-    unit: str
-    value: float
-    verified: bool
-    valid: bool
-    reason: str
+    schema_version: StrictInt = SCHEMA_VERSION
+    run_id: StrictStr
+    cell: StrictStr
+    engine: StrictStr
+    index: StrictStr
+    step: StrictStr
+    round: StrictInt
+    repetition: StrictInt
+    warmup: StrictBool
+    phase: StrictStr
+    metric: StrictStr
+    unit: StrictStr
+    value: Number
+    verified: StrictBool
+    valid: StrictBool
+    reason: StrictStr
 
     def to_json(self) -> str:
         """The sample as one line of JSON, without the newline."""
@@ -68,14 +85,12 @@ class Sample:
         Raises:
             ValueError: no JSON object, a field missing or of the wrong type, or a newer schema.
         """
-        values = _checked(line, _KINDS)
-        if values["schema_version"] > SCHEMA_VERSION:
+        found = _read(_SAMPLE, line)
+        if found.schema_version > SCHEMA_VERSION:
             raise ValueError(
-                f"schema version {values['schema_version']} is newer than {SCHEMA_VERSION}"
+                f"schema version {found.schema_version} is newer than {SCHEMA_VERSION}"
             )
-        if not math.isfinite(values["value"]):
-            raise ValueError(f"value is {values['value']}, not a finite number")
-        return cls(**values)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +108,14 @@ class Beat:
         steal_s: core seconds that the host gave to others since the last beat.
     """
 
-    at: float
-    before: str
-    cpu_s: float
-    disk_s: float
-    memory_s: float
-    load_1m: float
-    mhz: float
-    steal_s: float
+    at: Number
+    before: StrictStr
+    cpu_s: Number
+    disk_s: Number
+    memory_s: Number
+    load_1m: Number
+    mhz: Number
+    steal_s: Number
 
     def to_json(self) -> str:
         """The beat as one line of JSON, without the newline."""
@@ -113,7 +128,7 @@ class Beat:
         Raises:
             ValueError: no JSON object, a field missing, of the wrong type or not finite.
         """
-        return cls(**_finite(line, _kinds(cls, ("before",))))
+        return _read(_BEAT, line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,19 +146,19 @@ class Stage:
         tasks: over all of them, as are bytes and records.
     """
 
-    cell: str
-    step: str
-    repetition: int
-    phase: str
-    name: str
-    stages: int
-    wall_s: float
-    tasks: int
-    input_bytes: int
-    shuffle_write_bytes: int
-    shuffle_write_records: int
-    shuffle_read_bytes: int
-    shuffle_read_records: int
+    cell: StrictStr
+    step: StrictStr
+    repetition: StrictInt
+    phase: StrictStr
+    name: StrictStr
+    stages: StrictInt
+    wall_s: Number
+    tasks: StrictInt
+    input_bytes: StrictInt
+    shuffle_write_bytes: StrictInt
+    shuffle_write_records: StrictInt
+    shuffle_read_bytes: StrictInt
+    shuffle_read_records: StrictInt
 
     def to_json(self) -> str:
         """The stage as one line of JSON, without the newline."""
@@ -156,7 +171,7 @@ class Stage:
         Raises:
             ValueError: no JSON object, a field missing, of the wrong type or not finite.
         """
-        return cls(**_finite(line, _kinds(cls, ("cell", "step", "phase", "name"))))
+        return _read(_STAGE, line)
 
 
 def _line(record: Sample | Beat | Stage) -> str:
@@ -168,56 +183,30 @@ def _line(record: Sample | Beat | Stage) -> str:
     )
 
 
-_KINDS: dict[str, type] = {
-    "schema_version": int,
-    "run_id": str,
-    "cell": str,
-    "engine": str,
-    "index": str,
-    "step": str,
-    "round": int,
-    "repetition": int,
-    "warmup": bool,
-    "phase": str,
-    "metric": str,
-    "unit": str,
-    "value": float,
-    "verified": bool,
-    "valid": bool,
-    "reason": str,
-}
+_Line = TypeVar("_Line", Sample, Beat, Stage)
+_SAMPLE, _BEAT, _STAGE = TypeAdapter(Sample), TypeAdapter(Beat), TypeAdapter(Stage)
 
 
-def _is(value: object, kind: type) -> bool:
-    if kind is bool:
-        return isinstance(value, bool)
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-
-
-def _kinds(cls: type, texts: Sequence[str]) -> dict[str, type]:
-    """What each field of a record is: a text, or else a number."""
-    return {field.name: str if field.name in texts else float for field in fields(cls)}
-
-
-def _checked(line: bytes | str, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """The known fields of a line of JSON; ValueError where one is missing or of another type."""
+def _read(adapter: TypeAdapter[_Line], line: bytes | str) -> _Line:
+    """The record of a line of JSON; ValueError where a field is missing or of another type."""
     try:
-        values = json.loads(line)
+        return adapter.validate_python(json.loads(line))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(values, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of damage
-    wrong = [name for name, kind in kinds.items() if not _is(values.get(name), kind)]
-    if wrong:
-        raise ValueError(f"missing or of the wrong type: {', '.join(wrong)}")
-    return {name: values[name] for name in kinds}
+    except ValidationError as error:
+        raise ValueError(wrong_keys(error)) from error
 
 
-def _finite(line: bytes | str, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """The same, with every number finite."""
-    values = _checked(line, kinds)
-    if not all(math.isfinite(values[name]) for name, kind in kinds.items() if kind is float):
-        raise ValueError("not a finite number")
-    return values
+def wrong_keys(error: ValidationError) -> str:
+    """What is wrong with a document, on one line that names at most eight of its keys."""
+    absent, rules = [], []
+    for each in error.errors():
+        key = ".".join(map(str, each["loc"]))
+        if each["type"] == "value_error":
+            rules.append(f"{key}: {each['msg'].removeprefix('Value error, ')}".removeprefix(": "))
+        else:
+            absent.append(key)
+    if "" in absent:
+        return "not a JSON object"
+    named = [f"missing or of the wrong type: {', '.join(absent[:8])}"] if absent else []
+    return "; ".join([*named, *rules[: 8 - len(absent[:8])]])

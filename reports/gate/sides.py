@@ -6,19 +6,18 @@ what it says of each number. Both may come from anyone: what is damaged is refus
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness.errors import RunFolderError
-from harness.results import SCHEMA_VERSION, Stage
+from harness.results import Stage
 from harness.store import RunFolder
 from reports import facts, projection
 from reports.errors import ReportError
+from reports.gate import summary
 from reports.projection import CellView, Series, Trial
 from reports.text import clean
 
@@ -108,28 +107,6 @@ def load(path: Path, engine: str | None = None) -> Side:
     return side
 
 
-def summary_of(path: Path) -> Mapping[str, Any]:
-    """Parse a summary.json as far as every summary goes.
-
-    Raises:
-        ReportError: no JSON object, or of a newer schema.
-    """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ReportError(f"{clean(path)} is no summary: {clean(error)}") from error
-    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise ReportError(f"{clean(path)} is no summary: it has no list of cells")
-    version = document.get("schema_version")
-    if type(version) is not int or version > SCHEMA_VERSION:
-        raise ReportError(
-            f"{clean(path)} has schema version {clean(version)}, not one up to {SCHEMA_VERSION}"
-        )
-    return document
-
-
 def _from_run(path: Path, engine: str | None) -> Side:
     (run,) = projection.load([path])
     if run.info.get("status") == "running":
@@ -207,85 +184,42 @@ def _name(cell: str, engine: str | None) -> str:
 
 
 def _from_summary(path: Path, engine: str | None) -> Side:
-    document = summary_of(path)
+    document = summary.read(path)
     numbers: dict[Key, Measured] = {}
     foreign, unseeded = set(), set()
-    missing = document.get("missing")
-    planned = [str(name) for name in missing] if isinstance(missing, list) else []
     wrong = {
         _name(name, engine): "no value was measured"
-        for name in planned
+        for name in document.missing
         if engine is None or name.startswith(f"{engine}/")
     }
-    for place, cell in enumerate(document["cells"]):
-        where = f"{clean(path)}, cell {place + 1}"
-        fields = _fields(where, cell, {"engine": str, "index": str, "verified": bool})
-        if engine not in (None, fields["engine"]):
+    for place, cell in enumerate(document.cells):
+        if engine not in (None, cell.engine):
             continue
-        name = _name(str(cell.get("cell") or f"{fields['engine']}/{fields['index']}"), engine)
+        name = _name(cell.cell or f"{cell.engine}/{cell.index}", engine)
         if name in wrong or any(key.cell == name for key in numbers):
-            raise ReportError(f"{where}: {clean(name)} is there twice")
-        if not _native(fields["engine"]):
+            raise ReportError(f"{clean(path)}, cell {place + 1}: {clean(name)} is there twice")
+        if not _native(cell.engine):
             foreign.add(name)
-        if fields["engine"] not in facts.seeded(document):
+        if cell.engine not in document.seeded_ids:
             unseeded.add(name)
-        found = dict(_summary_numbers(where, name, cell))
-        if fields["verified"] and found:
-            numbers |= found
-        else:
-            wrong[name] = "; ".join(map(clean, cell.get("reasons") or ["it was not verified"]))
-    work = document.get("work")
-    texts = work.items() if isinstance(work, Mapping) else ()
+        if not (cell.verified and cell.metrics):
+            wrong[name] = "; ".join(map(clean, cell.reasons or ["it was not verified"]))
+            continue
+        for each in cell.metrics:
+            numbers[Key(name, each.step, each.phase, each.metric)] = Measured(
+                unit=each.unit,
+                middle=each.median,
+                least=each.low if each.least is None else each.least,
+                most=each.high if each.most is None else each.most,
+                n=each.n,
+            )
     return Side(
         name=_named(path, engine),
-        run_id=clean(document.get("run_id", "")),
+        run_id=clean(document.run_id),
         origin=None,
         numbers=numbers,
         wrong=wrong,
         foreign=frozenset(foreign),
-        work={clean(key, 120): clean(value) for key, value in texts},
+        work={clean(key, 120): clean(value) for key, value in document.work.items()},
         unseeded=frozenset(unseeded),
     )
-
-
-def _summary_numbers(
-    where: str, cell: str, values: Mapping[str, Any]
-) -> Iterable[tuple[Key, Measured]]:
-    listed = values.get("metrics")
-    for place, metric in enumerate(listed if isinstance(listed, list) else []):
-        here = f"{where}, metric {place + 1}"
-        texts = _fields(here, metric, dict.fromkeys(("step", "phase", "metric", "unit"), str))
-        spread = _fields(here, metric, {"median": float, "low": float, "high": float, "n": int})
-        least = metric.get("least", spread["low"])
-        most = metric.get("most", spread["high"])
-        ends = _fields(here, {"least": least, "most": most}, {"least": float, "most": float})
-        if not ends["least"] <= spread["median"] <= ends["most"] or spread["n"] < 1:
-            raise ReportError(f"{here}: the median is not between the ends of its values")
-        key = Key(cell, texts["step"], texts["phase"], texts["metric"])
-        yield (
-            key,
-            Measured(
-                unit=texts["unit"],
-                middle=spread["median"],
-                least=ends["least"],
-                most=ends["most"],
-                n=spread["n"],
-            ),
-        )
-
-
-def _fields(where: str, values: object, kinds: Mapping[str, type]) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise ReportError(f"{where} is not an object")
-    wrong = [name for name, kind in kinds.items() if not _is(values.get(name), kind)]
-    if wrong:
-        raise ReportError(f"{where}: missing or of the wrong type: {', '.join(wrong)}")
-    return {name: values[name] for name in kinds}
-
-
-def _is(value: Any, kind: type) -> bool:
-    if kind is float:
-        # Whole numbers beyond floats would overflow where they are compared.
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and abs(value) <= sys.float_info.max
-    return type(value) is kind

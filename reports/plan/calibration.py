@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
+from harness.results import wrong_keys
 from reports.errors import ReportError
 from reports.plan.formulas import EQUATIONS, indexes_of, other
 from reports.text import clean
@@ -38,6 +41,11 @@ class Equation:
     draws: tuple[tuple[float, ...], ...]
     spread: float
     cells: int
+
+    def __post_init__(self) -> None:
+        """Refuse draws that do not go with the amounts."""
+        if any(len(draw) != len(self.amounts) for draw in (self.values, *self.draws)):
+            raise ValueError("an equation has another number of constants than amounts")
 
     def knows(self, mode: str) -> bool:
         """Whether cells of a mode were calibrated; an equation without modes knows both."""
@@ -101,6 +109,19 @@ class Calibration:
         return "\n".join(["{", *lines, '  "equations": {', ",\n".join(made), "  }", "}", ""])
 
 
+class _Document(BaseModel):
+    """The JSON of a calibration."""
+
+    schema_version: int
+    runs: tuple[str, ...]
+    machine: dict[str, Any]
+    cores: int
+    row_bytes: float
+    key_bytes: float
+    ranges: dict[str, tuple[float, float]]
+    equations: dict[str, Equation]
+
+
 def load(path: Path = DEFAULT) -> Calibration:
     """Read a calibration.
 
@@ -111,46 +132,26 @@ def load(path: Path = DEFAULT) -> Calibration:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"the calibration {path} cannot be read: {error}") from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        raise ReportError(
+            f"{path} has schema version {version}, this release knows "
+            f"{SCHEMA_VERSION}: fit its runs again (plan --calibration RUN --save {path})"
+        )
     try:
-        if document["schema_version"] != SCHEMA_VERSION:
-            raise ReportError(
-                f"{path} has schema version {document['schema_version']}, this release knows "
-                f"{SCHEMA_VERSION}: fit its runs again (plan --calibration RUN --save {path})"
-            )
-        return _parse(document, "default" if path == DEFAULT else path.name)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = clean(error) or type(error).__name__
-        raise ReportError(f"{path} is no calibration: {reason}") from error
-
-
-def _parse(document: Mapping[str, Any], name: str) -> Calibration:
-    """A calibration from a JSON document."""
+        found = _Document.model_validate(document)
+    except ValidationError as error:
+        raise ReportError(f"{path} is no calibration: {clean(wrong_keys(error))}") from error
     return Calibration(
-        name=name,
-        runs=tuple(str(each) for each in document["runs"]),
-        machine=dict(document["machine"]),
-        cores=int(document["cores"]),
-        row_bytes=float(document["row_bytes"]),
-        key_bytes=float(document["key_bytes"]),
-        ranges={key: (float(low), float(high)) for key, (low, high) in document["ranges"].items()},
-        equations={
-            key: _equation(each) for key, each in document["equations"].items() if key in EQUATIONS
-        },
+        name="default" if path == DEFAULT else path.name,
+        runs=found.runs,
+        machine=found.machine,
+        cores=found.cores,
+        row_bytes=found.row_bytes,
+        key_bytes=found.key_bytes,
+        ranges=found.ranges,
+        equations={key: each for key, each in found.equations.items() if key in EQUATIONS},
     )
-
-
-def _equation(document: Mapping[str, Any]) -> Equation:
-    """An equation from a JSON document."""
-    made = Equation(
-        amounts=tuple(document["amounts"]),
-        values=tuple(map(float, document["values"])),
-        draws=tuple(tuple(map(float, draw)) for draw in document["draws"]),
-        spread=float(document["spread"]),
-        cells=int(document["cells"]),
-    )
-    if any(len(draw) != len(made.amounts) for draw in (made.values, *made.draws)):
-        raise ValueError("an equation has another number of constants than amounts")
-    return made
 
 
 def _document(equation: Equation) -> dict[str, Any]:

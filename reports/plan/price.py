@@ -10,24 +10,38 @@ hbase = 2.30
 
 from __future__ import annotations
 
-import math
+import sys
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError
 
 from reports.errors import PriceError, ReportError
 from reports.plan.predict import Estimate
 from reports.text import clean
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 _DAYS = 365.25 / 12
 _HOURS = 24 * _DAYS
-_NUMBERS = ("executor_hour", "storage_gb_month", "writes_per_day")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+def _price(value: object) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= sys.float_info.max
+    ):
+        raise ValueError(f"expected a number that is not negative, not {clean(value)}")
+    return float(value)
+
+
+Price = Annotated[float, PlainValidator(_price)]
+
+
+class Prices(BaseModel):
     """What is paid for.
 
     Attributes:
@@ -38,11 +52,13 @@ class Prices:
         service_hour: by index, of what runs beside the table for it.
     """
 
-    currency: str
-    executor_hour: float
-    storage_gb_month: float
-    writes_per_day: float
-    service_hour: Mapping[str, float] = field(default_factory=dict)
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    currency: Annotated[str, BeforeValidator(lambda value: clean(value, 12))] = "USD"
+    executor_hour: Price
+    storage_gb_month: Price
+    writes_per_day: Price
+    service_hour: dict[str, Price] = {}
 
     def month(self, index: str, write_s: Estimate, index_bytes: float, executors: int) -> Estimate:
         """Money for a month of writes with an index, and for keeping the index."""
@@ -63,29 +79,19 @@ def load(path: Path) -> Prices:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"the price file {path} cannot be read: {error}") from error
-    mistakes = [
-        f"{clean(key)}: no such price (there are currency, {', '.join(_NUMBERS)}, service_hour)"
-        for key in document
-        if key not in ("currency", "service_hour", *_NUMBERS)
-    ]
-    mistakes += [
-        f"{name}: expected a number that is not negative, not {clean(document.get(name))}"
-        for name in _NUMBERS
-        if not _is_price(document.get(name))
-    ]
-    services = document.get("service_hour", {})
-    if not isinstance(services, dict) or not all(map(_is_price, services.values())):
-        mistakes.append("service_hour: expected a table of numbers that are not negative")
-    if mistakes:
-        raise PriceError(str(path), mistakes)
-    return Prices(
-        currency=clean(document.get("currency", "USD"), 12),
-        service_hour={str(name): float(value) for name, value in services.items()},
-        **{name: float(document[name]) for name in _NUMBERS},
-    )
+    try:
+        return Prices.model_validate(document)
+    except ValidationError as error:
+        mistakes = [_explain(each) for each in error.errors()]
+        raise PriceError(str(path), list(dict.fromkeys(mistakes))) from error
 
 
-def _is_price(value: Any) -> bool:
-    """Whether a value of TOML is a finite number from zero on."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value >= 0
+def _explain(detail: ErrorDetails) -> str:
+    key = clean(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: no such price (there are {', '.join(Prices.model_fields)})"
+    if key == "service_hour":
+        return f"{key}: expected a table of numbers that are not negative"
+    if detail["type"] == "missing":
+        return f"{key}: expected a number that is not negative"
+    return f"{key}: {detail['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,91 @@
+"""A kept `summary.json`, as far as a gate reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from harness.results import SCHEMA_VERSION, Number, wrong_keys
+from reports.errors import ReportError
+from reports.text import clean
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class SummaryMetric(_Part):
+    """What a summary says of one number.
+
+    Attributes:
+        low: lower end of the median's interval, as `high` is its upper end.
+        least: the smallest value, as `most` is the largest; summaries of old do not tell.
+    """
+
+    step: str
+    phase: str
+    metric: str
+    unit: str
+    median: Number
+    low: Number
+    high: Number
+    n: int
+    least: Number | None = None
+    most: Number | None = None
+
+    @model_validator(mode="after")
+    def _has_its_median_within(self) -> SummaryMetric:
+        least = self.low if self.least is None else self.least
+        most = self.high if self.most is None else self.most
+        if not least <= self.median <= most or self.n < 1:
+            raise ValueError("the median is not between the ends of its values")
+        return self
+
+
+class SummaryCell(_Part):
+    """What a summary says of one cell."""
+
+    engine: str
+    index: str
+    verified: bool
+    cell: str = ""
+    reasons: Sequence[object] = ()
+    metrics: Sequence[SummaryMetric] = ()
+
+
+class Summary(_Part):
+    """A summary."""
+
+    schema_version: int
+    cells: Sequence[SummaryCell]
+    run_id: str = ""
+    missing: Sequence[str] = ()
+    seeded_ids: Sequence[str] = ()
+    work: Mapping[str, object] = {}
+
+
+def read(path: Path) -> Summary:
+    """Read a summary.
+
+    Raises:
+        ReportError: it cannot be read, is damaged, or of a newer schema.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{clean(path)} is no summary: {clean(error)}") from error
+    try:
+        found = Summary.model_validate(document)
+    except ValidationError as error:
+        raise ReportError(f"{clean(path)} is no summary: {clean(wrong_keys(error))}") from error
+    if found.schema_version > SCHEMA_VERSION:
+        raise ReportError(
+            f"{clean(path)} has schema version {found.schema_version}, "
+            f"not one up to {SCHEMA_VERSION}"
+        )
+    return found
