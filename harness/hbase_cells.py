@@ -27,6 +27,7 @@ from indexes.hbase_client import Access, EntryClient
 from indexes.hbase_entries import delete_entries, put_entries
 from indexes.hbase_pace import Pace, Throttle
 from table import Table
+from table.index.external import CHANGES
 from table.local_storage import LocalStorage
 from table.options import (
     HBASE_GET_BATCH,
@@ -38,7 +39,6 @@ from table.options import (
     THRIFT_PORT,
 )
 from table.timeline.timeline import Timeline
-from table.write.outside import CHANGES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from harness.kit import RunContext
 from harness.matrix import Trial
-from table.write.index import LookupStats
+from table.index.protocol import LookupStats
 
 LOGS, COMPACTED = "logs", "compacted"
 COLD, WARM = "cold", "warm"

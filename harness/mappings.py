@@ -31,9 +31,9 @@ from harness.store import RunFolder
 from harness.workload import BUILD, LOOKUP, Step, StepResult, first_line
 from table import Table
 from table.errors import CorruptFileError, InputError
+from table.index.protocol import LookupStats
 from table.keygen import partition_paths
 from table.metadata.partitions import RECORD_INDEX
-from table.write.index import LookupStats
 
 NOTES = (
     "The table has no base files: keys and places are functions of the row number, and every answer"

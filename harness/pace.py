@@ -52,7 +52,7 @@ class BuildProgress:
         return self._share == 1.0
 
     def told(self, done: int, total: int, unit: str) -> None:
-        """A `table.bootstrap.target.Progress`."""
+        """A `table.runtime.runner.Progress`."""
         share = _share(unit, done / total if total else 1.0)
         # What an earlier process did comes back at once: that says nothing of the time left.
         if share > self._share:

@@ -27,7 +27,7 @@ from harness.lookup_model import values as point_values
 from harness.matrix import Cell, Trial
 from harness.probes import Listing, Written, rows_written, written
 from harness.scenario import WorkloadSection
-from table.write.index import LookupStats
+from table.index.protocol import LookupStats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -1,1 +1,1 @@
-"""Implementations of `table.write.index.Index`."""
+"""Implementations of `table.index.protocol.Index`."""

@@ -46,6 +46,7 @@ from indexes.scope import Scope, scopes
 from table.config import TableConfig
 from table.format.bloom_text import BloomText
 from table.format.footer_keys import read_footer_keys
+from table.index.protocol import IndexContext
 from table.model import BaseFile
 from table.options import (
     BLOOM_BUCKETIZED,
@@ -56,7 +57,6 @@ from table.options import (
 )
 from table.read.arrow import open_base
 from table.storage import Storage
-from table.write.index import IndexContext
 
 _Numbers = npt.NDArray[np.int64]
 

@@ -21,10 +21,10 @@ from indexes.key_scan import ABSENT, KeyProbe, first_files, locations, probe_key
 from table.config import TableConfig
 from table.errors import CorruptFileError, TableWarning, UnsupportedTableError
 from table.format.hashing import buckets
+from table.index.protocol import IndexContext
 from table.naming import bucket_of, is_bucket_file_id
 from table.options import BUCKET_COUNT, BUCKET_FIELDS, KEY_ENCODING, NAMED_ENCODING, Options
 from table.view import Snapshot
-from table.write.index import IndexContext
 
 _Numbers = npt.NDArray[np.int64]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from indexes.bloom import find_keys
 from indexes.global_index import GlobalIndex
 from indexes.scope import scopes
-from table.write.index import IndexContext
+from table.index.protocol import IndexContext
 
 
 class GlobalBloomIndex(GlobalIndex):

@@ -11,24 +11,24 @@ from typing import ClassVar
 import pyarrow as pa
 
 from table.config import TableConfig
+from table.index.protocol import IndexContext
 from table.options import Options
-from table.write.index import IndexContext
 
 
 class ExactIndex(ABC):
-    """Implements table.write.index.Index but for `name`, `is_global` and `lookup`."""
+    """Implements table.index.protocol.Index but for `name`, `is_global` and `lookup`."""
 
     is_exact: ClassVar[bool] = True
 
     def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
-        """Locate distinct keys; see table.write.index.Index."""
+        """Locate distinct keys; see table.index.protocol.Index."""
         return self.lookup(keys, context, partitions)
 
     @abstractmethod
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
     ) -> pa.Table:
-        """Locate keys; see table.write.index.Index."""
+        """Locate keys; see table.index.protocol.Index."""
 
     def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> None:
         """Any file group will do."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from indexes.global_index import GlobalIndex
 from indexes.scope import scopes
 from indexes.simple import join_keys
-from table.write.index import IndexContext
+from table.index.protocol import IndexContext
 
 
 class GlobalSimpleIndex(GlobalIndex):

@@ -1,7 +1,7 @@
 """The HBase index: an HBase table says where each key is.
 
     lookup      batches of gets over a few connections
-    commit      puts of new keys before it, moves and deletes after it (table/write/outside.py)
+    commit      puts of new keys before it, moves and deletes after it (table/index/external.py)
 
 An entry stays as its key's first commit made it, while its file group goes on: it names that commit
 and the file group. Entries of commits that were taken back, or of file groups that are gone, do not
@@ -30,10 +30,11 @@ from indexes.hbase_entries import (
     put_entries,
 )
 from indexes.hbase_pace import Pace, Throttle
-from table.bootstrap.target import Progress, Steps
 from table.config import TableConfig
 from table.errors import IndexUnavailableError
 from table.format.order import key_order
+from table.index.external import CHANGES, KeyPart, gone
+from table.index.protocol import LOCATION_SCHEMA, IndexContext
 from table.keygen.stored import StoredKeys
 from table.options import (
     HBASE_PUT_AUTO,
@@ -43,15 +44,13 @@ from table.options import (
     THRIFT_PORT,
     Options,
 )
+from table.runtime.runner import Progress, ProgressRunner, pack
+from table.state.table_state import TableState
 from table.timeline.timeline import Timeline
-from table.write.index import LOCATION_SCHEMA, IndexContext
-from table.write.outside import CHANGES, KeyPart, gone
-from table.write.runner import pack
-from table.write.transaction import TableState
 
 
 class HBaseIndex:
-    """Global; its entries are outside the table (table.write.outside.OutsideIndex).
+    """Global; its entries are outside the table (table.index.external.OutsideIndex).
 
     Where only Keymark writes, a tag is exact. What a writer of Hudi's left that died is not told
     from it, so merging looks whether the key is there.
@@ -62,7 +61,7 @@ class HBaseIndex:
     is_exact: ClassVar[bool] = False
 
     def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
-        """Locate distinct keys; see table.write.index.Index."""
+        """Locate distinct keys; see table.index.protocol.Index."""
         return self.lookup(keys, context, partitions)
 
     def lookup(
@@ -85,7 +84,7 @@ class HBaseIndex:
         del keys, config, options
 
     def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> pa.Table:
-        """Put entries of keys that have none that counts; see table.write.outside."""
+        """Put entries of keys that have none that counts; see table.index.external."""
         access, timeline = _access(context.options), Timeline.load(context.storage)
         rule = Rule.of(timeline, context.snapshot) if timeline.commit_times() else None
         if rule is None:
@@ -116,7 +115,7 @@ class HBaseIndex:
         return pa.concat_tables(known)
 
     def change(self, changes: pa.Table, context: IndexContext) -> None:
-        """Put and delete entries; see table.write.outside."""
+        """Put and delete entries; see table.index.external."""
         if not changes.num_rows:
             return
         pace, stays = _pace(context.options, 1), pc.is_valid(changes["file_id"])
@@ -148,7 +147,11 @@ class HBaseIndex:
         keys, storage = StoredKeys.of(context.config), context.storage
         works = [FileWork(access, pace, storage, file, keys) for file in context.snapshot.files]
         weights = [file.size for file in context.snapshot.files]
-        return sum(Steps(context.runner, progress, "files").run(enter_file, works, weights=weights))
+        return sum(
+            ProgressRunner(context.runner, progress, "files").run(
+                enter_file, works, weights=weights
+            )
+        )
 
     def erase(self, keys: pa.Array, context: IndexContext) -> str:
         """Delete the entries of keys and ask for a major compaction."""

@@ -16,13 +16,13 @@ from indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH, Access, E
 from indexes.hbase_pace import Pace, Throttle
 from table.bootstrap.scan import record_keys
 from table.errors import CorruptFileError
+from table.index.dedup import sorted_last
+from table.index.external import CHANGES, KeyPart
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.storage import Storage
 from table.timeline.timeline import Timeline
 from table.view import Snapshot
-from table.write.outside import CHANGES, KeyPart
-from table.write.repeats import sorted_last
 
 _COLUMNS = (PARTITION_PATH, FILE_NAME, COMMIT_TS)
 

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from indexes.scope import Scope
 from table.config import TableConfig
 from table.format.parquet import read_metadata
+from table.index.protocol import LOCATION_SCHEMA, IndexContext
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.read.arrow import open_base
 from table.storage import RangeReader, Storage
-from table.write.index import LOCATION_SCHEMA, IndexContext
 
 _Numbers = npt.NDArray[np.int64]
 

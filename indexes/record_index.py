@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from indexes.global_index import GlobalIndex
 from table.errors import IndexUnavailableError
+from table.index.protocol import LOCATION_SCHEMA, IndexContext
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard, split_by_shard
 from table.metadata.records import location_codes
 from table.model import FileSlice
 from table.options import INDEX_FALLBACK
 from table.timeline.instant_name import format_instant
-from table.write.index import LOCATION_SCHEMA, IndexContext
 
 # A lookup spends about this many bytes of work per byte of key: below the runner's limit it stays
 # in this process, where it costs less than a Spark job's start.

@@ -32,9 +32,9 @@ from indexes.key_scan import (
 from indexes.scope import Scope, scopes
 from table.config import KEY_COLUMN
 from table.errors import CorruptFileError
+from table.index.protocol import IndexContext
 from table.read.spark import scan_files, with_conf
 from table.rows import to_arrow
-from table.write.index import IndexContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,9 +16,9 @@ import typer
 from table.bar import Bar
 from table.errors import InputError, InvalidOptionError, TableWarning
 from table.files import RowWriter, read_data, read_frame, read_keys
+from table.index.protocol import LookupStats
 from table.options import STORAGE_SETTINGS
 from table.table import Table
-from table.write.index import LookupStats
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, write and read tables.")
 

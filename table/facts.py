@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from table.clock import Clock
 from table.config import VERSION, TableConfig, parse_config, save_config
 from table.errors import InputError, InvalidOptionError, StorageError, TableWarning
+from table.index.protocol import HUDI_TYPES, index_name
 from table.keygen import check_key_generator
 from table.keygen.facts import check_key_agreement, key_facts
 from table.lease import LeaseTerms, exclusively
@@ -43,11 +44,10 @@ from table.options import (
     Options,
 )
 from table.seal import METADATA_PARTITIONS, STORED_PAYLOAD
+from table.state.table_state import TableState
 from table.storage import Storage
 from table.timeline.timeline import Timeline
 from table.write.clock_check import check_clock
-from table.write.index import HUDI_TYPES, index_name
-from table.write.transaction import TableState
 
 INDEX_FACTS = (INDEX_TYPE, BUCKET_COUNT, BUCKET_FIELDS, HBASE_TABLE, *MOVE_OPTIONS.values())
 """The facts that a table has because of its index."""

@@ -19,8 +19,8 @@ from table.errors import CorruptFileError, InputError, StorageError
 from table.format.json_lines import MOST_COLUMNS, read_json_lines
 from table.format.parquet_bounds import check_size
 from table.format.schema import from_avro, without_meta
+from table.state.table_state import table_schema
 from table.timeline.timeline import Timeline
-from table.write.transaction import table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

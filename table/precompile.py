@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from table.metadata.column_ranges import file_keys, read_ranges
 from table.metadata.partitions import COLUMN_STATS
+from table.state.table_state import TableState
 from table.table import Table
-from table.write.transaction import TableState
 
 _ROWS = 1000
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from table.bootstrap.rows import RowSource
-from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock, SystemClock
 from table.config import KEY_COLUMN, TableConfig, load_config
 from table.errors import InvalidOptionError
@@ -30,6 +29,9 @@ from table.facts import (
 )
 from table.format.hfile.cache import BlockCache
 from table.ids import RANDOM, Ids
+from table.index.external import Entries, located, outside_entries, rebuild
+from table.index.protocol import Index, IndexContext, LookupStats, load_index, usable_index
+from table.index.stale_index import left_behind, refuse_left_behind
 from table.lease import Lease, LeaseTerms, hold
 from table.metadata.partitions import RECORD_INDEX
 from table.model import BaseFile, CommitResult
@@ -38,6 +40,7 @@ from table.options import BLOCK_CACHE, LOCAL_BYTES, Options, check_options
 from table.read.arrow import ReadPlan, plan_read
 from table.read.skipping import ReadStats
 from table.rows import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
+from table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
 from table.services.archive import Archived
 from table.services.check import CheckResult, check_table
 from table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
@@ -46,17 +49,14 @@ from table.services.purge import Purger, PurgeReport
 from table.services.recover import Recoverer, RecoverReport
 from table.services.rewrite import Rewriter, RewriteReport
 from table.services.switch import IndexSwitch, Switcher
+from table.state.table_state import TableState
 from table.storage import Storage
 from table.stores import storage_at
 from table.write import bulk, client
 from table.write.clock_check import check_clock
-from table.write.index import Index, IndexContext, LookupStats, load_index, usable_index
 from table.write.key_facts import completed, settle_keys
-from table.write.left_behind import left_behind, refuse_left_behind
-from table.write.outside import Entries, located, outside_entries, rebuild
-from table.write.runner import LocalRunner, SparkRunner, TaskRunner
 from table.write.seal_check import accept_properties, warn_of_broken_seal
-from table.write.transaction import TableState, clear_failed
+from table.write.undo import clear_failed
 from table.write.writer import Writer, recover_entries
 
 if TYPE_CHECKING:

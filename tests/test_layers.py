@@ -41,15 +41,17 @@ def is_spec(module: str) -> bool:
 LAYERS = (
     ("errors", "java"),
     ("model", "clock", "ids", "naming", "durability", "local_files"),
-    ("storage", "local_storage", "object_storage", "lease_files", "fence"),
+    ("storage", "local_storage", "object_storage", "lease_files", "fence", "runtime"),
     ("format",),
     ("timeline",),
     ("config", "seal", "view", "options", "lease", "jvm", "hadoop", "hadoop_storage", "stores"),
     ("keygen", "rows"),
     ("metadata",),
-    ("write",),
+    ("state",),
+    ("index",),
     ("bootstrap",),
     ("read",),
+    ("write",),
     ("services", "facts", "files"),
     ("spark",),
     ("table",),
@@ -159,6 +161,17 @@ def test_table_imports_downwards():
         for module in imported(path)
         if module.startswith("table.") and module != name_of(path)
         if _layer(module) > _layer(name_of(path))
+    ]
+    assert wrong == []
+
+
+def test_indexes_know_nothing_of_writing():
+    """What a write needs of an index is in `table.index`, what both read in `table.state`."""
+    wrong = [
+        f"{name_of(path)} imports {module}"
+        for path in sorted((ROOT / "indexes").rglob("*.py"))
+        for module in imported(path)
+        if module.startswith("table.write")
     ]
     assert wrong == []
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row
 
-    from table.write.index import LookupStats
+    from table.index.protocol import LookupStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,8 @@ from harness.errors import CellError
 from harness.scenario import SparkSection
 from harness.session import cores
 from table import Table
+from table.index.protocol import HUDI_TYPES, LookupStats, index_name
 from table.options import INDEX_TYPE
-from table.write.index import HUDI_TYPES, LookupStats, index_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.engines.base import Layout
+from table.index.protocol import HUDI_TYPES
 from table.options import (
     BLOOM_FILTERS_ON,
     COLUMN_STATS_ON,
@@ -18,7 +19,6 @@ from table.options import (
     PAYLOAD_CLASS,
     RECORD_INDEX_ON,
 )
-from table.write.index import HUDI_TYPES
 
 LOCAL_INDEXES = ("simple", "bloom", "bucket")
 """Indexes that look for a key in its partition only."""

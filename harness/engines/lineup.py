@@ -25,7 +25,7 @@ from harness.scenario import SparkSection
 from harness.session import SparkRuntime
 from harness.table_places import Tables
 from table.errors import TableError
-from table.write.index import load_index
+from table.index.protocol import load_index
 
 
 def missing(engines: Iterable[str], indexes: Iterable[str]) -> dict[str, str]:

@@ -16,9 +16,9 @@ from table import Table
 from table.config import load_config
 from table.facts import FACTS, declare_index
 from table.ids import SeededIds
+from table.index.protocol import HUDI_TYPES
 from table.options import INDEX_TYPE
 from table.stores import storage_at
-from table.write.index import HUDI_TYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,8 +22,8 @@ from harness.redaction import redact
 from harness.scenario import SparkSection
 from harness.session import measuring_conf
 from harness.table_places import Tables
+from table.index.protocol import HUDI_TYPES, LookupStats
 from table.options import INDEX_TYPE
-from table.write.index import HUDI_TYPES, LookupStats
 
 if TYPE_CHECKING:
     import pyarrow as pa

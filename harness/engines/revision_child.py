@@ -8,7 +8,9 @@ session of `table.spark` and the digest of `datasets.spark`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import importlib.util
 import os
 import sys
@@ -96,9 +98,7 @@ class Session:
 
     def lookup(self, *, table: int) -> dict[str, int]:
         """Look the held keys up; what the lookup touched."""
-        from table.write.index import LookupStats  # noqa: PLC0415 - of the revision
-
-        stats = LookupStats()
+        stats = _lookup_stats()
         self._found = self._tables[table].lookup(self._keys, stats=stats)
         return dataclasses.asdict(stats)
 
@@ -175,6 +175,14 @@ def _workers(root: str, conf: Mapping[str, str]) -> dict[str, str]:
         _WORKERS_PATH: os.pathsep.join([root, *([before] if before else [])]),
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # not the folder that it was started in
     }
+
+
+def _lookup_stats() -> Any:
+    """The counters of a lookup: revisions have them in different modules."""
+    for name in ("keymark.table.index.protocol", "table.index.protocol", "table.write.index"):
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name).LookupStats()
+    raise ImportError("the revision has no counters of lookups")
 
 
 def _ids(seed: str) -> dict[str, Any]:

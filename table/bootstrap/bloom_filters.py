@@ -15,10 +15,7 @@ from table.bootstrap.footers import FOOTER_BYTES
 from table.bootstrap.target import (
     BuildTarget,
     Built,
-    Progress,
-    Steps,
     base_stat,
-    no_progress,
     open_groups,
     put_base,
     remove_groups,
@@ -29,9 +26,9 @@ from table.metadata.bloom import bloom_key, bloom_records
 from table.metadata.reader import split_by_shard
 from table.metadata.records import SCHEMA
 from table.model import BaseFile
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
+from table.state.base_files import open_sized
 from table.storage import Storage
-from table.write.file_group import open_sized
-from table.write.runner import TaskRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ def build_bloom_filters(
         )
         for number, rows in enumerate(split_by_shard(keys, target.groups))
     ]
-    steps = Steps(runner, progress, "groups")
+    steps = ProgressRunner(runner, progress, "groups")
     done = steps.run(
         build_group, tasks, weights=[len(task.files) * 8 * FOOTER_BYTES for task in tasks]
     )

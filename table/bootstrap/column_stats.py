@@ -15,11 +15,8 @@ from table.bootstrap.footers import FOOTER_BYTES, footer_tasks
 from table.bootstrap.target import (
     BuildTarget,
     Built,
-    Progress,
-    Steps,
     base_stat,
     decoding_build_file,
-    no_progress,
     open_groups,
     put_base,
     remove_groups,
@@ -31,9 +28,9 @@ from table.metadata.column_stats import column_stats_records
 from table.metadata.reader import split_by_shard
 from table.metadata.records import SCHEMA
 from table.model import BaseFile
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
+from table.state.base_files import open_sized
 from table.storage import Storage
-from table.write.file_group import open_sized
-from table.write.runner import TaskRunner
 
 _SORTED_AT_ONCE = 1 << 16
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.large_binary())])
@@ -96,10 +93,10 @@ def build_column_stats(
         )
         for part in footer_tasks(target.storage, target.files, max_tasks=target.max_tasks)
     ]
-    steps = Steps(runner, progress, "tasks of the footer scan")
+    steps = ProgressRunner(runner, progress, "tasks of the footer scan")
     weights = [len(task.files) * FOOTER_BYTES for task in tasks]
     spills = steps.run(spill_stats, tasks, weights=weights)
-    return _build_groups(target, spills, Steps(runner, progress, "groups"))
+    return _build_groups(target, spills, ProgressRunner(runner, progress, "groups"))
 
 
 def spill_stats(task: StatsTask) -> StatsSpill:
@@ -135,7 +132,7 @@ def _stream(records: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _build_groups(target: BuildTarget, spills: list[StatsSpill], steps: Steps) -> Built:
+def _build_groups(target: BuildTarget, spills: list[StatsSpill], steps: ProgressRunner) -> Built:
     tasks = [
         GroupTask(
             storage=target.storage,

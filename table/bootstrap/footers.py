@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from table.format.row_count import row_count
 from table.metadata.partitions import record_index_groups
 from table.model import BaseFile
+from table.runtime.runner import TaskRunner
+from table.state.base_files import open_sized
 from table.storage import Storage
-from table.write.file_group import open_sized
-from table.write.runner import TaskRunner
 
 # What reading a footer weighs, whatever the size of its file.
 FOOTER_BYTES = 1 << 16

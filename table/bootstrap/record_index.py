@@ -31,10 +31,7 @@ from table.bootstrap.spill import KeyReader, spilled_keys
 from table.bootstrap.target import (
     BuildTarget,
     Built,
-    Progress,
-    Steps,
     base_stat,
-    no_progress,
     open_groups,
     put_once,
     remove_groups,
@@ -44,9 +41,9 @@ from table.errors import DuplicateKeyError
 from table.format.digest import location_words, total
 from table.keygen import partition_paths
 from table.metadata.records import encode_locations
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
+from table.state.table_state import TableState
 from table.timeline.instant_name import instant_millis
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState
 
 # Uncompressed bytes of an average entry: key, value and what surrounds them.
 ENTRY_BYTES = 113
@@ -126,12 +123,12 @@ def build_mappings(
 def _build(target: BuildTarget, scan: KeyScan, runner: TaskRunner, progress: Progress) -> Built:
     _prepare(target, scan)
     if not target.storage.exists(spills_path(target.folder)):
-        steps = Steps(runner, progress, "tasks of the key scan")
+        steps = ProgressRunner(runner, progress, "tasks of the key scan")
         scanned = steps.run(scan.scan, scan.tasks, weights=scan.weights)
         spills = [path for done in scanned for path in done.spills]
         put_once(target.storage, spills_path(target.folder), json.dumps(spills).encode())
     open_groups(target)
-    return _build_shards(target, scan, Steps(runner, progress, "shards"))
+    return _build_shards(target, scan, ProgressRunner(runner, progress, "shards"))
 
 
 def _file_scan(target: BuildTarget, rows: int) -> KeyScan:
@@ -247,7 +244,7 @@ def _file_values(target: BuildTarget) -> pa.Array:
     )
 
 
-def _build_shards(target: BuildTarget, scan: KeyScan, steps: Steps) -> Built:
+def _build_shards(target: BuildTarget, scan: KeyScan, steps: ProgressRunner) -> Built:
     tasks = [
         ShardTask(
             storage=target.storage,

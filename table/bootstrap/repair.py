@@ -8,15 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from table.bootstrap.scan import record_keys
-from table.bootstrap.target import (
-    BuildTarget,
-    Built,
-    Progress,
-    Steps,
-    base_stat,
-    open_group,
-    put_base,
-)
+from table.bootstrap.target import BuildTarget, Built, base_stat, open_group, put_base
 from table.errors import DuplicateKeyError
 from table.format.hashing import shards
 from table.format.hfile.strings import Ordered
@@ -25,9 +17,9 @@ from table.format.order import key_order
 from table.keygen.stored import StoredKeys
 from table.metadata.records import SCHEMA, encode_locations
 from table.model import BaseFile
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from table.storage import Storage
 from table.timeline.instant_name import instant_millis
-from table.write.runner import TaskRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +52,9 @@ def rebuild_shard(
     """
     files = target.files
     works = [FileKeys(target.storage, file, number, target.groups, target.keys) for file in files]
-    parts = Steps(runner, progress, "files").run(shard_keys, works, weights=[f.size for f in files])
+    parts = ProgressRunner(runner, progress, "files").run(
+        shard_keys, works, weights=[f.size for f in files]
+    )
     keys = pa.concat_arrays([pa.array([], pa.string()), *parts])
     codes = np.repeat(np.arange(len(files), dtype=np.int32), [len(part) for part in parts])
     repeated = len(keys) - len(keys.unique())

@@ -20,8 +20,8 @@ from table.format.parquet import read_metadata
 from table.format.scatter import deal
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
+from table.state.base_files import open_sized
 from table.storage import Storage
-from table.write.file_group import open_sized
 
 _KEY_BYTES_MAX = 32767
 

@@ -25,8 +25,8 @@ from table.format.pieces import Keys
 from table.metadata.records import SCHEMA, decode_location, location_tails
 from table.model import BaseFile
 from table.naming import METADATA
+from table.runtime.runner import LocalRunner
 from table.storage import Storage
-from table.write.runner import LocalRunner
 
 _COMPARED_AT_ONCE = 1 << 13
 

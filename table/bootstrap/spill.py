@@ -25,8 +25,8 @@ from table.errors import CorruptFileError
 from table.format.digest import Digest, total
 from table.format.pieces import Dealing, Keys, Spilled, Tally, shared_start
 from table.format.scatter import Dealt, Sums
+from table.runtime.runner import LocalRunner
 from table.storage import RangeReader
-from table.write.runner import LocalRunner
 
 _FIELDS = 4
 _HEAD = struct.Struct("<qqQQ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import TypeVar
@@ -20,23 +20,12 @@ from table.metadata.writer import partition_metadata
 from table.model import BaseFile, LogFile, WriteStat
 from table.naming import METADATA, PARTITION_METADATA, parse_base_file
 from table.storage import Storage
-from table.write.runner import TaskRunner
 
 A = TypeVar("A")
 R = TypeVar("R")
 
-Progress = Callable[[int, int, str], None]
-"""Called with what is done, what there is to do, and in which unit."""
 
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
-# A Spark job costs some tenths of a second, and its cores wait for the last of them: progress comes
-# in at most so many steps, of some ten seconds on a core or two.
-_STEPS = 20
-_STEP_BYTES_MIN = 1 << 32
-
-
-def no_progress(done: int, total: int, unit: str) -> None:
-    """A Progress that shows nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,32 +185,3 @@ def remove_groups(target: BuildTarget) -> None:
         base = parse_base_file(target.partition, status.name, status.size)
         if base is not None and base.instant_time == target.instant:
             target.storage.delete(status.path)
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Runs many items in a few steps, and says after each how far it came."""
-
-    runner: TaskRunner
-    progress: Progress
-    unit: str
-
-    def run(
-        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
-    ) -> list[R]:
-        """What the runner's `run` does."""
-        most = max(_STEP_BYTES_MIN, sum(weights) // _STEPS)
-        cores = self.runner.threads_each(1)
-        results: list[R] = []
-        self.progress(0, len(items), self.unit)
-        while len(results) < len(items):
-            start = end = len(results)
-            weight = 0
-            while end < len(items) and (end == start or weight + weights[end] <= most):
-                weight += weights[end]
-                end += 1
-            # No core is to wait for the last of few large items.
-            end = min(len(items), start + -(-(end - start) // cores) * cores)
-            results += self.runner.run(function, items[start:end], weights=weights[start:end])
-            self.progress(end, len(items), self.unit)
-        return results

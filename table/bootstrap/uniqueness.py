@@ -15,11 +15,11 @@ from table.bootstrap.record_index import ENTRY_BYTES, scan_tasks
 from table.bootstrap.scan import scan_files
 from table.bootstrap.shard import read_spills, repeats, spills_path
 from table.bootstrap.spill import find_stretch, read_shard, spilled_keys
-from table.bootstrap.target import BuildTarget, Progress, Steps, no_progress, put_once
+from table.bootstrap.target import BuildTarget, put_once
 from table.format.order import key_order
 from table.naming import BUILD
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
 from table.storage import Storage
-from table.write.runner import TaskRunner
 
 FOLDER = f"{BUILD}/keys"
 """Where the keys are while they are counted; what a dead process left there may go."""
@@ -63,7 +63,7 @@ def repeated_rows(
     storage.delete_tree(folder)
     try:
         tasks = scan_tasks(target, rows)
-        steps = Steps(runner, progress, "tasks of the key scan")
+        steps = ProgressRunner(runner, progress, "tasks of the key scan")
         weights = [sum(file.size for file in task.files) for task in tasks]
         spills = [
             path for done in steps.run(scan_files, tasks, weights=weights) for path in done.spills
@@ -71,7 +71,7 @@ def repeated_rows(
         put_once(storage, spills_path(folder), json.dumps(spills).encode())
         counts = [CountTask(storage, folder, n, target.groups) for n in range(target.groups)]
         weight = rows * ENTRY_BYTES // target.groups
-        steps = Steps(runner, progress, "shards of keys")
+        steps = ProgressRunner(runner, progress, "shards of keys")
         return sum(steps.run(count_repeats, counts, weights=[weight] * len(counts)))
     finally:
         storage.delete_tree(folder)

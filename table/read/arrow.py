@@ -14,11 +14,11 @@ from table.format.parquet import read_base_file, read_footer
 from table.format.schema import META_COLUMNS, from_avro, with_meta, without_meta
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
+from table.state.base_files import open_sized, stored_rows, without_values
+from table.state.table_state import TableState, naming_the_remedy, table_schema
 from table.storage import RangeReader, Storage
 from table.timeline.clean_metadata import decode_clean_plan
 from table.timeline.instant_name import REQUESTED
-from table.write.file_group import open_sized, stored_rows, without_values
-from table.write.transaction import TableState, naming_the_remedy, table_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

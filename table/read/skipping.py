@@ -34,7 +34,7 @@ from table.metadata.partitions import COLUMN_STATS
 from table.metadata.reader import Shard
 from table.model import BaseFile
 from table.read.predicate import AllOf, Comparison, Condition, Op
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 _UNSURE_LOW = re.compile("[\ufffd\U00010000-\U0010ffff]")
 _UNSURE_HIGH = re.compile("[\ue000-\uffff]")

@@ -21,10 +21,10 @@ from table.object_storage import ObjectStorage
 from table.read.arrow import hidden_columns, open_base, plan_read
 from table.read.predicate import fixed_keys, parse_condition
 from table.read.skipping import ReadStats, skip_files
+from table.runtime.runner import pack
+from table.state.base_files import stored_rows
+from table.state.table_state import TableState
 from table.storage import Storage
-from table.write.file_group import stored_rows
-from table.write.runner import pack
-from table.write.transaction import TableState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,6 +25,8 @@ from table.model import Instant
 from table.naming import METADATA, TEMP, parse_base_file, parse_log_file
 from table.options import COMMITS_RETAINED, KEEP_MAX, KEEP_MIN, Options
 from table.services.clean import metadata_commits_retained
+from table.state.table_state import list_storage
+from table.state.uncommitted import stored_files, uncommitted_files
 from table.storage import Storage
 from table.timeline.archived import (
     archive_name,
@@ -35,8 +37,6 @@ from table.timeline.archived import (
 from table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 from table.view import Listing
-from table.write.transaction import list_storage
-from table.write.uncommitted import stored_files, uncommitted_files
 
 # Savepoints stay until they are dropped.
 _OTHER_ACTIONS = ("clean", "rollback", "restore", "indexing")

@@ -17,16 +17,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from table.bootstrap.target import Progress, Steps
 from table.config import load_config
 from table.errors import CorruptFileError, MissingFileError, SnapshotExpiredError
 from table.format.digest import total
+from table.index.protocol import load_index
+from table.index.stale_index import left_behind
 from table.keygen.stored import StoredKeys
 from table.local_storage import LocalStorage
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from table.model import BaseFile
 from table.naming import HOODIE, PROPERTIES, bucket_of, is_bucket_file_id, parse_base_file
 from table.options import BUCKET_COUNT, BUCKET_FIELDS, Options
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from table.services.builds import partitions_without_files
 from table.services.check_files import FileCheck, FileFacts, check_file
 from table.services.check_index import count_differences
@@ -34,13 +36,10 @@ from table.services.check_keys import KeyScan
 from table.services.check_records import compare_records
 from table.services.exactness import index_digests
 from table.services.pending import PendingWork, pending_work
+from table.state.table_state import TableState
+from table.state.uncommitted import uncommitted_files
 from table.storage import FileStatus, Storage
 from table.timeline.timeline import COMMIT_ACTIONS
-from table.write.index import load_index
-from table.write.left_behind import left_behind
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState
-from table.write.uncommitted import uncommitted_files
 
 _LOOKS = 3
 _PATHS_MAX = 20
@@ -214,7 +213,7 @@ class _Comparison:
         current = set(state.snapshot.files)
         present = [file for file in listed if file in current]
         works = [self._file_check(file) for file in present]
-        steps = Steps(self.runner, self.progress, "files")
+        steps = ProgressRunner(self.runner, self.progress, "files")
         facts = steps.run(check_file, works, weights=[file.size for file in present])
         second = _second_of_bucket(present) if self.index == "bucket" else set()
         misplaced = [

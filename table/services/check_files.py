@@ -26,13 +26,13 @@ from table.format.footer_keys import FooterKeys, read_footer_keys
 from table.format.hashing import string_buffers
 from table.format.parquet import read_base_file, read_metadata
 from table.format.scatter import deal
+from table.index.protocol import load_index
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
 from table.naming import bucket_of, is_bucket_file_id
 from table.options import Options
 from table.read.arrow import open_base
 from table.storage import RangeReader, Storage
-from table.write.index import load_index
 
 _PARTITION_PATH = "_hoodie_partition_path"
 # Java and UTF-8 order texts differently from this byte on: no such key is compared with a range.

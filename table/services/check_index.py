@@ -21,7 +21,7 @@ from table.metadata.reader import Shard
 from table.metadata.records import decode_locations
 from table.model import BaseFile
 from table.read.arrow import open_base
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 _KEYS_PER_PASS = 4_000_000
 

@@ -17,13 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.bootstrap.scan import record_keys
-from table.bootstrap.target import Progress, Steps
 from table.format.digest import entry_hashes, location_words
 from table.format.hashing import string_buffers
 from table.keygen.stored import StoredKeys
 from table.model import BaseFile
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from table.storage import Storage
-from table.write.runner import TaskRunner
 
 _HASHES_PER_PASS = 8_000_000
 _KEYS_AT_ONCE = 1_000_000
@@ -108,7 +107,7 @@ class KeyScan:
     def _repeated_hashes(self, part: int, parts: int) -> _Hashes:
         """The distinct hashes that more than one row of a pass has, sorted."""
         works = [replace(self._work(file), part=part, parts=parts) for file in self.files]
-        steps = Steps(self.runner, self.progress, "files compared with each other")
+        steps = ProgressRunner(self.runner, self.progress, "files compared with each other")
         found = steps.run(key_hashes, works, weights=[work.file.size for work in works])
         hashes = np.concatenate([_NO_HASHES, *found])
         del found
@@ -118,7 +117,7 @@ class KeyScan:
     def _repeated_keys(self, suspects: _Hashes) -> tuple[int, int]:
         """Of the keys that have such a hash those that repeat: keys, and rows."""
         works = [replace(self._work(file), wanted=suspects) for file in self.files]
-        steps = Steps(self.runner, self.progress, "files with repeated keys")
+        steps = ProgressRunner(self.runner, self.progress, "files with repeated keys")
         found = steps.run(keys_of_hashes, works, weights=[work.file.size for work in works])
         tables = []
         for work, keys in zip(works, found, strict=True):

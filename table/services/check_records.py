@@ -25,9 +25,9 @@ from table.metadata.reader import Shard, split_by_shard
 from table.model import BaseFile
 from table.read.arrow import open_base
 from table.read.skipping import reliable_ranges
+from table.runtime.runner import TaskRunner
+from table.state.table_state import TableState, stored_schema
 from table.storage import Storage
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState, stored_schema
 
 # A bloom filter of Hudi's default size takes 431 KB: so many files are in memory at once.
 _FILES_AT_ONCE = 64

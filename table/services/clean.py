@@ -26,6 +26,7 @@ from table.metadata.writer import DeltaCommit, take_back_delta
 from table.model import BaseFile
 from table.naming import METADATA, PINS, parse_base_file, parse_log_file
 from table.services.retention import Retention
+from table.state.table_state import TableState, table_schema
 from table.storage import Storage
 from table.timeline.clean_metadata import (
     Clean,
@@ -38,7 +39,6 @@ from table.timeline.instant_name import COMPLETED, REQUESTED
 from table.timeline.savepoint_metadata import decode_savepoint
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline, next_instant
 from table.view import snapshot
-from table.write.transaction import TableState, table_schema
 
 _SUFFIX = "002"
 _RETAINED_MIN = 20

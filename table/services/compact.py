@@ -40,6 +40,8 @@ from table.metadata.records import FILES as FILE_LIST
 from table.metadata.writer import put_again
 from table.model import BaseFile, Instant, LogFile, WriteStat
 from table.naming import METADATA, content_token, parse_base_file, parse_log_file
+from table.runtime.runner import TaskRunner
+from table.state.late import note_fenced
 from table.storage import Storage
 from table.timeline.commit_metadata import DeltaStat, encode_commit
 from table.timeline.compaction_plan import (
@@ -50,8 +52,6 @@ from table.timeline.compaction_plan import (
 from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import Timeline
 from table.view import Listing
-from table.write.late import note_fenced
-from table.write.runner import TaskRunner
 
 _SUFFIX = "001"
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from table.bootstrap.changes import key_changes
 from table.bootstrap.scan import record_keys
-from table.bootstrap.target import Progress, Steps
 from table.errors import CorruptFileError
 from table.format.digest import Digest, digest_entries, location_words, total
 from table.format.hashing import string_buffers
@@ -22,11 +21,11 @@ from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard, split_by_shard
 from table.metadata.records import location_codes
 from table.model import BaseFile
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from table.state.table_state import TableState
 from table.storage import Storage
 from table.view import Snapshot
 from table.write.commit import IndexUpdate
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState
 
 _NOTHING = pa.array([], pa.string())
 
@@ -82,7 +81,7 @@ def index_digests(state: TableState, runner: TaskRunner, progress: Progress) -> 
     assert state.metadata is not None
     shards = state.metadata.shards(RECORD_INDEX)
     weights = [_slice_bytes(shard) for shard in shards]
-    return Steps(runner, progress, "shards").run(shard_digest, shards, weights=weights)
+    return ProgressRunner(runner, progress, "shards").run(shard_digest, shards, weights=weights)
 
 
 def data_digests(state: TableState, runner: TaskRunner, progress: Progress) -> list[Digest]:
@@ -92,7 +91,7 @@ def data_digests(state: TableState, runner: TaskRunner, progress: Progress) -> l
     keys = StoredKeys.of(state.config)
     files = [FileDigest(state.storage, file, count, keys) for file in state.snapshot.files]
     weights = [item.file.size for item in files]
-    found = Steps(runner, progress, "files").run(file_digests, files, weights=weights)
+    found = ProgressRunner(runner, progress, "files").run(file_digests, files, weights=weights)
     return [total([digests[number] for digests in found]) for number in range(count)]
 
 

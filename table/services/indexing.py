@@ -29,7 +29,7 @@ from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
 from table.bootstrap.record_index import build_mappings, build_record_index
 from table.bootstrap.repair import rebuild_shard
 from table.bootstrap.rows import RowSource
-from table.bootstrap.target import BuildTarget, Built, Progress, open_groups
+from table.bootstrap.target import BuildTarget, Built, open_groups
 from table.clock import Clock
 from table.config import load_config, save_config
 from table.errors import (
@@ -38,6 +38,7 @@ from table.errors import (
     InvalidOptionError,
     TableError,
 )
+from table.index.stale_index import left_behind, refuse_left_behind
 from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.column_stats import stat_schema
@@ -61,6 +62,7 @@ from table.options import (
     RECORD_INDEX_ON,
     Options,
 )
+from table.runtime.runner import Progress, TaskRunner
 from table.services.builds import (
     Build,
     drop_partition,
@@ -71,6 +73,7 @@ from table.services.builds import (
     take_back_base_files,
 )
 from table.services.exactness import compare_digests, index_fixes
+from table.state.table_state import TableState, list_storage, stored_schema
 from table.storage import Storage
 from table.timeline.commit_metadata import encode_commit
 from table.timeline.index_plan import (
@@ -81,9 +84,6 @@ from table.timeline.index_plan import (
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
 from table.write.commit import update_record_index
-from table.write.left_behind import left_behind, refuse_left_behind
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState, list_storage, stored_schema
 
 _BOOTSTRAP = "0" * 14
 _FIRST_SUFFIX = 10

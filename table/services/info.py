@@ -11,9 +11,9 @@ from table.metadata.reader import Shard, slice_of
 from table.model import BaseFile
 from table.naming import METADATA
 from table.read.arrow import open_base
+from table.runtime.runner import TaskRunner
+from table.state.table_state import TableState
 from table.storage import Storage
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState
 
 # About what reading a footer costs, beside bytes of other work.
 _FOOTER_BYTES = 128 << 10

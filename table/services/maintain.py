@@ -6,16 +6,17 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from table.bootstrap.target import Progress, no_progress
 from table.bootstrap.uniqueness import FOLDER
 from table.clock import Clock
 from table.config import TableConfig, load_config
 from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from table.fence import FencedStorage
+from table.index.external import outside_entries
 from table.lease import Lease
 from table.metadata.writer import take_back_orphans
 from table.naming import METADATA
 from table.options import Options
+from table.runtime.runner import Progress, TaskRunner, no_progress
 from table.services.archive import Archived, Archiver, Limits
 from table.services.builds import (
     drop_remains,
@@ -33,11 +34,9 @@ from table.services.compact import Compactor, take_back_compactions
 from table.services.indexing import BUILT_BY, Indexer
 from table.services.restore import Restorer, sweep_taken_back, take_back_unfinished
 from table.services.retention import Retention
+from table.state.table_state import Change, TableState
 from table.storage import Storage
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
-from table.write.outside import outside_entries
-from table.write.runner import TaskRunner
-from table.write.transaction import Change, TableState
 from table.write.writer import Attempt
 
 Step = Callable[[TableState, Lease], Change | None]

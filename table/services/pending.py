@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from table.metadata.reader import is_initial
 from table.model import BaseFile, Instant
 from table.naming import BUILD, ENTRIES, HOODIE, METADATA, PROPERTIES_BACKUP, TEMP
+from table.state.table_state import TableState
 from table.storage import FileStatus
 from table.timeline.clean_metadata import decode_clean_plan
 from table.timeline.instant_name import REQUESTED
 from table.timeline.timeline import Timeline
-from table.write.transaction import TableState
 
 _NEXT = "the next write"
 _COMMITS = ("commit", "replacecommit")

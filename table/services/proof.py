@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from table.bootstrap.target import Progress, Steps
 from table.config import KEY_TYPES, TableConfig
 from table.errors import StorageError
 from table.naming import parse_base_file, parse_log_file
+from table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from table.services.evidence import (
     Evidence,
     FileSearch,
@@ -21,11 +21,10 @@ from table.services.evidence import (
     search_file,
     union,
 )
+from table.state.table_state import TableState
 from table.storage import Obstacle, Storage
 from table.timeline.instant_name import COMPLETED
 from table.timeline.savepoint_metadata import decode_savepoint
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState
 
 Places = Mapping[str, frozenset[int]]
 """Path of a base file -> the keys (rows of the key set) that it holds as record keys"""
@@ -65,7 +64,7 @@ class Proof:
             del self.evidence[path]
         new = [path for path in there if path not in self.evidence and wanted(path)]
         works = [FileSearch(self.storage, path, self.asked, self.state.config) for path in new]
-        steps = Steps(self.runner, self.progress, "files")
+        steps = ProgressRunner(self.runner, self.progress, "files")
         for found in steps.run(search_file, works, weights=[there[path] for path in new]):
             self.evidence[found.path] = found
 

@@ -29,15 +29,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from table.bootstrap.target import Progress, Steps
 from table.config import load_config
 from table.errors import InputError, StorageError
 from table.format.hashing import string_buffers
+from table.index.external import outside_entries
 from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.reader import MetadataTable
 from table.metadata.records import SCHEMA
 from table.naming import BUILD, HOODIE, METADATA, STAGING, TEMP, TORN
+from table.runtime.runner import Progress, ProgressRunner
 from table.services.clean import Cleaner, delete_slices
 from table.services.compact import Chosen, Compactor
 from table.services.evidence import KeySet, QuickSearch, is_base_file, record_keys_in, union
@@ -49,10 +50,9 @@ from table.services.proof import (
     savepoint_paths,
     survey,
 )
+from table.state.table_state import TableState
 from table.timeline.commit_metadata import encode_commit
 from table.write.client import delete_found
-from table.write.outside import outside_entries
-from table.write.transaction import TableState
 from table.write.writer import Writer
 
 # A second round is for keys that came back, or that no bloom filter told of.
@@ -229,7 +229,7 @@ class Purger:
                     raise
             else:
                 works.append(QuickSearch(storage, path, asked, stored))
-        steps = Steps(self.writer.runner, self.progress, "files")
+        steps = ProgressRunner(self.writer.runner, self.progress, "files")
         found = steps.run(record_keys_in, works, weights=weights)
         return {work.path: rows for work, rows in zip(works, found, strict=True) if rows}
 

@@ -21,7 +21,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 
-from table.bootstrap.target import Progress, no_progress
 from table.clock import Clock, SystemClock
 from table.config import TableConfig, load_config, restore_properties, save_config
 from table.errors import CorruptFileError, TableError
@@ -45,6 +44,7 @@ from table.naming import (
     parse_log_file,
 )
 from table.options import Options
+from table.runtime.runner import LocalRunner, Progress, TaskRunner, no_progress
 from table.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS, RECOVERY
 from table.services.check import check_table
 from table.services.clean import Cleaner
@@ -52,12 +52,12 @@ from table.services.compact import files_of_compaction, pending_compactions
 from table.services.indexing import Indexer
 from table.services.rewrite import declare_keys, lacks_keys
 from table.services.torn import COMMITS, Survey, Torn, survey
+from table.state.table_state import TableState, list_storage
 from table.storage import FileStatus, Storage
 from table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED, format_instant
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
 from table.view import snapshot
-from table.write.runner import LocalRunner, TaskRunner
-from table.write.transaction import TableState, clear_failed, list_storage
+from table.write.undo import clear_failed
 
 # In the order in which a table gets them.
 _PARTITIONS = (RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS)

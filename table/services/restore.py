@@ -26,6 +26,7 @@ from table.clock import Clock
 from table.config import archive_folder
 from table.errors import InputError, UnsupportedTableError
 from table.format.parquet import read_footer, read_metadata
+from table.index.external import Entries, store_changes
 from table.lease import Lease
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records, stat_schema
@@ -34,9 +35,12 @@ from table.metadata.writer import DeltaCommit, take_back_delta
 from table.model import BaseFile, Instant
 from table.naming import parse_base_file
 from table.read.arrow import open_base
+from table.runtime.runner import TaskRunner
 from table.services.clean import schema_columns
 from table.services.exactness import net_changes
 from table.services.rewrite import lacks_keys
+from table.state.late import fenced_times, note_fenced
+from table.state.table_state import TableState, stored_schema
 from table.storage import Storage
 from table.timeline.instant_name import COMPLETED, REQUESTED
 from table.timeline.restore_metadata import RestorePlan, encode_restore, encode_restore_plan
@@ -45,10 +49,7 @@ from table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encod
 from table.timeline.timeline import Timeline, next_instant
 from table.view import Snapshot, snapshot
 from table.write.commit import placed_changes, update_record_index
-from table.write.late import fenced_times, note_fenced
-from table.write.outside import Entries, store_changes
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState, data_files, stored_schema
+from table.write.undo import data_files
 
 _BLOCK_SIZE = 1 << 20
 _ACTIONS = ("commit", "replacecommit")

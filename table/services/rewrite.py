@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.bootstrap.target import Progress
 from table.config import KEY_COLUMN, TableConfig, load_config, save_config
 from table.errors import InputError
 from table.format.parquet import BLOOM_ENTRY, read_base_file, read_metadata
+from table.index.external import EntryChanges
 from table.keygen.definition import KeyDefinition
 from table.keygen.stored import StoredKeys
 from table.keygen.virtual import virtual_facts
@@ -34,12 +34,12 @@ from table.lease import Lease
 from table.model import BaseFile, CommitResult
 from table.options import KEYS_IGNORED, META_FIELDS
 from table.read.arrow import open_base
+from table.runtime.runner import Progress
+from table.state.table_state import TableState
 from table.storage import Storage
 from table.write.commit import commit
 from table.write.file_group import FileGroupWrite
-from table.write.outside import EntryChanges
 from table.write.rewrite import refuse_other_keys, rewrite_group
-from table.write.transaction import TableState
 from table.write.writer import BLOOM_ENABLED, Attempt, Services, Writer, base_file_options
 
 TARGETS = ("on", "off", "ignore")

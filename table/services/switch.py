@@ -16,16 +16,16 @@ from table.bootstrap.uniqueness import FOLDER, repeated_rows
 from table.config import load_config, save_config
 from table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTableError
 from table.facts import INDEX_FACTS, index_facts
+from table.index.external import outside_entries, rebuild
+from table.index.protocol import index_name, load_index
 from table.keygen.stored import StoredKeys
 from table.lease import Lease
 from table.metadata.partitions import RECORD_INDEX
 from table.options import HBASE_TABLE, INDEX_TYPE, MOVE_OPTIONS
 from table.services.indexing import group_sizing
 from table.services.maintain import TableServices
+from table.state.table_state import TableState
 from table.storage import Storage
-from table.write.index import index_name, load_index
-from table.write.outside import outside_entries, rebuild
-from table.write.transaction import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,11 @@ from table.read.arrow import FileRows, plan_read
 from table.read.predicate import ANYTHING, Condition, fixed_keys
 from table.read.skipping import skip_files
 from table.rows import arrow_of
+from table.runtime.runner import pack, quiet_worker
 from table.source import FORMAT
 from table.source.pushed import pushed_condition
+from table.state.table_state import TableState
 from table.table import Table
-from table.write.runner import pack, quiet_worker
-from table.write.transaction import TableState
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

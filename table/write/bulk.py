@@ -26,6 +26,9 @@ from table.durability import sync_all
 from table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
 from table.format.parquet import write_base_file
 from table.format.schema import with_meta
+from table.index.external import EntryChanges, KeyPart, OutsideIndex
+from table.index.key_file import KeyFile, stretches, write_key_file
+from table.index.protocol import Index
 from table.keygen import partition_paths, record_keys
 from table.keygen.auto import auto_keys
 from table.metadata.partitions import RECORD_INDEX
@@ -34,15 +37,12 @@ from table.model import BaseFile, CommitResult, WriteStat
 from table.naming import bucket_file_id, numbered_file_id, write_token
 from table.options import DUP_POLICY, Options
 from table.rows import arrow_schema, is_frame
+from table.runtime.runner import quiet_worker
 from table.write.assign import FileSizing
 from table.write.batch import DELETED_COLUMN, check_fields, delete_flags
 from table.write.bulk_index import update_index_in_bulk
 from table.write.commit import commit
 from table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
-from table.write.index import Index
-from table.write.key_file import KeyFile, stretches, write_key_file
-from table.write.outside import EntryChanges, KeyPart, OutsideIndex
-from table.write.runner import quiet_worker
 from table.write.writer import Attempt, Writer, in_table_schema
 
 if TYPE_CHECKING:

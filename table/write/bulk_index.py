@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from table.errors import DuplicateKeyError
+from table.index.dedup import sorted_last
+from table.index.key_file import KeyFile
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import Shard
 from table.metadata.records import encode_locations
@@ -15,8 +17,6 @@ from table.metadata.writer import DeltaCommit, GroupUpdate
 from table.options import DUP_POLICY
 from table.timeline.commit_metadata import DeltaStat
 from table.timeline.instant_name import instant_millis
-from table.write.key_file import KeyFile
-from table.write.repeats import sorted_last
 from table.write.writer import Attempt
 
 

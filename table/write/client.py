@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.errors import DuplicateKeyError, InputError
+from table.index.dedup import last_of_each
+from table.index.protocol import load_index
 from table.metadata.writer import DeltaCommit
 from table.model import BaseFile, CommitResult
 from table.naming import bucket_of
@@ -33,9 +35,7 @@ from table.write.file_group import (
     stored_ordering,
     write_file_group,
 )
-from table.write.index import load_index
 from table.write.placement import Entries, NewGroups, Placement, append, moving_rows, place
-from table.write.repeats import last_of_each
 from table.write.writer import Attempt, Writer
 
 if TYPE_CHECKING:

@@ -19,17 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from table.errors import TableError
-from table.metadata.partitions import RECORD_INDEX
-from table.metadata.reader import split_by_shard
-from table.metadata.records import encode_locations
-from table.metadata.writer import DeltaCommit, write_group
-from table.model import BaseFile, WriteStat
-from table.timeline.commit_metadata import encode_commit
-from table.timeline.instant_name import COMPLETED, instant_millis
-from table.view import Snapshot
-from table.write.file_group import FileGroupResult
-from table.write.key_file import stretches, write_key_file
-from table.write.outside import (
+from table.index.external import (
     CHANGES,
     EntryChanges,
     KeyPart,
@@ -39,8 +29,19 @@ from table.write.outside import (
     settle,
     warn_unsettled,
 )
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState, sweep_losers
+from table.index.key_file import stretches, write_key_file
+from table.metadata.partitions import RECORD_INDEX
+from table.metadata.reader import split_by_shard
+from table.metadata.records import encode_locations
+from table.metadata.writer import DeltaCommit, write_group
+from table.model import BaseFile, WriteStat
+from table.runtime.runner import TaskRunner
+from table.state.table_state import TableState
+from table.timeline.commit_metadata import encode_commit
+from table.timeline.instant_name import COMPLETED, instant_millis
+from table.view import Snapshot
+from table.write.file_group import FileGroupResult
+from table.write.undo import sweep_losers
 from table.write.writer import Attempt
 
 
@@ -108,7 +109,7 @@ def _settle(index: OutsideIndex, attempt: Attempt) -> None:
 
 
 def placed_changes(update: IndexUpdate, of: Snapshot) -> pa.Table:
-    """The changes (rows of table.write.outside.CHANGES) that put keys back.
+    """The changes (rows of table.index.external.CHANGES) that put keys back.
 
     The instant of a place is that of its base file in the snapshot `of`.
     """

@@ -10,7 +10,7 @@ Source: HoodieMergeHandle, HoodieCreateHandle of Hudi 0.15.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.config import KEY_COLUMN
-from table.errors import CorruptFileError, InputError
+from table.errors import CorruptFileError
 from table.format.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
 from table.format.parquet import (
     BaseFileFooter,
@@ -30,7 +30,7 @@ from table.format.parquet import (
     read_footer,
     write_base_file,
 )
-from table.format.schema import META_COLUMNS, conform, with_meta
+from table.format.schema import META_COLUMNS, with_meta
 from table.ids import RANDOM, Ids
 from table.keygen.stored import StoredKeys
 from table.metadata.bloom import bloom_records
@@ -39,7 +39,8 @@ from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from table.metadata.writer import partition_metadata
 from table.model import BaseFile, WriteStat
 from table.naming import PARTITION_METADATA, marker_path, write_token
-from table.storage import BytesReader, RangeReader, Storage
+from table.state.base_files import read_base, stored_rows, without_values
+from table.storage import BytesReader, Storage
 
 
 class Op(IntEnum):
@@ -155,24 +156,6 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     return put_slice(work, file, table, outcomes)
 
 
-def stored_rows(
-    data: RangeReader, footer: BaseFileFooter, schema: pa.Schema, *, meta: bool = True
-) -> pa.Table:
-    """The rows of a base file in the table's schema, with the meta columns or without.
-
-    A column that the file was written without, before the schema had it, reads as null.
-    """
-    full = with_meta(schema) if meta else schema
-    stored = read_base_file(data, None if meta else full.names, footer=footer)
-    for item in full:
-        if item.name not in stored.column_names and item.nullable:
-            stored = stored.append_column(item, pa.nulls(stored.num_rows, item.type))
-    try:
-        return conform(stored, full, data.name)
-    except InputError as error:
-        raise CorruptFileError(data.name, 0, str(error)) from error
-
-
 def stored_ordering(target: WriteTarget, base: BaseFile, keys: pa.Array) -> pa.Array:
     """The stored ordering values of keys that a base file holds, in their order."""
     assert target.ordering is not None
@@ -180,39 +163,6 @@ def stored_ordering(target: WriteTarget, base: BaseFile, keys: pa.Array) -> pa.A
     table = read_base_file(read_base(target.storage, base), list(columns))
     place = pc.index_in(keys, value_set=target.keys.of_rows(table, base.path))
     return table[target.ordering].combine_chunks().take(place)
-
-
-def read_base(storage: Storage, base: BaseFile) -> BytesReader:
-    """A base file of the table, whole, in memory.
-
-    Raises:
-        CorruptFileError: it is gone, or not of the size that the table names.
-    """
-    try:
-        data = storage.read(base.path)
-    except FileNotFoundError as error:
-        raise CorruptFileError(base.path, 0, "the table names this file and it is gone") from error
-    check_size(base, len(data))
-    return BytesReader(name=base.path, data=data)
-
-
-def open_sized(storage: Storage, base: BaseFile) -> RangeReader:
-    """Open a base file of the table.
-
-    Raises:
-        FileNotFoundError: it is gone.
-        CorruptFileError: it is not of the size that the table names.
-    """
-    source = storage.open(base.path)
-    check_size(base, source.size)
-    return source
-
-
-def check_size(base: BaseFile, size: int) -> None:
-    """Refuse a base file that is not of the size that the table names."""
-    if size != base.size:
-        detail = f"a file of {size} bytes, the table names {base.size}"
-        raise CorruptFileError(base.path, min(size, base.size), detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +203,6 @@ def _carried(work: FileGroupWrite, stored: pa.Table, keys: pa.Array) -> pa.Table
     for name, values in ((KEY_COLUMN, keys), (PARTITION_COLUMN, paths)):
         stored = stored.set_column(stored.schema.get_field_index(name), name, values)
     return stored
-
-
-def without_values(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """A table with those text columns of it all null."""
-    nulls = pa.nulls(table.num_rows, pa.string())
-    for name in columns:
-        table = table.set_column(table.schema.get_field_index(name), name, nulls)
-    return table
 
 
 def _matches(

@@ -36,10 +36,10 @@ from table.options import (
     PLAIN_ENCODING,
 )
 from table.seal import SEAL, STORED_PAYLOAD
+from table.state.base_files import read_base
+from table.state.table_state import TableState
 from table.storage import Storage
-from table.write.file_group import read_base
 from table.write.seal_check import check_seal
-from table.write.transaction import TableState
 
 
 def settle_keys(storage: Storage, given: Mapping[str, str]) -> TableConfig:

@@ -16,14 +16,13 @@ from table.errors import CorruptFileError
 from table.format.footer_check import FILE_NAME_COLUMN
 from table.format.parquet import read_footer
 from table.format.schema import META_COLUMNS, with_meta
+from table.state.base_files import read_base, stored_rows
 from table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
     meta_columns,
     new_file,
     put_slice,
-    read_base,
-    stored_rows,
 )
 
 _NOTHING = np.empty(0, np.uint8)

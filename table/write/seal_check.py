@@ -35,9 +35,9 @@ from table.seal import (
     RECOVERY,
     SEAL,
 )
+from table.state.base_files import open_sized
+from table.state.table_state import TableState
 from table.storage import Storage
-from table.write.file_group import open_sized
-from table.write.transaction import TableState
 
 _ROWS = 100
 

@@ -30,6 +30,9 @@ from table.format.schema import (
     without_meta,
 )
 from table.ids import RANDOM, Ids
+from table.index.external import OutsideIndex, recover, take_back, unsettled
+from table.index.protocol import Index, IndexContext, load_index, usable_index
+from table.index.stale_index import refuse_left_behind
 from table.keygen import record_keys
 from table.keygen.auto import auto_keys
 from table.keygen.stored import StoredKeys
@@ -45,17 +48,15 @@ from table.options import (
     Options,
 )
 from table.rows import to_arrow
+from table.runtime.runner import TaskRunner
+from table.state.table_state import Change, TableState, table_schema
 from table.storage import Storage
 from table.timeline.timeline import next_instant
 from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
 from table.write.clock_check import check_clock
 from table.write.file_group import WriteTarget
-from table.write.index import Index, IndexContext, load_index, usable_index
 from table.write.key_facts import settle_keys
-from table.write.left_behind import refuse_left_behind
-from table.write.outside import OutsideIndex, recover, take_back, unsettled
-from table.write.runner import TaskRunner
-from table.write.transaction import Change, TableState, clear_failed, table_schema, undo
+from table.write.undo import clear_failed, undo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from table import Table
+from table.index.protocol import LookupStats, load_index
 from table.local_storage import LocalStorage
-from table.write.index import LookupStats, load_index
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 FILE_ROWS = 2000
 # What a bulk insert takes a row of these for.

@@ -39,8 +39,8 @@ from scipy import stats
 from table import Table
 from table.local_storage import LocalStorage
 from table.naming import HOODIE, METADATA
+from table.state.table_state import TableState
 from table.storage import FileStatus, RangeReader
-from table.write.transaction import TableState
 
 KEYS, BATCH, CHURN, CYCLE = 2000, 100, 25, 20
 AGEING_CYCLES, THIRD = 6, 2

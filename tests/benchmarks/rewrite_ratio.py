@@ -29,16 +29,15 @@ from table import Table
 from table.format.parquet import read_footer
 from table.services import rewrite
 from table.services.rewrite import Rewriter
+from table.state.base_files import read_base, stored_rows
+from table.state.table_state import TableState
 from table.write.file_group import (
     FILE_NAME_COLUMN,
     FileGroupResult,
     FileGroupWrite,
     new_file,
     put_slice,
-    read_base,
-    stored_rows,
 )
-from table.write.transaction import TableState
 
 COLUMNS = ["id", "dt", "payload"]
 DAYS = 10

@@ -39,9 +39,9 @@ from table.format.parquet import read_base_file
 from table.keygen.stored import KEY_COLUMN
 from table.local_storage import LocalStorage
 from table.naming import METADATA
+from table.runtime.runner import LocalRunner, SparkRunner
 from table.spark import session
-from table.write.runner import LocalRunner, SparkRunner
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 PARTITIONS, FILES = 20, 220
 CHUNK = 1_000_000

@@ -31,7 +31,7 @@ from table.metadata.records import FILES as FILE_LIST
 from table.metadata.records import encode_files, encode_locations
 from table.metadata.writer import DeltaCommit
 from table.model import BaseFile
-from table.write.transaction import TableState, stored_schema
+from table.state.table_state import TableState, stored_schema
 
 KEY = "_hoodie_record_key"
 

@@ -16,10 +16,10 @@ from table_cases import SHARDS, SMALL_BLOOMS, data_rows
 
 from table import Table
 from table.naming import HOODIE, LEASE, METADATA, parse_base_file, parse_log_file
+from table.state.table_state import TableState
 from table.storage import BytesReader, FileStatus, RangeReader, Storage, Unwatched
 from table.timeline.archived import decode_archive
 from table.timeline.timeline import Timeline
-from table.write.transaction import TableState
 
 OPTIONS = {
     **SHARDS,

@@ -17,7 +17,7 @@ from harness.engines.pipe import Child
 from harness.engines.revision import RevisionEngine
 from harness.errors import HarnessError
 from harness.table_places import LocalTables
-from table.write.index import LookupStats
+from table.index.protocol import LookupStats
 
 CHILD = Path(__file__).parents[2] / "harness" / "engines" / "revision_child.py"
 LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")

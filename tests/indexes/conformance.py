@@ -17,9 +17,9 @@ from table_model import COUNTS, Rules, TableModel, values
 
 from table import Table
 from table.errors import DuplicateKeyError
+from table.index.protocol import load_index
 from table.options import EVENT_TIME_PAYLOAD
-from table.write.index import load_index
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 GLOBAL = ("record", "global_simple", "global_bloom", "hbase")
 MOVES = {

@@ -6,8 +6,8 @@ import pyarrow as pa
 from conformance import SMALL_FILTERS
 
 from table import Table
-from table.write.index import LookupStats
-from table.write.transaction import TableState
+from table.index.protocol import LookupStats
+from table.state.table_state import TableState
 
 
 def create(path, index, *, options=None, spark=None, partition="dt"):

@@ -16,12 +16,12 @@ from indexes.bloom import BloomIndex
 from table import Table
 from table.cli import app
 from table.errors import InputError, UnsupportedTableError
+from table.index.protocol import LookupStats
 from table.metadata.bloom import bloom_tombstones
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from table.metadata.reader import Shard
 from table.options import Options
-from table.write.index import LookupStats
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
 PATHS = ("footers", "metadata")

@@ -23,8 +23,8 @@ from table.errors import (
 )
 from table.naming import bucket_of
 from table.options import Options
+from table.state.table_state import TableState
 from table.view import Snapshot
-from table.write.transaction import TableState
 
 COUNT = "hoodie.bucket.index.num.buckets"
 FIELDS = "hoodie.bucket.index.hash.field"

@@ -10,7 +10,7 @@ from index_cases import batch, create, files, lookup, with_policy
 
 from indexes.key_ranges import SortedKeys, places_in
 from table.errors import CorruptFileError
-from table.write import file_group
+from table.state import base_files
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
 
@@ -66,7 +66,7 @@ def rewritten(table, file, change):
 
 @pytest.mark.parametrize("missing", [b"bloom", b"record_key", b"o"])
 def test_a_file_without_filter_or_range_is_a_candidate(table, missing, monkeypatch):
-    monkeypatch.setattr(file_group, "check_size", lambda *_: None)
+    monkeypatch.setattr(base_files, "check_size", lambda *_: None)
     for file in files(table):
         rewritten(table, file, lambda old: {k: v for k, v in old.items() if missing not in k})
     places, stats = lookup(table, ["a0", "b5", "c9", "b55", "nothing"])
@@ -85,7 +85,7 @@ def test_ranges_in_the_order_of_java_strings_are_not_trusted():
 
 
 def test_astral_keys_are_found_under_a_range_of_javas(table, monkeypatch):
-    monkeypatch.setattr(file_group, "check_size", lambda *_: None)
+    monkeypatch.setattr(base_files, "check_size", lambda *_: None)
     keys = ["\U0001f600", "\uff5e", "\uff5e\U0001f600", "\ud7ff"]
     table.insert(batch(keys, "d"))
     bounds = {b"hoodie_min_record_key": keys[0], b"hoodie_max_record_key": keys[1]}

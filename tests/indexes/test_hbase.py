@@ -18,10 +18,11 @@ from table.errors import (
     InvalidOptionError,
     UnsupportedTableError,
 )
+from table.index import key_file
+from table.index.external import CHANGES, OutsideIndex
+from table.index.protocol import load_index
+from table.state.table_state import TableState
 from table.timeline.timeline import Timeline
-from table.write.index import load_index
-from table.write.outside import CHANGES, OutsideIndex
-from table.write.transaction import TableState
 
 MOVES = {"hoodie.hbase.index.update.partition.path": "true"}
 
@@ -232,7 +233,7 @@ def test_purge_erases_entries(tmp_path, hbase):
 
 
 def test_a_bulk_insert_enters_its_keys_in_stretches(tmp_path, hbase, monkeypatch):
-    monkeypatch.setattr("table.write.key_file._STRETCH_KEYS", 10)
+    monkeypatch.setattr(key_file, "_STRETCH_KEYS", 10)
     table = create(tmp_path / "t", "hbase", options=QUICK)
     table.bulk_insert(batch([f"k{n}" for n in range(95)]))
     sizes = [size for call, size in hbase.calls if call == "put"]

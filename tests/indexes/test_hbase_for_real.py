@@ -9,8 +9,8 @@ from test_hbase import truth
 from harness import hbase_cells, hbase_server
 from indexes.hbase_client import Access, ThriftClient, connected
 from table.errors import IndexUnavailableError
-from table.write.index import load_index
-from table.write.transaction import TableState
+from table.index.protocol import load_index
+from table.state.table_state import TableState
 
 pytestmark = pytest.mark.xdist_group("hbase")
 

@@ -9,7 +9,7 @@ from index_cases import batch, create, lookup
 
 from table import Table
 from table.errors import InputError
-from table.write.index import LookupStats
+from table.index.protocol import LookupStats
 
 CACHE = "keymark.hfile.block.cache.bytes"
 GROUPS = "hoodie.metadata.record.index.min.filegroup.count"

@@ -14,10 +14,10 @@ from indexes.simple import SimpleIndex
 from table import Table
 from table.errors import CorruptFileError, InputError
 from table.format.parquet import BaseFileOptions, write_base_file
+from table.index.protocol import LookupStats
 from table.options import LOCAL_BYTES
-from table.write import file_group
-from table.write.index import LookupStats
-from table.write.transaction import TableState
+from table.state import base_files
+from table.state.table_state import TableState
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
 
@@ -106,7 +106,7 @@ def test_many_files_are_read_in_few_tasks(tmp_path):
 
 
 def test_keys_with_a_dictionary_are_read_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_group, "check_size", lambda *_: None)
+    monkeypatch.setattr(base_files, "check_size", lambda *_: None)
     table = filled(tmp_path / "t")
     file = files(table)[0]
     rows = pa.concat_tables(t for t in table.scan().tables() if t["dt"][0].as_py() == "a")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from table import Table
-from table.write.index import LookupStats, load_index
-from table.write.transaction import TableState
+from table.index.protocol import LookupStats, load_index
+from table.state.table_state import TableState
 
 DATA = Path(__file__).parents[1] / "data"
 ARCHIVES = {

@@ -21,8 +21,8 @@ from table_cases import files_stored
 from harness.errors import CellError
 from table import Table
 from table.errors import IndexUnavailableError
+from table.index.protocol import HUDI_TYPES
 from table.options import HUDI_READS, INDEX_TYPE, KEY_GENERATOR_TYPE, META_FIELDS, RECORD_INDEX_ON
-from table.write.index import HUDI_TYPES
 
 
 class Virtual(Cell):

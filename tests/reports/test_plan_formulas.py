@@ -14,7 +14,7 @@ from reports.plan import formulas
 from reports.plan.decide import options_of
 from reports.plan.formulas import EQUATIONS, TASKS, THREADS, indexes_of, mode_of, name_of
 from reports.plan.observe import equation_of
-from table.write.index import HUDI_TYPES
+from table.index.protocol import HUDI_TYPES
 
 SMALL = Workload(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
 

@@ -200,7 +200,7 @@ def _opens_group(path: str) -> bool:
 
 def files_listed(table: Any) -> dict[str, int]:
     """Path -> size of the live base files that the metadata table lists."""
-    from table.write.transaction import TableState
+    from table.state.table_state import TableState
 
     metadata = TableState.load(table.storage).metadata
     return {

@@ -39,8 +39,8 @@ from table.naming import METADATA
 from table.options import Options
 from table.services import clean
 from table.services.archive import Archived, Archiver, Limits
+from table.state.table_state import TableState
 from table.timeline.timeline import COMMIT_ACTIONS, Timeline
-from table.write.transaction import TableState
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,9 @@ from table.cli import app
 from table.errors import NotATableError, StorageError
 from table.local_storage import LocalStorage
 from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from table.runtime.runner import LocalRunner
 from table.services import check_keys
-from table.write.runner import LocalRunner
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 BUCKETS = {"hoodie.bucket.index.num.buckets": "2"}
 LOCAL = ("simple", "bloom", "bucket")

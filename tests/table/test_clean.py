@@ -9,7 +9,7 @@ from table import Table
 from table.errors import InputError
 from table.metadata.partitions import FILES, RECORD_INDEX
 from table.services.clean import clean_metadata_table
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 OPTIONS = {
     "hoodie.cleaner.commits.retained": "2",

@@ -23,7 +23,7 @@ from table import Table
 from table.errors import CorruptFileError, StorageError, TableError
 from table.local_storage import LocalStorage
 from table.metadata.records import encode_files
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 SEED = 20
 # A commit that is gone was never completed, and a table without a marker of its commits is empty.

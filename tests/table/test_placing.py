@@ -12,11 +12,11 @@ from table.errors import TableError
 from table.ids import RANDOM
 from table.model import BaseFile
 from table.naming import bucket_of
+from table.runtime.runner import LocalRunner, pack
 from table.write.assign import FileSizing, assign, assign_buckets
 from table.write.batch import Batch
 from table.write.file_group import Op
 from table.write.placement import append, moving_rows, place
-from table.write.runner import LocalRunner, pack
 
 
 def _file(partition, number, size):

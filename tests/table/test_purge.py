@@ -41,7 +41,7 @@ from table.format.log.deletes import encode_deletes
 from table.metadata.records import encode_locations
 from table.metadata.writer import DeltaCommit
 from table.services.purge import key_digest
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 KEYS = [f"customer-{number:05d}" for number in range(30)]
 STATS = {

@@ -18,10 +18,10 @@ from table import Table
 from table.errors import TableWarning
 from table.local_storage import LocalStorage
 from table.naming import METADATA
+from table.state.table_state import Change, TableState
 from table.storage import RangeReader
 from table.timeline.instant_name import parse_instant
 from table.timeline.timeline import Timeline
-from table.write.transaction import Change, TableState
 
 
 @dataclass(frozen=True, slots=True)

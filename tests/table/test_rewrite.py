@@ -18,7 +18,7 @@ from table.config import save_config
 from table.errors import CorruptFileError, InputError, InvalidOptionError
 from table.options import KEYS_IGNORED, META_FIELDS
 from table.services import rewrite
-from table.write import file_group
+from table.state import base_files
 
 META = "_hoodie_record_key"
 ROOT = Path(__file__).parents[2]
@@ -165,7 +165,7 @@ def test_keys_that_their_columns_do_not_make(tmp_path, monkeypatch):
     stored = pq.ParquetFile(tmp_path / "t" / path).read().replace_schema_metadata(None)
     pq.write_table(stored.set_column(2, META, [["k0", "other", "k2"]]), tmp_path / "t" / path)
     # The size alone would give the other file away.
-    monkeypatch.setattr(file_group, "check_size", lambda *_: None)
+    monkeypatch.setattr(base_files, "check_size", lambda *_: None)
     with pytest.raises(
         CorruptFileError, match="row 1 has the key 'other', and its columns make 'k1'"
     ):

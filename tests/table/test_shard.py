@@ -11,7 +11,7 @@ from table_cases import create, rows
 
 from table.format.hfile.cache import BlockCache
 from table.metadata.partitions import RECORD_INDEX
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from table import Table
 from table.errors import CorruptFileError, InputError
+from table.runtime.runner import SparkRunner
 from table.write import client
-from table.write.runner import SparkRunner
 
 pytestmark = pytest.mark.spark
 

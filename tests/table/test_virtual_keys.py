@@ -31,7 +31,7 @@ from table.options import (
     TIME_TYPE,
     VIRTUAL_COLUMNS,
 )
-from table.write import file_group
+from table.state import base_files
 
 VIRTUAL = {META_FIELDS: "false"}
 META = [
@@ -184,7 +184,7 @@ def test_missing_key_columns_raise(tmp_path, monkeypatch):
     (path,) = latest_files(tmp_path / "t").values()
     stored = pq.ParquetFile(tmp_path / "t" / path).read().replace_schema_metadata(None)
     pq.write_table(stored.drop_columns(["k"]), tmp_path / "t" / path)
-    monkeypatch.setattr(file_group, "check_size", lambda *_: None)
+    monkeypatch.setattr(base_files, "check_size", lambda *_: None)
     with pytest.raises(CorruptFileError, match=r"p/.* it has no column k"):
         table.lookup(["k1"])
 
@@ -201,7 +201,7 @@ def test_null_parts_of_keys_raise(tmp_path, keys, monkeypatch):
     (path,) = latest_files(tmp_path / "t").values()
     stored = pq.ParquetFile(tmp_path / "t" / path).read().replace_schema_metadata(None)
     pq.write_table(stored.set_column(5, "k", pa.array(["k0", None])), tmp_path / "t" / path)
-    monkeypatch.setattr(file_group, "check_size", lambda *_: None)
+    monkeypatch.setattr(base_files, "check_size", lambda *_: None)
     with pytest.raises(
         CorruptFileError, match="no virtual key: record key field k is null in row 1"
     ):

@@ -25,7 +25,7 @@ from table import Table
 from table.errors import InputError
 from table.format.parquet import read_footer
 from table.local_storage import LocalStorage
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 
 def test_a_file_group_whose_rows_are_all_deleted_stays_as_an_empty_file(tmp_path):

@@ -18,9 +18,9 @@ from table.metadata.partitions import file_id
 from table.metadata.records import decode_locations
 from table.model import BaseFile
 from table.naming import METADATA
+from table.runtime.runner import LocalRunner
 from table.storage import Storage
 from table.timeline.timeline import zone_of
-from table.write.runner import LocalRunner
 
 INSTANT = "20240102030405006011"
 UTC = zone_of("UTC")

@@ -25,7 +25,7 @@ from table.local_storage import LocalStorage
 from table.metadata.bloom import bloom_records
 from table.metadata.column_stats import column_stats_records
 from table.naming import METADATA
-from table.write.runner import LocalRunner, SparkRunner
+from table.runtime.runner import LocalRunner, SparkRunner
 
 SCHEMA = pa.schema([("_hoodie_record_key", pa.string()), ("value", pa.string())])
 CONTENTS = [(f"p{n % 2}", [f"k{n}-{i}" for i in range(n)]) for n in range(7)]

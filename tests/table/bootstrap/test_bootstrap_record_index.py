@@ -14,7 +14,7 @@ from bootstrap_cases import INSTANT, built_entries, contents_of, make_table, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.bootstrap import record_index, scan, shard, target
+from table.bootstrap import record_index, scan, shard
 from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
 from table.errors import CorruptFileError, DuplicateKeyError
 from table.format.hashing import shards
@@ -22,7 +22,8 @@ from table.format.log.writer import empty_delete_block
 from table.format.pieces import Keys, Spilled
 from table.local_storage import LocalStorage
 from table.metadata.records import encode_locations
-from table.write.runner import LocalRunner, SparkRunner
+from table.runtime import runner
+from table.runtime.runner import LocalRunner, SparkRunner
 
 KEYS = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=24
@@ -190,13 +191,13 @@ def test_progress_tells_tasks_and_shards(tmp_path):
 
 def test_the_steps_of_progress_are_for_all_cores(monkeypatch):
     """Five items in a step of two threads would leave one idle for a sixth of the time."""
-    monkeypatch.setattr(target, "_STEP_BYTES_MIN", 1)
+    monkeypatch.setattr(runner, "_STEP_BYTES_MIN", 1)
     seen = []
-    steps = target.Steps(LocalRunner(2), lambda *told: seen.append(told), "items")
+    steps = runner.ProgressRunner(LocalRunner(2), lambda *told: seen.append(told), "items")
     assert steps.run(str, range(89), weights=[10] * 89) == [str(n) for n in range(89)]
     assert [done for done, _, _ in seen] == [*range(0, 89, 4), 89]
     seen.clear()
-    steps = target.Steps(LocalRunner(3), lambda *told: seen.append(told), "items")
+    steps = runner.ProgressRunner(LocalRunner(3), lambda *told: seen.append(told), "items")
     steps.run(str, range(89), weights=[10] * 89)
     assert [done for done, _, _ in seen] == [*range(0, 89, 6), 89]
 

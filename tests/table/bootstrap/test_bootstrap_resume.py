@@ -15,7 +15,7 @@ from table.bootstrap.target import put_base
 from table.errors import CorruptFileError, DuplicateKeyError, StorageError
 from table.format.hfile.writer import HFileWriter
 from table.local_storage import LocalStorage
-from table.write.runner import LocalRunner
+from table.runtime.runner import LocalRunner
 
 UNDER = ".hoodie/metadata"
 

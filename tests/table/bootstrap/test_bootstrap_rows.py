@@ -21,7 +21,7 @@ from table.bootstrap.spill import encode_numbers, find_stretch, spilled_numbers
 from table.errors import CorruptFileError, DuplicateKeyError, InputError, StorageError
 from table.format.scatter import assign, deal_numbers, no_sums
 from table.local_storage import LocalStorage
-from table.write.runner import LocalRunner
+from table.runtime.runner import LocalRunner
 
 UNDER = ".hoodie/metadata/record_index"
 GROUPS = {f"hoodie.metadata.record.index.{end}.filegroup.count": "3" for end in ("min", "max")}

@@ -36,8 +36,8 @@ from table.metadata.column_stats import column_stats_records
 from table.metadata.records import SCHEMA, decode_locations
 from table.naming import is_bucket_file_id
 from table.read.arrow import plan_read
+from table.state.table_state import TableState
 from table.timeline.instant_name import instant_millis
-from table.write.transaction import TableState
 
 COLUMNS = ("k", "n", "p", "q", "ts", "v")
 META = ".hoodie/metadata"

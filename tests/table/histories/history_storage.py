@@ -13,8 +13,8 @@ from typing import TypeVar
 from unittest import mock
 
 from table.local_storage import LocalStorage
+from table.runtime.runner import LocalRunner
 from table.storage import FileStatus, Obstacle, RangeReader, Storage
-from table.write.runner import LocalRunner
 
 T = TypeVar("T")
 _START = 1_700_000_000_000

@@ -16,7 +16,7 @@ from table import Table
 from table.errors import InputError
 from table.format.hashing import java_hashes
 from table.metadata.partitions import RECORD_INDEX
-from table.write.transaction import TableState
+from table.state.table_state import TableState
 
 LONGEST = 32767
 MOVES = {"hoodie.record.index.update.partition.path": "true"}

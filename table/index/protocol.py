@@ -19,10 +19,10 @@ from table.format.hfile.cache import BlockCache
 from table.metadata.partitions import RECORD_INDEX
 from table.metadata.reader import MetadataTable
 from table.options import INDEX_FALLBACK, Options
+from table.runtime.runner import TaskRunner
+from table.state.table_state import TableState
 from table.storage import Storage
 from table.view import Snapshot
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

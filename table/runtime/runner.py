@@ -1,4 +1,4 @@
-"""Where the tasks of a write run: threads of this process, or Spark's executors.
+"""Where tasks run: threads of this process, or Spark's executors.
 
 Tasks are module-level functions of one frozen argument, so that both can run them and a retried
 task does the same again.
@@ -19,6 +19,14 @@ from table.errors import TableError
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+Progress = Callable[[int, int, str], None]
+"""Called with what is done, what there is to do, and in which unit."""
+
+# A Spark job costs some tenths of a second, and its cores wait for the last of them: progress comes
+# in at most so many steps, of some ten seconds on a core or two.
+_STEPS = 20
+_STEP_BYTES_MIN = 1 << 32
 
 
 class TaskRunner(Protocol):
@@ -168,3 +176,36 @@ def pack(weights: Sequence[int], count: int) -> list[list[int]]:
         packs[number].append(item)
         heapq.heappush(heap, (load + weights[item] + 1, number))
     return packs
+
+
+def no_progress(done: int, total: int, unit: str) -> None:
+    """A Progress that shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRunner:
+    """Runs many items in a few steps, and says after each how far it came."""
+
+    runner: TaskRunner
+    progress: Progress
+    unit: str
+
+    def run(
+        self, function: Callable[[A], R], items: Sequence[A], *, weights: Sequence[int]
+    ) -> list[R]:
+        """What the runner's `run` does."""
+        most = max(_STEP_BYTES_MIN, sum(weights) // _STEPS)
+        cores = self.runner.threads_each(1)
+        results: list[R] = []
+        self.progress(0, len(items), self.unit)
+        while len(results) < len(items):
+            start = end = len(results)
+            weight = 0
+            while end < len(items) and (end == start or weight + weights[end] <= most):
+                weight += weights[end]
+                end += 1
+            # No core is to wait for the last of few large items.
+            end = min(len(items), start + -(-(end - start) // cores) * cores)
+            results += self.runner.run(function, items[start:end], weights=weights[start:end])
+            self.progress(end, len(items), self.unit)
+        return results

@@ -22,7 +22,7 @@ import contextlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
+from typing import NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,20 +31,17 @@ import pyarrow.compute as pc
 
 from table.errors import CorruptFileError, IndexUnavailableError, TableError, TableWarning
 from table.format.parquet import read_metadata
+from table.index.dedup import last_of_each
+from table.index.key_file import KeyFile, keys_of_instant
+from table.index.protocol import LOCATION_SCHEMA, Index, IndexContext, load_index
 from table.keygen.stored import StoredKeys
 from table.naming import ENTRIES
 from table.options import Options
+from table.runtime.runner import Progress, TaskRunner
+from table.state.base_files import read_base
+from table.state.table_state import TableState
 from table.storage import Storage
 from table.timeline.timeline import Timeline
-from table.write.file_group import read_base
-from table.write.index import LOCATION_SCHEMA, Index, IndexContext, load_index
-from table.write.key_file import KeyFile, keys_of_instant
-from table.write.repeats import last_of_each
-from table.write.runner import TaskRunner
-from table.write.transaction import TableState
-
-if TYPE_CHECKING:
-    from table.bootstrap.target import Progress
 
 _REBUILD = f"{ENTRIES}/rebuild"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from table.errors import IndexUnavailableError
 from table.metadata.partitions import RECORD_INDEX
+from table.state.table_state import TableState
 from table.timeline.timeline import COMMIT_ACTIONS
-from table.write.transaction import TableState
 
 _INSTANT_DIGITS = 17
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from table.config import archive_folder
 from table.model import BaseFile
 from table.naming import HOODIE, parse_base_file
+from table.state.late import fenced_times
 from table.storage import Storage
 from table.timeline.archived import archive_number, decode_archive
 from table.timeline.instant_name import COMPLETED
 from table.timeline.timeline import Timeline
 from table.view import Listing
-from table.write.late import fenced_times
 
 
 def completed_in_archive(timeline: Timeline) -> frozenset[str]:

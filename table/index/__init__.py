@@ -1,0 +1,1 @@
+"""What the table needs of an index, and what indexes share with it."""

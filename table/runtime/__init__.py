@@ -1,0 +1,1 @@
+"""What a process brings: clock, chance, Java, Spark, compiled kernels, a progress bar."""

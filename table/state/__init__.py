@@ -1,0 +1,1 @@
+"""One consistent reading of a table, and the base files that it shows."""

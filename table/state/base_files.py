@@ -1,0 +1,75 @@
+"""Base files of a table, opened and checked against what the table says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from table.errors import CorruptFileError, InputError
+from table.format.parquet import (
+    BaseFileFooter,
+    read_base_file,
+)
+from table.format.schema import conform, with_meta
+from table.model import BaseFile
+from table.storage import BytesReader, RangeReader, Storage
+
+
+def stored_rows(
+    data: RangeReader, footer: BaseFileFooter, schema: pa.Schema, *, meta: bool = True
+) -> pa.Table:
+    """The rows of a base file in the table's schema, with the meta columns or without.
+
+    A column that the file was written without, before the schema had it, reads as null.
+    """
+    full = with_meta(schema) if meta else schema
+    stored = read_base_file(data, None if meta else full.names, footer=footer)
+    for item in full:
+        if item.name not in stored.column_names and item.nullable:
+            stored = stored.append_column(item, pa.nulls(stored.num_rows, item.type))
+    try:
+        return conform(stored, full, data.name)
+    except InputError as error:
+        raise CorruptFileError(data.name, 0, str(error)) from error
+
+
+def read_base(storage: Storage, base: BaseFile) -> BytesReader:
+    """A base file of the table, whole, in memory.
+
+    Raises:
+        CorruptFileError: it is gone, or not of the size that the table names.
+    """
+    try:
+        data = storage.read(base.path)
+    except FileNotFoundError as error:
+        raise CorruptFileError(base.path, 0, "the table names this file and it is gone") from error
+    check_size(base, len(data))
+    return BytesReader(name=base.path, data=data)
+
+
+def open_sized(storage: Storage, base: BaseFile) -> RangeReader:
+    """Open a base file of the table.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        CorruptFileError: it is not of the size that the table names.
+    """
+    source = storage.open(base.path)
+    check_size(base, source.size)
+    return source
+
+
+def check_size(base: BaseFile, size: int) -> None:
+    """Refuse a base file that is not of the size that the table names."""
+    if size != base.size:
+        detail = f"a file of {size} bytes, the table names {base.size}"
+        raise CorruptFileError(base.path, min(size, base.size), detail)
+
+
+def without_values(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """A table with those text columns of it all null."""
+    nulls = pa.nulls(table.num_rows, pa.string())
+    for name in columns:
+        table = table.set_column(table.schema.get_field_index(name), name, nulls)
+    return table
