@@ -17,7 +17,7 @@ from pathlib import Path
 from reports.errors import ReportError
 from reports.gate.compare import Finding, Gate
 from reports.gate.policy import Kind
-from reports.gate.sides import Key
+from reports.gate.run_numbers import Key
 from reports.gate.verdicts import Verdict
 from reports.text import clean
 
@@ -27,7 +27,7 @@ Judge = Callable[[str, Kind], Gate | None]
 """(revision, what is asked of it) -> the gate of base and revision; None: cannot be measured"""
 
 
-class State(Enum):
+class RevisionState(Enum):
     """What a revision is found to be."""
 
     GOOD = "good"
@@ -109,9 +109,9 @@ def _halve(revisions: Sequence[str], judge: Judge, kind: Kind, last: Gate) -> Fo
         found = judge(revisions[middle], kind)
         steps += 1
         state = _state(found, kind, wanted)
-        if found is None or state is State.UNKNOWN:
+        if found is None or state is RevisionState.UNKNOWN:
             passed_over.add(middle)
-        elif state is State.BAD:
+        elif state is RevisionState.BAD:
             bad, gates[middle] = middle, found
         else:
             good = middle
@@ -130,16 +130,16 @@ def _worse(gate: Gate, kind: Kind) -> list[Finding]:
     return [each for each in found if each.demand.kind is kind]
 
 
-def _state(gate: Gate | None, kind: Kind, wanted: frozenset[Key]) -> State:
+def _state(gate: Gate | None, kind: Kind, wanted: frozenset[Key]) -> RevisionState:
     """Bad: one of the numbers that are worse in the candidate is worse here."""
     if gate is None:
-        return State.UNKNOWN
+        return RevisionState.UNKNOWN
     if any(each.key in wanted for each in _worse(gate, kind)):
-        return State.BAD
+        return RevisionState.BAD
     undecided = gate.with_verdict(Verdict.INCONCLUSIVE, decides=True)
     if kind is Kind.TIME and any(each.key in wanted for each in undecided):
-        return State.UNKNOWN
-    return State.GOOD
+        return RevisionState.UNKNOWN
+    return RevisionState.GOOD
 
 
 def between(base: str, candidate: str) -> list[str]:

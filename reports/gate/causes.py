@@ -12,7 +12,7 @@ from statistics import median
 
 from harness.results import Stage
 from harness.units import METRICS
-from reports.gate.sides import Key, Side
+from reports.gate.run_numbers import Key, RunNumbers
 
 MOST = 3
 """Causes that are told of one regression."""
@@ -53,7 +53,9 @@ class Cause:
         return METRICS[self.metric].unit if self.metric in METRICS else "1"
 
 
-def causes(base: Side, candidate: Side, key: Key, steps: Iterable[str]) -> tuple[Cause, ...]:
+def causes(
+    base: RunNumbers, candidate: RunNumbers, key: Key, steps: Iterable[str]
+) -> tuple[Cause, ...]:
     """The parts of a step that gained most of what got worse.
 
     Args:
@@ -100,7 +102,7 @@ def _gained(
     return list(told.values())
 
 
-def _phases(base: Side, candidate: Side, key: Key, steps: Iterable[str]) -> list[Cause]:
+def _phases(base: RunNumbers, candidate: RunNumbers, key: Key, steps: Iterable[str]) -> list[Cause]:
     """Of the whole of a step, the phases that gained, the greatest gain first."""
     if key.phase != _TOTAL:
         return []
@@ -111,7 +113,7 @@ def _phases(base: Side, candidate: Side, key: Key, steps: Iterable[str]) -> list
             same = (other.cell, other.step, other.metric) == (key.cell, step, key.metric)
             if same and other.phase != _TOTAL and theirs is not None:
                 before, after = gains.get(other.phase, (0.0, 0.0))
-                gains[other.phase] = before + ours.middle, after + theirs.middle
+                gains[other.phase] = before + ours.median, after + theirs.median
     ordered = sorted(gains.items(), key=lambda item: item[1][0] - item[1][1])
     return [
         Cause(kind="phase", phase=phase, name="", metric=key.metric, before=before, after=after)
@@ -120,7 +122,7 @@ def _phases(base: Side, candidate: Side, key: Key, steps: Iterable[str]) -> list
     ]
 
 
-def _sums(side: Side, key: Key, steps: Iterable[str]) -> dict[StageKey, dict[str, float]]:
+def _sums(side: RunNumbers, key: Key, steps: Iterable[str]) -> dict[StageKey, dict[str, float]]:
     """Medians over repetitions of each stage, added up over steps."""
     found: dict[StageKey, dict[str, float]] = {}
     for step in steps:

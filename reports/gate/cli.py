@@ -17,11 +17,11 @@ from rich.text import Text
 from harness import run_places
 from reports.errors import ReportError
 from reports.gate import bisect as bisect_
-from reports.gate import both, forms, sides
+from reports.gate import measure_revisions, render, run_numbers
 from reports.gate import policy as policies
 from reports.gate.compare import Gate, compare
 from reports.gate.policy import Kind, Policy
-from reports.gate.sides import Side
+from reports.gate.run_numbers import RunNumbers
 from reports.gate.verdicts import Verdict
 from reports.text import clean
 
@@ -80,7 +80,9 @@ def gate(
     sets = [*(set_ or ()), *([f"spark.master={master}"] if master else [])]
     _refuse_mismatched(given, out, alone=bisect or kernels, resume=resume)
     what = None if kernels else scenario
-    asked = both.Asked(scenario=what, sets=tuple(sets), resume=resume and not bisect)
+    asked = measure_revisions.MeasureRequest(
+        scenario=what, sets=tuple(sets), resume=resume and not bisect
+    )
     if master and (kernels or not given.revisions):
         raise ReportError("--master is for revisions whose tables are measured now")
     if bisect:
@@ -92,14 +94,19 @@ def gate(
         show_search(found, as_json=as_json)
     else:
         if given.revisions:
-            given = Given.of(both.measure(base, candidate or both.WORKTREE, asked, out))
+            given = Given.of(
+                measure_revisions.measure(base, candidate or measure_revisions.WORKTREE, asked, out)
+            )
         ours, theirs = given.sides()
         policies.check_used(demanded, list(ours.numbers), str(policy))
         answer = compare(ours, theirs, demanded)
         show(answer, as_json=as_json, whole=kernels)
-    for path, text in ((junit, forms.junit), (markdown, forms.comment)):
+    for path, text in ((junit, render.junit), (markdown, render.comment)):
         if path is not None:
-            _write(path, text(answer))
+            try:
+                path.write_text(text(answer), encoding="utf-8", newline="\n")
+            except OSError as error:
+                raise ReportError(f"{clean(path)} cannot be written: {error.strerror}") from error
     return EXIT_CODES[answer.verdict]
 
 
@@ -114,7 +121,7 @@ def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bo
 class Asking:
     """How a search judges: what it measures, what it demands, where it keeps its runs."""
 
-    asked: both.Asked
+    asked: measure_revisions.MeasureRequest
     demanded: Policy
     out: Path | None
 
@@ -124,7 +131,7 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
     line = bisect_.between(base, candidate)
     start = bisect_.commit(base)
     kept = asking.out or Path("runs") / f"bisect-{start[:12]}-{line[-1][:12]}"
-    told = Steps(line)
+    told = SearchProgress(line)
 
     def judge(revision: str, kind: Kind) -> Gate | None:
         sets, folder = asking.asked.sets, kept / f"{revision[:12]}-{kind.value}"
@@ -133,7 +140,7 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
         print(told.next(revision, kind), file=sys.stderr)
         asked = replace(asking.asked, sets=sets)
         try:
-            measured = both.measured_once(start, revision, asked, folder)
+            measured = measure_revisions.measured_once(start, revision, asked, folder)
         except typer.Exit as stop:
             if stop.exit_code == _INTERRUPTED:
                 raise
@@ -145,7 +152,7 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
     return bisect_.search(line, judge)
 
 
-class Steps:
+class SearchProgress:
     """Tells of each step of a search, and how long those that are left may take.
 
     Args:
@@ -170,10 +177,10 @@ class Steps:
 def show_search(found: bisect_.Found, *, as_json: bool) -> None:
     """Print what a search found."""
     if as_json:
-        print(json.dumps(forms.search_document(found), indent=2, allow_nan=False))
+        print(json.dumps(render.search_document(found), indent=2, allow_nan=False))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for line in forms.search_lines(found, bisect_.subject):
+    for line in render.search_lines(found, bisect_.subject):
         console.print(Text(line))
 
 
@@ -192,7 +199,7 @@ class Given:
     engines: tuple[str | None, str | None]
 
     @classmethod
-    def of(cls, measured: both.Both) -> Given:
+    def of(cls, measured: measure_revisions.TwoRevisions) -> Given:
         """The two engines of a run."""
         folder = str(measured.folder)
         return cls(base=folder, candidate=folder, engines=(measured.base, measured.candidate))
@@ -213,7 +220,7 @@ class Given:
             )
         return not any(there)
 
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[RunNumbers, RunNumbers]:
         """Read both paths; an engine of the same run may stand for the candidate."""
         if self.candidate is None and self.engines[0] is None:
             raise ReportError(f"{clean(self.base)} is to be compared with what? name a CANDIDATE")
@@ -224,10 +231,10 @@ class Given:
         return ours, theirs
 
 
-def _side(name: str, engine: str | None) -> Side:
+def _side(name: str, engine: str | None) -> RunNumbers:
     """Read a side; one that was fetched is called by its URL."""
     path = run_places.local(name)
-    side = sides.load(path, engine)
+    side = run_numbers.load(path, engine)
     return replace(side, name=side.name.replace(clean(path), clean(name)))
 
 
@@ -240,24 +247,17 @@ def show(answer: Gate, *, as_json: bool, whole: bool = False) -> None:
         whole: every comparison in a table, not only what is notable.
     """
     if as_json:
-        print(json.dumps(forms.document(answer), indent=2, allow_nan=False))
+        print(json.dumps(render.document(answer), indent=2, allow_nan=False))
         return
     console = Console(highlight=False, soft_wrap=True)
     for warning in answer.warnings:
         console.print(Text(f"warning: {warning}"))
-    found = list(answer.findings) if whole else forms.shown(answer)
+    found = list(answer.findings) if whole else render.shown(answer)
     for each in found[:_LONGEST_LIST]:
         mark = "" if each.decides else "advisory: "
-        console.print(Text(f"{mark}{forms.place(each)}: {forms.sentence(each)}"))
+        console.print(Text(f"{mark}{render.place(each)}: {render.sentence(each)}"))
     if len(found) > _LONGEST_LIST:
         console.print(Text(f"... and {len(found) - _LONGEST_LIST} more (--json has all of them)"))
     if not answer.interleaved:
-        console.print(Text(forms.SEPARATE))
-    console.print(Text(f"{answer.verdict.value}: {forms.headline(answer)}"))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ReportError(f"{clean(path)} cannot be written: {error.strerror}") from error
+        console.print(Text(render.SEPARATE))
+    console.print(Text(f"{answer.verdict.value}: {render.headline(answer)}"))

@@ -16,7 +16,7 @@ from harness.units import METRICS
 from reports.errors import ReportError
 from reports.gate.causes import Cause, causes
 from reports.gate.policy import Demand, Kind, Level, Policy
-from reports.gate.sides import Key, Measured, Side
+from reports.gate.run_numbers import Key, MeasuredNumber, RunNumbers
 from reports.gate.verdicts import (
     Judged,
     Pairs,
@@ -79,8 +79,8 @@ class Gate:
         warnings: what a reader must know, safe to show.
     """
 
-    base: Side
-    candidate: Side
+    base: RunNumbers
+    candidate: RunNumbers
     findings: tuple[Finding, ...]
     interleaved: bool
     warnings: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class Gate:
         ]
 
 
-def compare(base: Side, candidate: Side, policy: Policy) -> Gate:
+def compare(base: RunNumbers, candidate: RunNumbers, policy: Policy) -> Gate:
     """Judge a candidate.
 
     Args:
@@ -126,7 +126,8 @@ def compare(base: Side, candidate: Side, policy: Policy) -> Gate:
         demand = _demand(base, candidate, policy, key)
         if demand.level is Level.IGNORED or key.cell not in candidate.cells:
             continue
-        if demand.kind is Kind.TIME and _pairable(base, candidate, key, interleaved=interleaved):
+        theirs = candidate.numbers.get(key) if interleaved and demand.kind is Kind.TIME else None
+        if theirs is not None and not same(base.numbers[key], theirs):
             paired_keys.append((key, demand))
         else:
             plain.append(_plain(base, candidate, key, demand))
@@ -140,7 +141,7 @@ def compare(base: Side, candidate: Side, policy: Policy) -> Gate:
     )
 
 
-def _demand(base: Side, candidate: Side, policy: Policy, key: Key) -> Demand:
+def _demand(base: RunNumbers, candidate: RunNumbers, policy: Policy, key: Key) -> Demand:
     return policy.demand(
         key,
         native=key.cell not in base.foreign,
@@ -148,7 +149,7 @@ def _demand(base: Side, candidate: Side, policy: Policy, key: Key) -> Demand:
     )
 
 
-def _explained(finding: Finding, base: Side, candidate: Side) -> Finding:
+def _explained(finding: Finding, base: RunNumbers, candidate: RunNumbers) -> Finding:
     """A regression with its causes; any other finding as it is."""
     key = finding.key
     if finding.judged.verdict is not Verdict.REGRESSION or not key.metric:
@@ -159,7 +160,7 @@ def _explained(finding: Finding, base: Side, candidate: Side) -> Finding:
     return replace(finding, causes=causes(base, candidate, key, steps))
 
 
-def _check(base: Side, candidate: Side) -> None:
+def _check(base: RunNumbers, candidate: RunNumbers) -> None:
     if base.wrong:
         cell, reason = next(iter(base.wrong.items()))
         raise ReportError(
@@ -172,7 +173,7 @@ def _check(base: Side, candidate: Side) -> None:
         )
 
 
-def _differences(base: Side, candidate: Side) -> Iterable[tuple[str, str]]:
+def _differences(base: RunNumbers, candidate: RunNumbers) -> Iterable[tuple[str, str]]:
     """Keys of the scenario that both tell and that differ, with both values."""
     for key, value in base.work.items():
         other = candidate.work.get(key, value)
@@ -180,7 +181,7 @@ def _differences(base: Side, candidate: Side) -> Iterable[tuple[str, str]]:
             yield key, f"{key} is {value} there and {other} in the candidate"
 
 
-def _warnings(base: Side, candidate: Side, unknown: Iterable[str]) -> Iterable[str]:
+def _warnings(base: RunNumbers, candidate: RunNumbers, unknown: Iterable[str]) -> Iterable[str]:
     for name in sorted(unknown):
         yield f"the metric {clean(name, 60)} is not known and not compared"
     if not base.work or not candidate.work:
@@ -193,7 +194,7 @@ def _warnings(base: Side, candidate: Side, unknown: Iterable[str]) -> Iterable[s
         yield f"the cell {clean(cell)} is new and compared with nothing"
 
 
-def _absent_cells(base: Side, candidate: Side, policy: Policy) -> Iterable[Finding]:
+def _absent_cells(base: RunNumbers, candidate: RunNumbers, policy: Policy) -> Iterable[Finding]:
     """Cells that the candidate has no right answers of; they weigh as their heaviest number."""
     for cell in sorted(base.cells - candidate.cells):
         demands = [
@@ -216,12 +217,7 @@ def _absent_cells(base: Side, candidate: Side, policy: Policy) -> Iterable[Findi
         )
 
 
-def _pairable(base: Side, candidate: Side, key: Key, *, interleaved: bool) -> bool:
-    other = candidate.numbers.get(key)
-    return interleaved and other is not None and not same(base.numbers[key], other)
-
-
-def _plain(base: Side, candidate: Side, key: Key, demand: Demand) -> Finding:
+def _plain(base: RunNumbers, candidate: RunNumbers, key: Key, demand: Demand) -> Finding:
     """A comparison that needs no statistics."""
     ours, theirs = base.numbers[key], candidate.numbers.get(key)
     if theirs is None:
@@ -237,20 +233,22 @@ def _plain(base: Side, candidate: Side, key: Key, demand: Demand) -> Finding:
 
 
 def _finding(
-    key: Key, demand: Demand, sides: tuple[Measured, Measured | None], judged: Judged
+    key: Key, demand: Demand, sides: tuple[MeasuredNumber, MeasuredNumber | None], judged: Judged
 ) -> Finding:
     ours, theirs = sides
     return Finding(
         key=key,
         demand=demand,
-        base=ours.middle,
-        candidate=None if theirs is None else theirs.middle,
+        base=ours.median,
+        candidate=None if theirs is None else theirs.median,
         unit=ours.unit,
         judged=judged,
     )
 
 
-def _times(base: Side, candidate: Side, keys: Sequence[tuple[Key, Demand]]) -> Iterable[Finding]:
+def _times(
+    base: RunNumbers, candidate: RunNumbers, keys: Sequence[tuple[Key, Demand]]
+) -> Iterable[Finding]:
     """Times in pairs; what is required and what is not are families of their own."""
     for level in (Level.REQUIRED, Level.ADVISORY):
         family = [(key, demand) for key, demand in keys if demand.level is level]

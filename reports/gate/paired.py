@@ -10,7 +10,6 @@ Statistical Methods, section 3.1); its inversion through the Walsh averages give
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,7 +61,8 @@ def shift(logs: Sequence[float], *, bound_confidence: float) -> Shift:
         bound_confidence: one-sided confidence of `Shift.bound`.
     """
     values = np.asarray(logs, dtype=np.float64)
-    walsh = _walsh(values)
+    first, second = np.triu_indices(len(values))
+    walsh = np.sort((values[first] + values[second]) / 2.0)
     low, high = _order_bounds(walsh, len(values), 0.025)
     _, bound = _order_bounds(walsh, len(values), 1.0 - bound_confidence)
     middle = float(np.median(values))
@@ -87,30 +87,30 @@ def p_above(values: _Floats) -> float:
     Args:
         values: logarithms.
     """
-    ranks = _doubled_ranks(np.abs(values))
+    _, place, counts = np.unique(np.abs(values), return_inverse=True, return_counts=True)
+    # Twice the ranks, so that the mean rank of a tie is whole.
+    ranks = (2 * np.cumsum(counts) - counts + 1)[place]
     used = ranks[values != 0]
     if not len(used):
         return 1.0
     reached = int(used[values[values != 0] > 0].sum())
-    return float(_null(tuple(sorted(used.tolist())))[reached:].sum())
+    # Rounding may carry the sum a little above 1.
+    return min(1.0, float(_null(tuple(sorted(used.tolist())))[reached:].sum()))
 
 
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+def adjusted(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values for their number: compared with a level, they keep the false discovery rate.
 
     Where nothing changed at all, any finding is a false one, and the rate is the probability of a
     false alarm: the same protection as Holm's procedure gives. Where something did change, the
-    further findings that it brings need less evidence each.
+    further findings that it brings need less evidence each (Benjamini and Hochberg).
     """
-    count = len(p_values)
-    adjusted = [1.0] * count
-    least = 1.0
-    ordered = sorted(p_values)
-    for place in sorted(range(count), key=lambda place: p_values[place], reverse=True):
-        rank = bisect_right(ordered, p_values[place])
-        least = min(least, p_values[place] * count / rank)
-        adjusted[place] = least
-    return adjusted
+    if not p_values:
+        return []
+    from scipy.stats import false_discovery_control  # noqa: PLC0415  slow to import
+
+    found: list[float] = false_discovery_control(p_values, method="bh").tolist()
+    return found
 
 
 def pairs_needed(spread: float, shift_log: float, *, level: float, power: float = 0.95) -> int:
@@ -140,12 +140,6 @@ def log_ratios(base: Sequence[float], candidate: Sequence[float]) -> list[float]
     return [log(c / b) for b, c in zip(base, candidate, strict=True) if b > 0 and c > 0]
 
 
-def _walsh(values: _Floats) -> _Floats:
-    """All means of two values, each value with itself included, sorted."""
-    first, second = np.triu_indices(len(values))
-    return np.sort((values[first] + values[second]) / 2.0)
-
-
 def _order_bounds(walsh: _Floats, n: int, tail: float) -> tuple[float, float]:
     """The Walsh averages beyond which the shift lies with at most the probability `tail` each."""
     reached = np.cumsum(_null(tuple(range(2, 2 * n + 1, 2)))[::2])
@@ -153,13 +147,6 @@ def _order_bounds(walsh: _Floats, n: int, tail: float) -> tuple[float, float]:
     if out == 0:
         return -inf, inf
     return float(walsh[out - 1]), float(walsh[len(walsh) - out])
-
-
-def _doubled_ranks(sizes: _Floats) -> npt.NDArray[np.int64]:
-    """Twice the ranks, so that the mean rank of a tie is whole."""
-    _, place, counts = np.unique(sizes, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (2 * last - counts + 1)[place]
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from harness.results import PHASES
 from harness.units import METRICS, Better
 from reports.errors import PolicyError
-from reports.gate.sides import Key
+from reports.gate.run_numbers import Key
 from reports.text import clean
 
 TIME_TOLERANCE = 0.05
@@ -86,7 +86,7 @@ def _word(enum: type[StrEnum]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-class Rule(BaseModel):
+class PolicyRule(BaseModel):
     """One `[[rule]]`: globs that say which numbers, and what is demanded of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -116,7 +116,7 @@ class Policy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     rule: Annotated[
-        tuple[Rule, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)
+        tuple[PolicyRule, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)
     ] = ()
 
     def demand(self, key: Key, *, native: bool = True, seeded: bool = True) -> Demand:
@@ -198,11 +198,11 @@ def check_used(policy: Policy, keys: Sequence[Key], source: str) -> None:
         raise PolicyError(clean(source), mistakes)
 
 
-def _numbered(policy: Policy) -> Iterable[tuple[int, Rule]]:
+def _numbered(policy: Policy) -> Iterable[tuple[int, PolicyRule]]:
     return enumerate(policy.rule, start=1)
 
 
-def _wrong(number: int, rule: Rule) -> list[str]:
+def _wrong(number: int, rule: PolicyRule) -> list[str]:
     found = []
     for field, names in (("metric", list(METRICS)), ("phase", list(PHASES))):
         given = getattr(rule, field)
@@ -217,7 +217,7 @@ def _wrong(number: int, rule: Rule) -> list[str]:
     return found
 
 
-def _nearest_part(rule: Rule, keys: Sequence[Key]) -> str:
+def _nearest_part(rule: PolicyRule, keys: Sequence[Key]) -> str:
     """Name the first part of a rule that alone excludes everything, and what comes near it."""
     for field in ("cell", "step", "phase", "metric"):
         names = sorted({getattr(key, field) for key in keys})
@@ -241,7 +241,7 @@ def _explain(detail: dict[str, Any]) -> str:
     if len(place) > 1 and place[0] == "rule":
         number, *rest = place[1:]
         where = f"rule {int(number) + 1}: {'.'.join(str(part) for part in rest)}".rstrip(": ")
-        known = list(Rule.model_fields)
+        known = list(PolicyRule.model_fields)
     else:
         where, known = clean(".".join(str(part) for part in place)), list(Policy.model_fields)
     if detail["type"] == "extra_forbidden":

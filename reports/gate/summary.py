@@ -13,11 +13,11 @@ from reports.errors import ReportError
 from reports.text import clean
 
 
-class _Part(BaseModel):
+class _SummaryPart(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-class SummaryMetric(_Part):
+class SummaryMetric(_SummaryPart):
     """What a summary says of one number.
 
     Attributes:
@@ -45,7 +45,7 @@ class SummaryMetric(_Part):
         return self
 
 
-class SummaryCell(_Part):
+class SummaryCell(_SummaryPart):
     """What a summary says of one cell."""
 
     engine: str
@@ -56,7 +56,7 @@ class SummaryCell(_Part):
     metrics: Sequence[SummaryMetric] = ()
 
 
-class Summary(_Part):
+class KeptSummary(_SummaryPart):
     """A summary."""
 
     schema_version: int
@@ -67,7 +67,7 @@ class Summary(_Part):
     work: Mapping[str, object] = {}
 
 
-def read(path: Path) -> Summary:
+def read(path: Path) -> KeptSummary:
     """Read a summary.
 
     Raises:
@@ -80,7 +80,7 @@ def read(path: Path) -> Summary:
     except (ValueError, RecursionError) as error:
         raise ReportError(f"{clean(path)} is no summary: {clean(error)}") from error
     try:
-        found = Summary.model_validate(document)
+        found = KeptSummary.model_validate(document)
     except ValidationError as error:
         raise ReportError(f"{clean(path)} is no summary: {clean(wrong_keys(error))}") from error
     if found.schema_version > SCHEMA_VERSION:

@@ -14,9 +14,9 @@ from enum import StrEnum
 from math import exp, inf, isfinite, log1p
 
 from harness.units import Better
-from reports.gate.paired import Shift, benjamini_hochberg, log_ratios, pairs_needed, shift
+from reports.gate.paired import Shift, adjusted, log_ratios, pairs_needed, shift
 from reports.gate.policy import Demand
-from reports.gate.sides import Measured
+from reports.gate.run_numbers import MeasuredNumber
 from reports.stats import Caveat, CaveatKind
 
 ALARM = 0.0002
@@ -61,7 +61,7 @@ class Judged:
     caveats: tuple[Caveat, ...] = ()
 
 
-def counter(base: Measured, candidate: Measured, demand: Demand) -> Judged:
+def counter(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> Judged:
     """Compare two counters: their medians, and their values farthest on the bad side.
 
     Where both have repetitions, only those are compared that both have. A base that does not
@@ -71,41 +71,42 @@ def counter(base: Measured, candidate: Measured, demand: Demand) -> Judged:
     shared = [trial for trial in base.trials if trial in candidate.trials]
     if shared:
         base, candidate = base.of(shared), candidate.of(shared)
-    own = base.most - base.least
-    room = own + demand.tolerance * max(abs(base.least), abs(base.most))
+    own = base.max - base.min
+    room = own + demand.tolerance * max(abs(base.min), abs(base.max))
     worse = max(_growths(base, candidate, demand.better))
-    better = max(_growths(base, candidate, _opposite(demand.better)))
+    opposite = {Better.LOWER: Better.HIGHER, Better.HIGHER: Better.LOWER}
+    better = max(_growths(base, candidate, opposite.get(demand.better, Better.NEITHER)))
     verdict = Verdict.PASS
     if worse > room or _grew_alike(base, candidate, demand):
         verdict = Verdict.REGRESSION
     elif better > room:
         verdict = Verdict.IMPROVEMENT
     caveats: tuple[Caveat, ...] = ()
-    if own > demand.tolerance * max(abs(base.least), abs(base.most)):
-        detail = f"the base itself varies from {base.least:,.10g} to {base.most:,.10g}"
+    if own > demand.tolerance * max(abs(base.min), abs(base.max)):
+        detail = f"the base itself varies from {base.min:,.10g} to {base.max:,.10g}"
         caveats = (Caveat(kind=CaveatKind.VARIES, detail=detail),)
     return Judged(
         verdict=verdict,
-        ratio=_ratio(candidate.middle, base.middle),
-        low=_ratio(candidate.least, base.most),
-        high=_ratio(candidate.most, base.least),
+        ratio=_ratio(candidate.median, base.median),
+        low=_ratio(candidate.min, base.max),
+        high=_ratio(candidate.max, base.min),
         caveats=caveats,
     )
 
 
-def same(base: Measured, candidate: Measured) -> bool:
+def same(base: MeasuredNumber, candidate: MeasuredNumber) -> bool:
     """Tell whether the two hold the same values, so that there is nothing to decide."""
     if base.trials and candidate.trials:
         return base.trials == candidate.trials
     return replace(base, trials={}) == replace(candidate, trials={})
 
 
-def no_pairs(base: Measured, candidate: Measured) -> Judged:
+def no_pairs(base: MeasuredNumber, candidate: MeasuredNumber) -> Judged:
     """A time whose sides were not measured side by side: its ratio means nothing."""
     detail = "not measured side by side in one run: the machine may have changed in between"
     return Judged(
         verdict=Verdict.INCONCLUSIVE,
-        ratio=_ratio(candidate.middle, base.middle),
+        ratio=_ratio(candidate.median, base.median),
         caveats=(Caveat(kind=CaveatKind.UNPAIRED, detail=detail),),
     )
 
@@ -128,7 +129,7 @@ class Pairs:
     demand: Demand
 
 
-def paired(base: Measured, candidate: Measured, demand: Demand) -> Pairs:
+def paired(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> Pairs:
     """Pair the values of the repetitions that both sides have."""
     shared = [trial for trial in base.trials if trial in candidate.trials]
     values = [base.trials[t] for t in shared], [candidate.trials[t] for t in shared]
@@ -148,14 +149,17 @@ def times(family: Sequence[Pairs]) -> list[Judged]:
         shift([sign * value for value in each.logs], bound_confidence=SURE)
         for each, sign in zip(known, signs, strict=True)
     ]
-    worse = benjamini_hochberg([each.p_above for each in shifts])
-    better = benjamini_hochberg([each.p_below for each in shifts])
+    worse = adjusted([each.p_above for each in shifts])
+    better = adjusted([each.p_below for each in shifts])
     level = ALARM / max(len(known), 1)
     judged = (
         _time(found, each, (p_worse, p_better), level)
         for found, each, p_worse, p_better in zip(shifts, known, worse, better, strict=True)
     )
-    return [next(judged) if each.logs else _nothing() for each in family]
+    detail = "no repetition measured both sides with a value above zero"
+    caveat = Caveat(kind=CaveatKind.UNPAIRED, detail=detail)
+    nothing = Judged(verdict=Verdict.INCONCLUSIVE, ratio=None, caveats=(caveat,))
+    return [next(judged) if each.logs else nothing for each in family]
 
 
 def _time(found: Shift, each: Pairs, p_values: tuple[float, float], level: float) -> Judged:
@@ -168,11 +172,15 @@ def _time(found: Shift, each: Pairs, p_values: tuple[float, float], level: float
     elif found.bound < limit or not any(each.logs):
         verdict = Verdict.PASS
     else:
-        needed = max(pairs_needed(found.spread, limit, level=level), 2 * _in_doubt(found, limit))
+        needed = pairs_needed(found.spread, limit, level=level)
+        if pairs_needed(found.spread, limit, level=ALARM) <= found.n:
+            # There were enough pairs for their noise, and yet they did not decide.
+            needed = max(needed, 2 * found.n)
     ends = [found.estimate, found.low, found.high]
     if each.demand.better is Better.HIGHER:
         ends = [-found.estimate, -found.high, -found.low]
     ratio, low, high = (exp(end) if isfinite(end) else None for end in ends)
+    few = f"{found.n} pair{'s' * (found.n > 1)}: a 95% interval takes at least 6"
     return Judged(
         verdict=verdict,
         ratio=ratio,
@@ -182,42 +190,22 @@ def _time(found: Shift, each: Pairs, p_values: tuple[float, float], level: float
         needed=needed,
         spread=found.spread,
         p=p_values[0],
-        caveats=_few(found.n) if low is None else (),
+        caveats=(Caveat(kind=CaveatKind.FEW_SAMPLES, detail=few),) if low is None else (),
     )
 
 
-def _in_doubt(found: Shift, limit: float) -> int:
-    """The pairs that were there, where they were enough for their noise and yet did not decide."""
-    return found.n if pairs_needed(found.spread, limit, level=ALARM) <= found.n else 0
-
-
-def _nothing() -> Judged:
-    detail = "no repetition measured both sides with a value above zero"
-    caveat = Caveat(kind=CaveatKind.UNPAIRED, detail=detail)
-    return Judged(verdict=Verdict.INCONCLUSIVE, ratio=None, caveats=(caveat,))
-
-
-def _few(n: int) -> tuple[Caveat, ...]:
-    detail = f"{n} pair{'s' * (n > 1)}: a 95% interval takes at least 6"
-    return (Caveat(kind=CaveatKind.FEW_SAMPLES, detail=detail),)
-
-
-def _growths(base: Measured, candidate: Measured, better: Better) -> tuple[float, ...]:
+def _growths(base: MeasuredNumber, candidate: MeasuredNumber, better: Better) -> tuple[float, ...]:
     """By how much the candidate is worse: its median, and its worst value."""
-    up = candidate.middle - base.middle, candidate.most - base.most
-    down = base.middle - candidate.middle, base.least - candidate.least
+    up = candidate.median - base.median, candidate.max - base.max
+    down = base.median - candidate.median, base.min - candidate.min
     if better is Better.LOWER:
         return up
     return down if better is Better.HIGHER else (*up, *down)
 
 
-def _opposite(better: Better) -> Better:
-    return {Better.LOWER: Better.HIGHER, Better.HIGHER: Better.LOWER}.get(better, Better.NEITHER)
-
-
-def _grew_alike(base: Measured, candidate: Measured, demand: Demand) -> bool:
+def _grew_alike(base: MeasuredNumber, candidate: MeasuredNumber, demand: Demand) -> bool:
     """Tell whether every repetition is worse beyond the tolerance, by about the same factor."""
-    if len(base.trials) < 2 or demand.better is Better.NEITHER or base.least <= 0:
+    if len(base.trials) < 2 or demand.better is Better.NEITHER or base.min <= 0:
         return False
     sign = -1.0 if demand.better is Better.HIGHER else 1.0
     growths = [sign * (candidate.trials[t] / value - 1.0) for t, value in base.trials.items()]

@@ -37,7 +37,7 @@ _Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LevelChange:
     """A change of level.
 
     Attributes:
@@ -58,7 +58,7 @@ class Change:
         return self.after / self.before if self.before else None
 
 
-def counter_changes(values: Sequence[float], tolerance: float) -> tuple[Change, ...]:
+def counter_changes(values: Sequence[float], tolerance: float) -> tuple[LevelChange, ...]:
     """Every place where a counter differs from the run before.
 
     Args:
@@ -73,7 +73,7 @@ def counter_changes(values: Sequence[float], tolerance: float) -> tuple[Change, 
     return _changes(values, dict.fromkeys(places, 0.0))
 
 
-def time_changes(values: Sequence[float]) -> tuple[Change, ...]:
+def time_changes(values: Sequence[float]) -> tuple[LevelChange, ...]:
     """Where the times of runs changed their level.
 
     Args:
@@ -82,14 +82,12 @@ def time_changes(values: Sequence[float]) -> tuple[Change, ...]:
     places: dict[int, float] = {}
     _divide(np.asarray(values, dtype=np.float64), 0, places)
     changes = _changes(values, places)
-    while small := [each for each in changes if _too_small(each)]:
+    while small := [
+        each for each in changes if abs(each.after - each.before) < WORTH * abs(each.before)
+    ]:
         del places[min(small, key=lambda each: abs(each.after - each.before)).at]
         changes = _changes(values, places)
     return changes
-
-
-def _too_small(change: Change) -> bool:
-    return abs(change.after - change.before) < WORTH * abs(change.before)
 
 
 def _divide(values: _Floats, first: int, places: dict[int, float]) -> None:
@@ -152,11 +150,11 @@ def _null(n: int) -> _Floats:
     return np.concatenate([_heights(part).max(axis=1) for part in parts])
 
 
-def _changes(values: Sequence[float], places: dict[int, float]) -> tuple[Change, ...]:
+def _changes(values: Sequence[float], places: dict[int, float]) -> tuple[LevelChange, ...]:
     """Levels lie between one change and the next."""
     ends = [0, *sorted(places), len(values)]
     return tuple(
-        Change(
+        LevelChange(
             at=at,
             before=median(values[start:at]),
             after=median(values[at:stop]),

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from harness.results import PHASES
 from reports.amounts import axis_scale
 from reports.charts import INK, Drawing, index_color, render, style_panel
-from reports.history.series import History, Series
+from reports.history.series import History, NumberHistory
 from reports.text import clean
 
 PANELS = 8
@@ -47,7 +47,7 @@ def history_chart(history: History) -> Drawing:
     return render(draw, rows=_PANEL_ROWS * len(shown), title=title)
 
 
-def _panel(axes: Axes, series: Series) -> None:
+def _panel(axes: Axes, series: NumberHistory) -> None:
     scale, unit = axis_scale(series.unit, max(map(abs, series.values)))
     color = index_color(series.key.cell.split("/")[1] if "/" in series.key.cell else "")
     axes.plot(
@@ -79,7 +79,7 @@ def _panel(axes: Axes, series: Series) -> None:
         )
 
 
-def levels(series: Series) -> Sequence[tuple[int, int, float]]:
+def levels(series: NumberHistory) -> Sequence[tuple[int, int, float]]:
     """First run, last run and median of each level."""
     starts = [0, *(change.at for change in series.changes)]
     stops = [*starts[1:], len(series.runs)]

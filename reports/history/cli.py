@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -41,23 +40,19 @@ def history(
     target = out or run_places.beside(runs[-1], "history")
     document = answer(found)
     with run_places.writing(target) as folder:
-        _write(folder, found, document)
+        try:
+            make_folder(folder, folder)
+            drawing = history_chart(found)
+            write(folder / "history.svg", drawing.svg)
+            write(folder / "history.png", drawing.png)
+            write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+            write(folder / "history.md", page(found))
+        except OSError as error:
+            raise ReportError(f"{clean(folder)} cannot be written: {error.strerror}") from error
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
         show(found, target)
-
-
-def _write(folder: Path, found: History, document: Mapping[str, Any]) -> None:
-    try:
-        make_folder(folder, folder)
-        drawing = history_chart(found)
-        write(folder / "history.svg", drawing.svg)
-        write(folder / "history.png", drawing.png)
-        write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
-        write(folder / "history.md", page(found))
-    except OSError as error:
-        raise ReportError(f"{clean(folder)} cannot be written: {error.strerror}") from error
 
 
 def answer(found: History) -> dict[str, Any]:

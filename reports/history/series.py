@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.units import METRICS
 from reports.errors import ReportError
-from reports.gate import sides
+from reports.gate import run_numbers
 from reports.gate.policy import Kind, Level, Policy
-from reports.gate.sides import Key, Side
-from reports.history.change_points import Change, counter_changes, time_changes
+from reports.gate.run_numbers import Key
+from reports.history.change_points import LevelChange, counter_changes, time_changes
 from reports.projection import step_order
 from reports.text import clean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class NumberHistory:
     """One number over the runs that measured it.
 
     Attributes:
@@ -25,14 +25,14 @@ class Series:
         unit: base unit.
         runs: places of the runs in the history.
         values: the medians of those runs.
-        changes: where the level changed; `Change.at` counts within `runs`.
+        changes: where the level changed; `LevelChange.at` counts within `runs`.
     """
 
     key: Key
     unit: str
     runs: tuple[int, ...]
     values: tuple[float, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[LevelChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class History:
     """
 
     runs: tuple[str, ...]
-    series: tuple[Series, ...]
+    series: tuple[NumberHistory, ...]
     warnings: tuple[str, ...]
 
     @property
-    def changed(self) -> list[Series]:
+    def changed(self) -> list[NumberHistory]:
         """The series that changed, the largest change first, counters before times."""
         return sorted((each for each in self.series if each.changes), key=_weight)
 
@@ -67,14 +67,23 @@ def read(paths: Sequence[Path]) -> History:
     """
     if len(paths) < 2:
         raise ReportError("a history needs at least two runs")
-    found = [sides.load(path) for path in paths]
-    for side in found[1:]:
-        _same_work(found[0], side)
+    found = [run_numbers.load(path) for path in paths]
+    first = found[0]
+    for other in found[1:]:
+        differ = [
+            key
+            for key, value in first.work.items()
+            if other.work.get(key, value) != value and not key.startswith("table.")
+        ]
+        if differ:
+            raise ReportError(
+                f"{other.name} did other work than {first.name}: {', '.join(differ[:5])}"
+            )
     numbers: dict[Key, dict[int, float]] = {}
     units: dict[Key, str] = {}
     for place, side in enumerate(found):
         for key, measured in side.numbers.items():
-            numbers.setdefault(key, {})[place] = measured.middle
+            numbers.setdefault(key, {})[place] = measured.median
             units[key] = measured.unit
     foreign = frozenset().union(*(side.foreign for side in found))
     series = [
@@ -86,41 +95,30 @@ def read(paths: Sequence[Path]) -> History:
         raise ReportError("no verified number is in two of the runs, so there is no history")
     return History(
         runs=tuple(side.run_id or side.name for side in found),
-        series=tuple(sorted(series, key=lambda each: _order(each.key))),
-        warnings=tuple(_warnings(found)),
+        series=tuple(sorted(series, key=_order)),
+        warnings=tuple(
+            f"{side.name}: {clean(cell)} is left out ({clean(reason)})"
+            for side in found
+            for cell, reason in side.wrong.items()
+        ),
     )
 
 
-def _same_work(first: Side, other: Side) -> None:
-    differ = [
-        key
-        for key, value in first.work.items()
-        if other.work.get(key, value) != value and not key.startswith("table.")
-    ]
-    if differ:
-        raise ReportError(f"{other.name} did other work than {first.name}: {', '.join(differ[:5])}")
-
-
-def _series(key: Key, unit: str, values: dict[int, float], *, native: bool) -> Series:
+def _series(key: Key, unit: str, values: dict[int, float], *, native: bool) -> NumberHistory:
     demand = Policy().demand(key, native=native)
     numbers = tuple(values.values())
     if demand.kind is Kind.COUNTER and demand.level is Level.REQUIRED:
         changes = counter_changes(numbers, demand.tolerance)
     else:
         changes = time_changes(numbers)
-    return Series(key=key, unit=unit, runs=tuple(values), values=numbers, changes=changes)
+    return NumberHistory(key=key, unit=unit, runs=tuple(values), values=numbers, changes=changes)
 
 
-def _warnings(found: Iterable[Side]) -> Iterable[str]:
-    for side in found:
-        for cell, reason in side.wrong.items():
-            yield f"{side.name}: {clean(cell)} is left out ({clean(reason)})"
-
-
-def _weight(series: Series) -> tuple[bool, float]:
+def _weight(series: NumberHistory) -> tuple[bool, float]:
     timed = not METRICS[series.key.metric].counter
     return timed, -max(abs((change.ratio or 2.0) - 1.0) for change in series.changes)
 
 
-def _order(key: Key) -> tuple[str, tuple[int, int, str], str, str]:
+def _order(series: NumberHistory) -> tuple[str, tuple[int, int, str], str, str]:
+    key = series.key
     return key.cell, step_order(key.step), key.metric, key.phase

@@ -23,7 +23,7 @@ from reports.projection import INDEX_ORDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PlanRequest:
     """What is asked for.
 
     Attributes:
@@ -55,7 +55,7 @@ class Plan:
         outside: how many times the workload is beyond what was calibrated, by what.
     """
 
-    wish: Wish
+    wish: PlanRequest
     calibration: Calibration
     choice: Choice
     candidates: tuple[str, ...]
@@ -68,7 +68,7 @@ class Plan:
         return {each.index: each for each in self.predictions if each.metric == metric}
 
 
-def plan(calibration: Calibration, wish: Wish) -> Plan:
+def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
     """Predict, compare, recommend.
 
     Raises:
@@ -94,7 +94,7 @@ def plan(calibration: Calibration, wish: Wish) -> Plan:
     )
 
 
-def _candidates(calibration: Calibration, wish: Wish) -> tuple[str, ...]:
+def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
     known = [index for index in INDEX_ORDER if index in calibration.indexes]
     for index in wish.indexes:
         if index not in known:

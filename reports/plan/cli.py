@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from harness import run_places
 from indexes.workload import LOCAL_BYTES, Workload, files_for
 from reports.errors import ReportError
-from reports.plan import answer, calibration, flags, forms, price
+from reports.plan import answer, calibration, flags, price, render
 from reports.plan import constants as fitted
-from reports.plan.answer import Wish
+from reports.plan.answer import PlanRequest
 from reports.plan.calibration import Calibration
 from reports.text import clean
 
@@ -84,7 +84,7 @@ def plan(
         broadcast_bytes=broadcast_bytes,
     )
     paid = price.load(prices) if prices else None
-    wish = Wish(
+    wish = PlanRequest(
         at=at, executors=executors, keys_stay=keys_stay, indexes=tuple(index or ()), prices=paid
     )
     made = answer.plan(known, wish)
@@ -95,12 +95,12 @@ def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
         from reports.plan import page  # noqa: PLC0415  templates, only for a page
 
-        html.write_text(page.render(made), encoding="utf-8")
+        html.write_text(page.html(made), encoding="utf-8")
     if as_json:
         print(json.dumps(answer.document(made), indent=2, allow_nan=False))
         return
-    _print_table(*forms.table(made))
-    _print_lines(forms.lines(made))
+    _print_table(*render.table(made))
+    _print_lines(render.lines(made))
     if html is not None:
         print(f"page: {clean(html)}")
 
@@ -126,15 +126,15 @@ def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(score.document(made), indent=2, allow_nan=False))
         return
-    _print_table(*forms.score_table(made))
-    _print_lines(forms.score_lines(made))
+    _print_table(*render.score_table(made))
+    _print_lines(render.score_lines(made))
 
 
 def _constants(known: Calibration, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(fitted.document(known), indent=2, allow_nan=False))
         return
-    _print_table(*forms.constants_table(known))
+    _print_table(*render.constants_table(known))
     print(f"fitted on {known.where} (calibration {known.name})")
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from reports.page import style, template
-from reports.plan import forms
+from reports.plan import render
 from reports.plan.answer import Plan
 from reports.plan.curves import Curve, curves, svg
 
 
-def render(made: Plan) -> str:
+def html(made: Plan) -> str:
     """Render the page; everything foreign in it is escaped."""
-    heads, rows = forms.table(made)
+    heads, rows = render.table(made)
     return template("plan.html.j2").render(
         made=made,
         css=style(),
         heads=heads,
         rows=rows,
-        constants=forms.constants_table(made.calibration),
-        crossing=forms.crossing,
+        constants=render.constants_table(made.calibration),
+        crossing=render.crossing,
         curves=curves(made),
         picture=_picture,
         numbers=_numbers,
@@ -36,7 +36,7 @@ def _numbers(curve: Curve) -> list[tuple[str, list[str]]]:
     return [
         (
             f"{curve.sizes[place]:,.0f}",
-            [forms.worded(line[place], "s") for line in curve.lines.values()],
+            [render.worded(line[place], "s") for line in curve.lines.values()],
         )
         for place in chosen
     ]

@@ -31,9 +31,9 @@ from datasets.text import uuid_text
 from harness import revisions
 from harness.results import Sample
 from harness.store import RunFolder
-from reports.gate import sides
+from reports.gate import run_numbers
 from reports.gate.compare import Gate, compare
-from reports.gate.policy import Kind, Level, Policy, Rule
+from reports.gate.policy import Kind, Level, Policy, PolicyRule
 from table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ FILE_ROWS = 25_000
 PHASES = ("tag", "write", "commit", "total")
 REQUIRED = Policy(
     rule=tuple(
-        Rule(metric="wall_s", phase=phase, level=Level.REQUIRED) for phase in ("tag", "total")
+        PolicyRule(metric="wall_s", phase=phase, level=Level.REQUIRED) for phase in ("tag", "total")
     )
 )
 
@@ -215,7 +215,7 @@ def samples(run_id: str, engine: str, repetition: int, times: dict[str, float]) 
 def judge(folder: Path) -> Gate:
     """The gate's answer to one run folder."""
     base, other = json.loads((folder / "run.json").read_text())["scenario"]["engines"]
-    return compare(sides.load(folder, base), sides.load(folder, other), REQUIRED)
+    return compare(run_numbers.load(folder, base), run_numbers.load(folder, other), REQUIRED)
 
 
 def figures(folder: Path) -> dict[str, object]:

@@ -29,7 +29,7 @@ from gate_noise import CELLS, STEPS, side
 
 from harness.store import RunFolder
 from reports.gate.compare import compare
-from reports.gate.sides import Key
+from reports.gate.run_numbers import Key
 
 SLOT = 3
 SLOTS = 24

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 from gate_noise import CELLS, STEPS, Machine, calm, rough, two_sides
 
 from reports.gate.compare import compare
-from reports.gate.policy import Level, Policy, Rule
+from reports.gate.policy import Level, Policy, PolicyRule
 from reports.gate.verdicts import Verdict
 
-REQUIRED = Policy(rule=(Rule(metric="wall_s", level=Level.REQUIRED),))
+REQUIRED = Policy(rule=(PolicyRule(metric="wall_s", level=Level.REQUIRED),))
 ONE_OF_THREE = 1 / 0.67
 SEED = 20
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.signal import lfilter
 
-from reports.gate.sides import Key, Measured, Side
+from reports.gate.run_numbers import Key, MeasuredNumber, RunNumbers
 
 CELLS = ("record", "global_simple", "global_bloom", "bucket")
 STEPS = ("upsert_1", "upsert_2", "delete")
@@ -58,7 +58,7 @@ def two_sides(
     slow: float = 0.0,
     cells: tuple[str, ...] = CELLS,
     steps: tuple[str, ...] = STEPS,
-) -> tuple[Side, Side]:
+) -> tuple[RunNumbers, RunNumbers]:
     """Base and candidate; tagging of the first cell is slower by `slow`."""
     values: dict[str, dict[Key, dict[tuple[int, int], float]]] = {"base": {}, "candidate": {}}
     weather = _weather(draw, machine, pairs * 2 * len(cells) * len(steps))
@@ -81,7 +81,7 @@ def two_sides(
     return side("base", values["base"]), side("candidate", values["candidate"])
 
 
-def side(name: str, values: dict[Any, Any], *, run: str = "run", **changes: Any) -> Side:
+def side(name: str, values: dict[Any, Any], *, run: str = "run", **changes: Any) -> RunNumbers:
     """One side of values by trial."""
     fields: dict[str, Any] = {
         "name": name,
@@ -92,17 +92,17 @@ def side(name: str, values: dict[Any, Any], *, run: str = "run", **changes: Any)
         "foreign": frozenset(),
         "work": {},
     }
-    return Side(**(fields | changes))
+    return RunNumbers(**(fields | changes))
 
 
-def measured(trials: dict[tuple[int, int], float], unit: str = "s") -> Measured:
+def measured(trials: dict[tuple[int, int], float], unit: str = "s") -> MeasuredNumber:
     """Values by trial as one number of a side."""
     found = list(trials.values())
-    return Measured(
+    return MeasuredNumber(
         unit=unit,
-        middle=float(np.median(found)),
-        least=min(found),
-        most=max(found),
+        median=float(np.median(found)),
+        min=min(found),
+        max=max(found),
         n=len(found),
         trials=trials,
     )

@@ -7,15 +7,15 @@ import pytest
 from gate_noise import side
 
 from reports.errors import ReportError
-from reports.gate import bisect, forms
+from reports.gate import bisect, render
 from reports.gate.compare import compare
-from reports.gate.policy import Kind, Level, Policy, Rule
-from reports.gate.sides import Key
+from reports.gate.policy import Kind, Level, Policy, PolicyRule
+from reports.gate.run_numbers import Key
 from reports.gate.verdicts import Verdict
 
 TASKS = Key("record", "upsert_1", "total", "tasks")
 TIME = Key("record", "upsert_1", "tag", "wall_s")
-REQUIRED = Policy(rule=(Rule(metric="wall_s", level=Level.REQUIRED),))
+REQUIRED = Policy(rule=(PolicyRule(metric="wall_s", level=Level.REQUIRED),))
 
 
 def gate(kind, *, worse, noisy=False, policy=REQUIRED):
@@ -72,9 +72,9 @@ def test_nothing_became_worse():
     found = bisect.search(["0", "1", "2"], judge)
     assert found.first_bad is None
     assert asked == [("2", Kind.COUNTER), ("2", Kind.TIME)]
-    (line,) = forms.search_lines(found, str)
+    (line,) = render.search_lines(found, str)
     assert line == "pass: nothing became worse, 2 revisions judged"
-    assert forms.search_document(found)["found_by"] is None
+    assert render.search_document(found)["found_by"] is None
 
 
 def test_times_that_nobody_requires_are_not_asked():
@@ -82,7 +82,7 @@ def test_times_that_nobody_requires_are_not_asked():
     found = bisect.search(["0", "1", "2"], judge)
     assert asked == [("2", Kind.COUNTER)]
     assert found.gate.verdict is Verdict.PASS
-    assert forms.search_lines(found, str) == ["pass: nothing became worse, 1 revision judged"]
+    assert render.search_lines(found, str) == ["pass: nothing became worse, 1 revision judged"]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_cannot_be_measured_is_passed_over(line, broken, first, suspects):
     found = bisect.search(list(line), judge)
     assert found.suspects == suspects
     assert found.first_bad == suspects[-1]
-    said = forms.search_lines(found, str)
+    said = render.search_lines(found, str)
     assert (f"one of {len(suspects)}" in said[0]) == (len(suspects) > 1)
 
 
@@ -173,7 +173,7 @@ def measuring(monkeypatch, history, codes):
             write_run(out, revision, worse=history.index(revision) >= 2)
         return subprocess.CompletedProcess(command, code, stdout=b"{}")
 
-    monkeypatch.setattr("reports.gate.both.subprocess.run", stand_in)
+    monkeypatch.setattr("reports.gate.measure_revisions.subprocess.run", stand_in)
     return measured
 
 

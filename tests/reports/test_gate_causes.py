@@ -8,10 +8,10 @@ from gate_noise import side
 
 from harness.results import Stage
 from harness.store import RunFolder
-from reports.gate import forms, sides
+from reports.gate import render, run_numbers
 from reports.gate.compare import compare
-from reports.gate.policy import Level, Policy, Rule
-from reports.gate.sides import Key
+from reports.gate.policy import Level, Policy, PolicyRule
+from reports.gate.run_numbers import Key
 
 CELL = "native/record"
 
@@ -53,7 +53,7 @@ def causes(numbers, stages, policy=None):
     (found,) = [
         each for each in answer.findings if each.decides and each.judged.verdict == "regression"
     ]
-    return found, [forms.cause(each) for each in found.causes]
+    return found, [render.cause(each) for each in found.causes]
 
 
 def test_a_counter_names_the_stage_that_gained_it():
@@ -61,7 +61,7 @@ def test_a_counter_names_the_stage_that_gained_it():
     after = [stage("a", tasks=3), stage("b", "tag", tasks=4), stage("c", tasks=1)]
     found, said = causes({("total", "tasks"): (7.0, 8.0)}, (before, after))
     assert said == ["stage `a` of write: tasks 2 to 3"]
-    assert "; stage `a` of write: tasks 2 to 3" in forms.sentence(found)
+    assert "; stage `a` of write: tasks 2 to 3" in render.sentence(found)
 
 
 def test_a_new_stage_is_one_that_had_nothing():
@@ -79,7 +79,7 @@ def test_a_phase_asks_its_own_stages_only():
 
 
 def test_the_time_of_a_step_names_phase_and_stage():
-    policy = Policy(rule=(Rule(metric="wall_s", phase="total", level=Level.REQUIRED),))
+    policy = Policy(rule=(PolicyRule(metric="wall_s", phase="total", level=Level.REQUIRED),))
     numbers = {
         ("total", "wall_s"): (2.0, 3.0),
         ("write", "wall_s"): (1.5, 2.4),
@@ -109,7 +109,7 @@ def test_only_regressions_are_explained():
     stages = [stage("a", tasks=2)], [stage("a", tasks=9)]
     answer = compare(*both({("total", "tasks"): (5.0, 5.0)}, stages), Policy())
     assert not any(each.causes for each in answer.findings)
-    document = forms.document(answer)
+    document = render.document(answer)
     assert all(each["causes"] == [] for each in document["findings"])
 
 
@@ -124,13 +124,13 @@ def test_stages_come_from_the_run_folder(tmp_path):
 
     made = run(tmp_path / "r")
     made.append([sample(run_id="r")])
-    assert sides.load(made.path).stages == {}
+    assert run_numbers.load(made.path).stages == {}
     made.write_stages([stage("a"), stage("b")])
-    (found,) = sides.load(made.path).stages.values()
+    (found,) = run_numbers.load(made.path).stages.values()
     assert [each.name for each in found] == ["a", "b"]
     made.stages_file.write_text("{}\n")
     with pytest.raises(Exception, match=r"stages\.jsonl, line 1: missing or of the wrong type"):
-        sides.load(made.path)
+        run_numbers.load(made.path)
 
 
 @pytest.mark.parametrize("damage", [b"[]", b"{", b'{"cell": 1}', b"\xff", b"NaN"], ids=repr)
@@ -171,5 +171,5 @@ def test_index_bytes_of_seeded_names_are_held_as_closely_as_all_bytes(
         made.append(
             [sample(run_id="r", metric="index_bytes", unit="B", phase="total", value=value)]
         )
-        found.append(sides.load(made.path))
+        found.append(run_numbers.load(made.path))
     assert compare(*found, Policy()).verdict == verdict

@@ -246,7 +246,7 @@ def measured_by(monkeypatch, run, code=0):
         text = json.dumps({"run_id": run.name}).encode()
         return subprocess.CompletedProcess(command, code, stdout=text)
 
-    monkeypatch.setattr("reports.gate.both.subprocess.run", stand_in)
+    monkeypatch.setattr("reports.gate.measure_revisions.subprocess.run", stand_in)
     return words
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from harness.units import METRICS
 from reports.errors import ReportError
 from reports.gate.compare import ALL_STEPS, compare
-from reports.gate.policy import Kind, Level, Policy, Rule
-from reports.gate.sides import Key, Measured
+from reports.gate.policy import Kind, Level, Policy, PolicyRule
+from reports.gate.run_numbers import Key, MeasuredNumber
 from reports.gate.verdicts import Verdict
 from reports.stats import CaveatKind
 
-REQUIRED = Policy(rule=(Rule(metric="wall_s", level=Level.REQUIRED),))
+REQUIRED = Policy(rule=(PolicyRule(metric="wall_s", level=Level.REQUIRED),))
 COUNTERS = sorted(name for name, metric in METRICS.items() if metric.counter)
 
 
@@ -88,7 +88,7 @@ def test_only_repetitions_that_both_have_are_compared():
 
 
 def test_one_more_of_a_rate_is_better():
-    policy = Policy(rule=(Rule(metric="tasks", direction="higher"),))
+    policy = Policy(rule=(PolicyRule(metric="tasks", direction="higher"),))
     assert verdict(trials(5), trials(6), policy=policy) is Verdict.IMPROVEMENT
     assert verdict(trials(5), trials(4), policy=policy) is Verdict.REGRESSION
 
@@ -155,7 +155,7 @@ def test_what_is_advisory_never_decides():
 
 
 def test_a_counter_judged_as_a_time():
-    policy = Policy(rule=(Rule(metric="tasks", kind=Kind.TIME),))
+    policy = Policy(rule=(PolicyRule(metric="tasks", kind=Kind.TIME),))
     assert verdict(trials(30, 34), trials(34, 30), policy=policy, run="run") == "inconclusive"
 
 
@@ -166,7 +166,7 @@ def test_what_the_candidate_lacks_is_a_finding():
     assert lacks.findings[0].key == Key("bucket", "", "", "")
     wrong = side("b", {key(): trials(1)}, run="b", wrong={"bucket": "3 rows differ"})
     assert compare(base, wrong, Policy()).findings[0].judged.caveats[0].detail == "3 rows differ"
-    ignored = Policy(rule=(Rule(cell="bucket", level=Level.IGNORED),))
+    ignored = Policy(rule=(PolicyRule(cell="bucket", level=Level.IGNORED),))
     assert compare(base, wrong, ignored).verdict is Verdict.PASS
     assert compare(base, base, Policy()).verdict is Verdict.PASS
     less = side("a", {key(): trials(1), key("files_read"): trials(1)})
@@ -209,10 +209,10 @@ def test_unknown_metrics_are_told_and_left_out():
 
 
 def test_summaries_are_compared_by_their_ends():
-    base = Measured(unit="1", middle=7, least=7, most=7, n=3)
+    base = MeasuredNumber(unit="1", median=7, min=7, max=7, n=3)
     for worse in (
-        Measured(unit="1", middle=7, least=7, most=8, n=3),
-        Measured(unit="1", middle=8, least=8, most=8, n=3),
+        MeasuredNumber(unit="1", median=7, min=7, max=8, n=3),
+        MeasuredNumber(unit="1", median=8, min=8, max=8, n=3),
     ):
         sides = [
             side(name, {}, numbers={key(): values}, origin=None)

@@ -5,7 +5,7 @@ import pytest
 from harness.units import METRICS, Better
 from reports.errors import PolicyError
 from reports.gate.policy import Kind, Level, Policy, check_used, load
-from reports.gate.sides import Key
+from reports.gate.run_numbers import Key
 
 TAG = Key("native/record", "upsert_1", "tag", "wall_s")
 TASKS = Key("native/record", "upsert_1", "tag", "tasks")

@@ -7,10 +7,10 @@ import pytest
 from gate_noise import calm, rough, two_sides
 
 from reports.gate.compare import compare
-from reports.gate.policy import Level, Policy, Rule
+from reports.gate.policy import Level, Policy, PolicyRule
 from reports.gate.verdicts import Verdict
 
-TIMES_REQUIRED = Policy(rule=(Rule(metric="wall_s", level=Level.REQUIRED),))
+TIMES_REQUIRED = Policy(rule=(PolicyRule(metric="wall_s", level=Level.REQUIRED),))
 # The median of three values has 0.67 of their spread.
 ONE_OF_THREE = 1 / 0.67
 

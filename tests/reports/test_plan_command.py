@@ -13,7 +13,7 @@ from synthetic_plan import TRUE, place, plan_run
 import run_bench
 from indexes.workload import Workload
 from reports.plan import calibration
-from reports.plan.answer import Wish
+from reports.plan.answer import PlanRequest
 from reports.plan.answer import plan as answer
 from reports.plan.constants import worded
 from reports.plan.decide import choose
@@ -138,7 +138,7 @@ def test_nothing_is_recommended_where_all_ranges_overlap(fitted, monkeypatch):
 
 def test_crossovers_are_where_the_cheapest_index_changes(fitted):
     known = calibration.load(fitted["fit"])
-    made = answer(known, Wish(at=Workload(rows=1e6, batch=1e4, shards=4, local_bytes=0.0)))
+    made = answer(known, PlanRequest(at=Workload(rows=1e6, batch=1e4, shards=4, local_bytes=0.0)))
     for each in made.crossovers:
         assert each.below != each.above
         assert each.at > 0

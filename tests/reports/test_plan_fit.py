@@ -10,7 +10,7 @@ from synthetic_plan import TRUE, place, plan_run, true
 
 from reports.errors import ReportError
 from reports.plan import fit
-from reports.plan.answer import Wish, plan
+from reports.plan.answer import PlanRequest, plan
 from reports.plan.calibration import load
 from reports.plan.observe import observations, pooled
 from reports.plan.predict import PARTS, beyond, quantity
@@ -222,7 +222,7 @@ def test_a_run_may_hold_out_its_larger_tables(tmp_path):
 
 def test_the_plan_of_a_true_model_is_its_cheapest_index(calibrations):
     at = place(rows=50_000_000, batch=10_000, local=float(64 << 20))
-    made = plan(calibrations["clean"], Wish(at=at))
+    made = plan(calibrations["clean"], PlanRequest(at=at))
     costs = {
         index: sum(true(part, index, made.wish.at) for part in ("tag", "index"))
         for index in made.candidates

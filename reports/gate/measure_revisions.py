@@ -24,7 +24,7 @@ WORKTREE = "worktree"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Both:
+class TwoRevisions:
     """A run with two engines.
 
     Attributes:
@@ -39,7 +39,7 @@ class Both:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class MeasureRequest:
     """What is measured.
 
     Attributes:
@@ -63,7 +63,7 @@ class Asked:
         return ["run", self.scenario, "--json", *named, *rest]
 
 
-def measure(base: str, candidate: str, asked: Asked, out: str | None) -> Both:
+def measure(base: str, candidate: str, asked: MeasureRequest, out: str | None) -> TwoRevisions:
     """Measure two revisions.
 
     Args:
@@ -93,7 +93,7 @@ def measure(base: str, candidate: str, asked: Asked, out: str | None) -> Both:
         ) from error
 
 
-def measured_once(base: str, candidate: str, asked: Asked, folder: Path) -> Both:
+def measured_once(base: str, candidate: str, asked: MeasureRequest, folder: Path) -> TwoRevisions:
     """Measure two revisions into a folder, go on with what is there, or take it as it is.
 
     Raises:
@@ -111,7 +111,7 @@ def measured_once(base: str, candidate: str, asked: Asked, folder: Path) -> Both
     return kept(folder)
 
 
-def kept(folder: Path) -> Both:
+def kept(folder: Path) -> TwoRevisions:
     """A run of two revisions that was measured before.
 
     Raises:
@@ -119,4 +119,4 @@ def kept(folder: Path) -> Both:
         ValueError: its `run.json` is damaged; KeyError, TypeError: or says something else.
     """
     ours, theirs = json.loads((folder / "run.json").read_text("utf-8"))["scenario"]["engines"]
-    return Both(folder=folder, base=ours, candidate=theirs)
+    return TwoRevisions(folder=folder, base=ours, candidate=theirs)

@@ -1,4 +1,4 @@
-"""The two sides of a gate: a run folder or a kept summary.json, read into numbers by key.
+"""The numbers of one side of a gate: a run folder or a kept summary.json, read by key.
 
 A run folder has its samples, so that values of one repetition can be paired; a summary has only
 what it says of each number. Both may come from anyone: what is damaged is refused by name.
@@ -18,7 +18,7 @@ from harness.store import RunFolder
 from reports import facts, projection
 from reports.errors import ReportError
 from reports.gate import summary
-from reports.projection import CellView, Series, Trial
+from reports.projection import Trial
 from reports.text import clean
 
 _NATIVE = "native"
@@ -34,32 +34,32 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredNumber:
     """All values of one number.
 
     Attributes:
         unit: base unit.
-        middle: the median.
-        least: the smallest value; of a summary that does not tell, the low end of its interval.
-        most: the largest value, or the high end of the interval.
+        median: the median.
+        min: the smallest value; of a summary that does not tell, the low end of its interval.
+        max: the largest value, or the high end of the interval.
         n: number of values.
         trials: value by (repetition, round); empty where only a summary is known.
     """
 
     unit: str
-    middle: float
-    least: float
-    most: float
+    median: float
+    min: float
+    max: float
     n: int
     trials: Mapping[Trial, float] = field(default_factory=dict)
 
-    def of(self, trials: Iterable[Trial]) -> Measured:
+    def of(self, trials: Iterable[Trial]) -> MeasuredNumber:
         """The same of some of the repetitions only, at least one of which there must be."""
         return _measured(self.unit, {trial: self.trials[trial] for trial in trials})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class RunNumbers:
     """One side of a gate.
 
     Attributes:
@@ -77,7 +77,7 @@ class Side:
     name: str
     run_id: str
     origin: Path | None
-    numbers: Mapping[Key, Measured]
+    numbers: Mapping[Key, MeasuredNumber]
     wrong: Mapping[str, str]
     foreign: frozenset[str]
     work: Mapping[str, str]
@@ -90,7 +90,7 @@ class Side:
         return frozenset(key.cell for key in self.numbers)
 
 
-def load(path: Path, engine: str | None = None) -> Side:
+def load(path: Path, engine: str | None = None) -> RunNumbers:
     """Read one side.
 
     Args:
@@ -107,7 +107,7 @@ def load(path: Path, engine: str | None = None) -> Side:
     return side
 
 
-def _from_run(path: Path, engine: str | None) -> Side:
+def _from_run(path: Path, engine: str | None) -> RunNumbers:
     (run,) = projection.load([path])
     if run.info.get("status") == "running":
         raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
@@ -119,11 +119,18 @@ def _from_run(path: Path, engine: str | None) -> Side:
     wrong |= {
         _name(cell.cell, engine): "; ".join(cell.reasons) for cell in cells if not cell.verified
     }
-    return Side(
+    return RunNumbers(
         name=_named(path, engine),
         run_id=clean(run.run_id),
         origin=path.resolve(),
-        numbers=dict(_numbers(cells, engine)),
+        numbers={
+            Key(_name(cell.cell, engine), series.step, series.phase, series.metric): _measured(
+                series.unit, series.values
+            )
+            for cell in cells
+            if cell.verified
+            for series in cell.series.values()
+        },
         wrong=wrong,
         foreign=frozenset(_name(c.cell, engine) for c in cells if not _native(c.engine)),
         work=facts.work(run),
@@ -146,25 +153,13 @@ def _stages(path: Path, engine: str | None) -> dict[tuple[str, str], list[Stage]
     return found
 
 
-def _numbers(cells: Iterable[CellView], engine: str | None) -> Iterable[tuple[Key, Measured]]:
-    for cell in cells:
-        if cell.verified:
-            for series in cell.series.values():
-                key = Key(_name(cell.cell, engine), series.step, series.phase, series.metric)
-                yield key, _of_series(series)
-
-
-def _of_series(series: Series) -> Measured:
-    return _measured(series.unit, series.values)
-
-
-def _measured(unit: str, trials: Mapping[Trial, float]) -> Measured:
+def _measured(unit: str, trials: Mapping[Trial, float]) -> MeasuredNumber:
     values = list(trials.values())
-    return Measured(
+    return MeasuredNumber(
         unit=unit,
-        middle=median(values),
-        least=min(values),
-        most=max(values),
+        median=median(values),
+        min=min(values),
+        max=max(values),
         n=len(values),
         trials=trials,
     )
@@ -183,9 +178,9 @@ def _name(cell: str, engine: str | None) -> str:
     return cell if engine is None else cell.removeprefix(f"{engine}/")
 
 
-def _from_summary(path: Path, engine: str | None) -> Side:
+def _from_summary(path: Path, engine: str | None) -> RunNumbers:
     document = summary.read(path)
-    numbers: dict[Key, Measured] = {}
+    numbers: dict[Key, MeasuredNumber] = {}
     foreign, unseeded = set(), set()
     wrong = {
         _name(name, engine): "no value was measured"
@@ -206,14 +201,14 @@ def _from_summary(path: Path, engine: str | None) -> Side:
             wrong[name] = "; ".join(map(clean, cell.reasons or ["it was not verified"]))
             continue
         for each in cell.metrics:
-            numbers[Key(name, each.step, each.phase, each.metric)] = Measured(
+            numbers[Key(name, each.step, each.phase, each.metric)] = MeasuredNumber(
                 unit=each.unit,
-                middle=each.median,
-                least=each.low if each.least is None else each.least,
-                most=each.high if each.most is None else each.most,
+                median=each.median,
+                min=each.low if each.least is None else each.least,
+                max=each.high if each.most is None else each.most,
                 n=each.n,
             )
-    return Side(
+    return RunNumbers(
         name=_named(path, engine),
         run_id=clean(document.run_id),
         origin=None,
