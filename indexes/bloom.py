@@ -43,6 +43,8 @@ from indexes.key_scan import (
     stored_keys,
 )
 from indexes.scope import Scope, scopes
+from indexes.spec import IndexSpec
+from indexes.specs.bloom import SPEC
 from table.config import TableConfig
 from table.format.bloom_text import BloomText
 from table.format.footer_keys import read_footer_keys
@@ -67,7 +69,8 @@ _FOOTER_WEIGHT = 1 << 15
 class BloomIndex(LocalIndex):
     """Partition-local and exact; needs nothing but the base files."""
 
-    name: ClassVar[str] = "bloom"
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
 
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indexes.key_scan import ABSENT, KeyProbe, first_files, locations, probe_keys
+from indexes.spec import IndexSpec
+from indexes.specs.bucket import SPEC
 from table.config import TableConfig
 from table.errors import CorruptFileError, TableWarning, UnsupportedTableError
 from table.format.hashing import buckets
@@ -32,7 +34,8 @@ _Numbers = npt.NDArray[np.int64]
 class BucketIndex:
     """Partition-local; a tag says where a key belongs, not that it is there."""
 
-    name: ClassVar[str] = "bucket"
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
     is_global: ClassVar[bool] = False
     is_exact: ClassVar[bool] = False
 

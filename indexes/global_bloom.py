@@ -12,13 +12,16 @@ import pyarrow as pa
 from indexes.bloom import find_keys
 from indexes.global_index import GlobalIndex
 from indexes.scope import scopes
+from indexes.spec import IndexSpec
+from indexes.specs.global_bloom import SPEC
 from table.index.protocol import IndexContext
 
 
 class GlobalBloomIndex(GlobalIndex):
     """Global and exact; needs nothing but the base files."""
 
-    name: ClassVar[str] = "global_bloom"
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
 
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None

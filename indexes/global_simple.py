@@ -12,13 +12,16 @@ import pyarrow as pa
 from indexes.global_index import GlobalIndex
 from indexes.scope import scopes
 from indexes.simple import join_keys
+from indexes.spec import IndexSpec
+from indexes.specs.global_simple import SPEC
 from table.index.protocol import IndexContext
 
 
 class GlobalSimpleIndex(GlobalIndex):
     """Global and exact; needs nothing but the base files."""
 
-    name: ClassVar[str] = "global_simple"
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
 
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None

@@ -30,6 +30,8 @@ from indexes.hbase_entries import (
     put_entries,
 )
 from indexes.hbase_pace import Pace, Throttle
+from indexes.spec import IndexSpec
+from indexes.specs.hbase import SPEC
 from table.config import TableConfig
 from table.errors import IndexUnavailableError
 from table.format.order import key_order
@@ -56,7 +58,8 @@ class HBaseIndex:
     from it, so merging looks whether the key is there.
     """
 
-    name: ClassVar[str] = "hbase"
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
     is_global: ClassVar[bool] = True
     is_exact: ClassVar[bool] = False
 

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from indexes.global_index import GlobalIndex
+from indexes.spec import IndexSpec
+from indexes.specs.record import SPEC
 from table.errors import IndexUnavailableError
 from table.index.protocol import LOCATION_SCHEMA, IndexContext
 from table.metadata.partitions import RECORD_INDEX
@@ -60,7 +62,8 @@ def lookup_shard(work: ShardLookup) -> ShardAnswer:
 class RecordIndex(GlobalIndex):
     """Global and exact; needs the table's record_index partition."""
 
-    name: ClassVar[str] = "record"
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
 
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None

@@ -30,6 +30,8 @@ from indexes.key_scan import (
     read_keys,
 )
 from indexes.scope import Scope, scopes
+from indexes.spec import IndexSpec
+from indexes.specs.simple import SPEC
 from table.config import KEY_COLUMN
 from table.errors import CorruptFileError
 from table.index.protocol import IndexContext
@@ -48,7 +50,8 @@ _Numbers = npt.NDArray[np.int64]
 class SimpleIndex(LocalIndex):
     """Partition-local and exact; needs nothing but the base files."""
 
-    name: ClassVar[str] = "simple"
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
 
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None

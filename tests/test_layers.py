@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,11 +31,11 @@ REPORTS_SEE = {
     "harness.run_places",
 }
 # What everybody may know of indexes: plain data and formulas. They import each other only.
-SPECS = ("indexes.spec", "indexes.workload", "indexes.installed", "indexes.specs")
+SPECS = re.compile(r"indexes\.(specs(\.\w+)?|(\w+\.)?(spec|\w*cost|workload|installed))")
 
 
 def is_spec(module: str) -> bool:
-    return module in SPECS or module.startswith("indexes.specs.")
+    return SPECS.fullmatch(module) is not None
 
 
 # From the bottom up: a module of `table` imports its own row and those before it.

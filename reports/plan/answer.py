@@ -10,16 +10,15 @@ from indexes.workload import Workload
 from reports.errors import ReportError
 from reports.plan.calibration import Calibration
 from reports.plan.decide import (
-    GLOBAL,
     Choice,
     Crossover,
     best_shards,
     choose,
     crossovers,
 )
+from reports.plan.formulas import known
 from reports.plan.predict import Prediction, beyond, predictions
 from reports.plan.price import Prices
-from reports.projection import INDEX_ORDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +77,7 @@ def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
     at = wish.at
     if not at.shards:
         first = replace(at, shards=1)
-        known = "record" in calibration.indexes
-        at = replace(at, shards=best_shards(calibration, first) if known else 1)
+        at = replace(at, shards=best_shards(calibration, first))
     found = predictions(calibration, at)
     if wish.prices is not None:
         found += _money(found, wish.prices, wish.executors)
@@ -95,16 +93,16 @@ def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
 
 
 def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
-    known = [index for index in INDEX_ORDER if index in calibration.indexes]
+    found = [index for index in known() if index in calibration.indexes]
     for index in wish.indexes:
-        if index not in known:
+        if index not in found:
             raise ReportError(
                 f"the calibration {calibration.name} knows no index {index!r} "
-                f"(it knows {', '.join(known)})"
+                f"(it knows {', '.join(found)})"
             )
     if wish.indexes:
         return tuple(dict.fromkeys(wish.indexes))
-    chosen = tuple(index for index in known if wish.keys_stay or index in GLOBAL)
+    chosen = tuple(index for index in found if wish.keys_stay or known()[index].is_global)
     if not chosen:
         raise ReportError(f"the calibration {calibration.name} knows no global index: --keys-stay")
     return chosen

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.results import wrong_keys
 from reports.errors import ReportError
-from reports.plan.formulas import EQUATIONS, indexes_of, other
+from reports.plan.formulas import equation_names, indexes_of, other
 from reports.text import clean
 
 SCHEMA_VERSION = 2
@@ -150,7 +150,7 @@ def load(path: Path = DEFAULT) -> Calibration:
         row_bytes=found.row_bytes,
         key_bytes=found.key_bytes,
         ranges=found.ranges,
-        equations={key: each for key, each in found.equations.items() if key in EQUATIONS},
+        equations={key: each for key, each in found.equations.items() if key in equation_names()},
     )
 
 

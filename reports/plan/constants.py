@@ -87,6 +87,8 @@ def worded(amount: str) -> str:
     if amount in WORDS:
         return WORDS[amount]
     what, _, kind = amount.rpartition("_")
+    if what not in WORDS or kind not in _KINDS:
+        return amount  # of an index that came later
     return f"{WORDS[what]}, {_KINDS[kind]}"
 
 

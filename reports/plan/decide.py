@@ -13,28 +13,12 @@ from itertools import pairwise
 
 from indexes.workload import Workload, files_for
 from reports.plan.calibration import Calibration
-from reports.plan.formulas import ENTRY_BYTES, ceil_to
+from reports.plan.formulas import ceil_to, cost_of, known
 from reports.plan.predict import Estimate, added, beyond
 
-GLOBAL = ("record", "global_simple", "global_bloom", "hbase")
-"""Indexes that find a key in whatever partition it is: right for any table."""
-
-_SHARD_BYTES = 1 << 30
-_INFLATION = 4
-_GROWTH = 2.0
 _STEPS = 24
 _SPAN = 1000.0
 _HALVINGS = 24
-
-_TYPES = {
-    "record": "RECORD_INDEX",
-    "global_simple": "GLOBAL_SIMPLE",
-    "simple": "SIMPLE",
-    "global_bloom": "GLOBAL_BLOOM",
-    "bloom": "BLOOM",
-    "bucket": "BUCKET",
-    "hbase": "HBASE",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,31 +84,20 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
 
 def options_of(index: str, at: Workload) -> dict[str, str]:
     """The options that give a table an index as it was predicted."""
-    options = {"hoodie.index.type": _TYPES[index]}
-    if index == "record":
-        prefix = "hoodie.metadata.record.index"
-        options |= {
-            "hoodie.metadata.record.index.enable": "true",
-            f"{prefix}.min.filegroup.count": str(at.shards),
-            f"{prefix}.max.filegroup.count": str(max(at.shards, 10_000)),
-        }
-    if index == "bucket":
-        options["hoodie.bucket.index.num.buckets"] = str(round(at.buckets / at.partitions))
-    return options
+    return {"hoodie.index.type": known()[index].table_type, **cost_of(index).options(at)}
 
 
 def best_shards(calibration: Calibration, at: Workload) -> int:
-    """File groups of a record index: the fewest seconds a write, with room for the table to double.
-
-    A file group holds 1 GiB at most (`hoodie.metadata.record.index.max.filegroup.size`).
-    """
-    stored = at.rows * (at.key_bytes + ENTRY_BYTES) / _INFLATION
-    least = max(1, math.ceil(_GROWTH * stored / _SHARD_BYTES))
-    counts = {ceil_to(least * factor, 1) for factor in (1, 2, 4)}
-    counts |= {ceil_to(least, at.cores), ceil_to(max(least, 10), at.cores)}
-    return min(
-        sorted(counts), key=lambda n: added(calibration, "record", replace(at, shards=n)).value
-    )
+    """File groups of an index in shards: the fewest seconds a write, among those that fit it."""
+    for index in calibration.indexes:
+        fewest = cost_of(index).fewest_shards
+        if fewest is not None:
+            least = fewest(at)
+            counts = {ceil_to(least * factor, 1) for factor in (1, 2, 4)}
+            counts |= {ceil_to(least, at.cores), ceil_to(max(least, 10), at.cores)}
+            costs = {n: added(calibration, index, replace(at, shards=n)).value for n in counts}
+            return min(sorted(costs), key=lambda n: costs[n])
+    return 1
 
 
 def sweep(at: Workload, along: str) -> list[Workload]:

@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 
 from reports.errors import ReportError
 from reports.plan.calibration import Calibration, Equation
-from reports.plan.formulas import EQUATIONS
+from reports.plan.formulas import equation_names, scans
 from reports.plan.observe import Observation, observations, pooled
 from reports.projection import Run
 
@@ -32,7 +32,6 @@ _SEED = 1
 _ROUNDS = 30
 _ORDINARY = 0.1
 _LEAST = 1e-12
-_SCANS = ("tag/simple", "tag/bloom", "lookup/bucket")
 _SCANNED = "rows"
 RANGED = ("rows", "batch", "files", "shards", "cores")
 
@@ -51,7 +50,8 @@ def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibratio
     """
     found = [each for run in runs for each in observations(run) if each.at.rows <= most_rows]
     equations: dict[str, Equation] = {}
-    for group in (_SCANS, *((name,) for name in EQUATIONS if name not in _SCANS)):
+    alone = (name for name in equation_names() if name not in scans())
+    for group in (scans(), *((name,) for name in alone)):
         cells = [each for name in group for each in _enough(found, name)]
         equations |= fit(cells) if cells else {}
     names = ", ".join(run.name for run in runs)
@@ -74,7 +74,7 @@ def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibratio
         row_bytes=round(float(np.median([p.row_bytes for p in places])), 1),
         key_bytes=places[0].key_bytes,
         ranges=ranges,
-        equations={name: equations[name] for name in EQUATIONS if name in equations},
+        equations={name: equations[name] for name in equation_names() if name in equations},
     )
 
 
@@ -123,7 +123,7 @@ def _amounts(cells: Sequence[Observation]) -> tuple[str, ...]:
 
 def _column(cell: Observation, amount: str) -> str:
     """What a constant is known by in a fit: its amount, and whose it is if it is not shared."""
-    shared = amount == _SCANNED and cell.equation in _SCANS
+    shared = amount == _SCANNED and cell.equation in scans()
     return amount if shared else f"{cell.equation} {amount}"
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from indexes.spec import TASKS, Amounts
 from indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
-from reports.plan.formulas import EQUATIONS, TASKS, Amounts, is_broadcast, mode_of, name_of
+from reports.plan.formulas import amounts, is_broadcast, known, mode_of, name_of
 from reports.projection import CellView, Run
 
 STEP = "upsert_1"
@@ -124,7 +125,8 @@ def _of_cell(view: CellView, at: Workload, load: CellView | None) -> Iterator[Ob
         "around": list(rest.values()),
     }
     if load is not None:
-        whole = "total" if view.index == "bucket" else "index"
+        laid_out = view.index in known() and known()[view.index].owns_layout
+        whole = "total" if laid_out else "index"
         measured["bootstrap"] = list(load.values(LOAD, whole, "wall_s").values())
     for quantity, values in measured.items():
         if values and min(values) > 0:
@@ -170,13 +172,15 @@ def _observed(
     view: CellView, quantity: str, at: Workload, values: tuple[float, ...]
 ) -> Observation:
     name = equation_of(quantity, view.index, at)
+    mode = mode_of(quantity, view.index, at)
+    work = amounts(quantity, view.index, at, mode) if name else {}
     return Observation(
         cell=view.cell,
         index=view.index,
         quantity=quantity,
         equation=name,
         at=at,
-        amounts=EQUATIONS[name](at, view.index, mode_of(quantity, view.index, at)) if name else {},
+        amounts=work,
         values=values,
     )
 

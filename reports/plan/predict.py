@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.units import Unit
-from indexes.workload import FILTER_BYTES, Workload
+from indexes.workload import Workload
 from reports.plan.calibration import Calibration, Equation
-from reports.plan.formulas import EQUATIONS, memory_bytes, mode_of, name_of, other
+from reports.plan.formulas import amounts, cost_of, mode_of, name_of, other
 from reports.plan.observe import equation_of
 
 _COVERED = 0.95
@@ -83,7 +83,7 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
             "lookup_s": quantity(calibration, asked, index, at),
             "shuffle_bytes": quantity(calibration, "shuffle", index, at),
             "index_bytes": _kept(calibration, index, at),
-            "memory_bytes": _exact(memory_bytes(index, at)),
+            "memory_bytes": _exact(cost_of(index).memory(at)),
             "bootstrap_s": quantity(calibration, "bootstrap", index, at),
         }
         made += [
@@ -125,8 +125,8 @@ def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> E
     mode = mode_of(name, index, at)
     if not fitted.knows(mode):
         mode = other(mode)
-    amounts = EQUATIONS[equation](at, index, mode)
-    return estimate(fitted, amounts, wider=stretch(calibration.ranges, at))
+    work = amounts(name, index, at, mode)
+    return estimate(fitted, work, wider=stretch(calibration.ranges, at))
 
 
 def estimate(equation: Equation, amounts: Mapping[str, float], *, wider: float = 1.0) -> Estimate:
@@ -177,8 +177,9 @@ def _sum(constants: Sequence[float], amounts: Sequence[float]) -> float:
 
 def _kept(calibration: Calibration, index: str, at: Workload) -> Estimate:
     """Bytes of what an index is found by: mappings, or the filters in the base files."""
-    if index.endswith("bloom"):
-        return _exact(at.files * FILTER_BYTES)
+    exact = cost_of(index).index_bytes
+    if exact is not None:
+        return _exact(exact(at))
     return quantity(calibration, "index_bytes", index, at)
 
 

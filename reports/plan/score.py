@@ -14,10 +14,11 @@ from typing import Any
 
 from reports.errors import ReportError
 from reports.plan.calibration import Calibration
-from reports.plan.decide import GLOBAL, choose
+from reports.plan.decide import choose
+from reports.plan.formulas import known
 from reports.plan.observe import Observation, observations
 from reports.plan.predict import beyond, quantity
-from reports.projection import INDEX_ORDER, PARTITION_LOCAL, Run, place_in
+from reports.projection import Run, place_in
 
 TOLERATED = 0.10
 SCORED = ("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup")
@@ -135,7 +136,7 @@ def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
 def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Off]:
     kinds = sorted(
         {(each.quantity, each.index) for each in found},
-        key=lambda kind: (SCORED.index(kind[0]), place_in(kind[1], INDEX_ORDER)),
+        key=lambda kind: (SCORED.index(kind[0]), place_in(kind[1], tuple(known()))),
     )
     for name, index in kinds:
         points = [each for each in found if (each.quantity, each.index) == (name, index)]
@@ -178,7 +179,8 @@ def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable
             costs[each.index] = costs.get(each.index, 0.0) + each.value
             places[setting] = each.at
     for setting, costs in settings.items():
-        for among, members in (("global", GLOBAL), ("all", (*GLOBAL, *PARTITION_LOCAL))):
+        wide = [index for index, spec in known().items() if spec.is_global]
+        for among, members in (("global", wide), ("all", list(known()))):
             measured = {index: cost for index, cost in costs.items() if index in members}
             if len(measured) < 2:
                 continue

@@ -9,7 +9,7 @@ from pathlib import Path
 from synthetic_runs import INFO, sample, write_run
 
 from indexes.workload import FILTER_BYTES, Workload
-from reports.plan.formulas import EQUATIONS, mode_of
+from reports.plan.formulas import amounts, mode_of
 from reports.plan.observe import asked, equation_of
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
@@ -112,8 +112,8 @@ def place(*, rows, batch, shape="random", shards=4, local=0.0) -> Workload:
 def true(quantity: str, index: str, at: Workload) -> float:
     """What a quantity of an index is there."""
     name = equation_of(quantity, index, at)
-    amounts = EQUATIONS[name](at, index, mode_of(quantity, index, at)) if name else {}
-    return sum(TRUE[amount] * value for amount, value in amounts.items())
+    work = amounts(quantity, index, at, mode_of(quantity, index, at)) if name else {}
+    return sum(TRUE[amount] * value for amount, value in work.items())
 
 
 def _upsert(shared, index, at, disturbed):

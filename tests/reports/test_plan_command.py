@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 from synthetic_plan import TRUE, place, plan_run
 
 import run_bench
+from indexes.spec import TASKS, THREADS
 from indexes.workload import Workload
 from reports.plan import calibration
 from reports.plan.answer import PlanRequest
 from reports.plan.answer import plan as answer
 from reports.plan.constants import worded
 from reports.plan.decide import choose
-from reports.plan.formulas import EQUATIONS, TASKS, THREADS
+from reports.plan.formulas import QUANTITIES, amounts, known
 from reports.plan.predict import Estimate, estimate
 
 ROOT = Path(__file__).parents[2]
@@ -180,9 +182,9 @@ def test_constants_are_told_with_their_intervals(capsys, fitted):
 
 def test_every_amount_of_every_formula_has_words():
     for at in (place(rows=1e6, batch=1e4), place(rows=1e6, batch=1e4, shape="ordered")):
-        for formula in EQUATIONS.values():
-            for mode in (TASKS, THREADS):
-                assert all(worded(amount) for amount in formula(at, "simple", mode))
+        for quantity, index, mode in product(QUANTITIES, known(), (TASKS, THREADS)):
+            found = amounts(quantity, index, at, mode)
+            assert all(worded(amount) != amount for amount in found)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexes import bloom_cost
+from indexes.spec import TASKS, THREADS
+from indexes.specs import record
 from indexes.workload import FILTER_BYTES, Workload, files_for, touched
 from reports.plan import formulas
 from reports.plan.decide import options_of
-from reports.plan.formulas import EQUATIONS, TASKS, THREADS, indexes_of, mode_of, name_of
+from reports.plan.formulas import QUANTITIES, amounts, cost_of, indexes_of, known, mode_of, name_of
 from reports.plan.observe import equation_of
 from table.index.protocol import HUDI_TYPES
 
@@ -46,35 +49,35 @@ def test_draws_at_random_touch_places_by_the_exponential():
 
 
 def test_a_record_lookup_is_n_lookups_of_m_over_n_keys():
-    amounts = formulas.record_tag(replace(SMALL, shards=4, cores=2), "record", TASKS)
-    assert amounts["keys"] == 500
-    assert amounts["shards_tasks"] == 2
+    asked = record.tag(replace(SMALL, shards=4, cores=2), TASKS)
+    assert asked["keys"] == 500
+    assert asked["shards_tasks"] == 2
     # As many cores as shards and more make no difference any more.
     wide = replace(SMALL, shards=4, cores=64)
-    assert formulas.record_tag(wide, "record", TASKS)["keys"] == 250
+    assert record.tag(wide, TASKS)["keys"] == 250
 
 
 def test_blocks_are_decoded_once_however_many_keys_they_hold():
     # 100,000 keys of 104 bytes in 4 shards: 2.6 MB each, 2.48 blocks of 1 MiB.
     blocks = 25_000 * 104 / (1 << 20)
-    many = formulas.decoded_bytes(replace(SMALL, batch=10**9))
+    many = record.decoded_bytes(replace(SMALL, batch=10**9))
     assert many == pytest.approx(4 * blocks * (1 << 20), rel=1e-6)
     # One shard of 9.918 blocks, 20 keys at random: 9.918 * (1 - e^(-20/9.918)) of them.
-    few = formulas.decoded_bytes(replace(SMALL, batch=20, shards=1))
+    few = record.decoded_bytes(replace(SMALL, batch=20, shards=1))
     assert few == pytest.approx(9.918 * (1 - math.exp(-20 / 9.918)) * (1 << 20), rel=1e-3)
 
 
 def test_simple_reads_the_keys_in_reach():
     few = replace(SMALL, partitions=100, batch=1)
-    amounts = formulas.simple_tag(few, "simple", THREADS)
-    assert formulas.simple_tag(few, "global_simple", THREADS)["rows"] == 50_000
-    assert amounts["rows"] == pytest.approx(50_000 * touched(100, 1) / 100)
+    assert amounts("tag", "global_simple", few, THREADS)["rows"] == 50_000
+    local = amounts("tag", "simple", few, THREADS)
+    assert local["rows"] == pytest.approx(50_000 * touched(100, 1) / 100)
 
 
 def test_what_a_row_costs_is_one_constant_and_what_starting_costs_is_two():
     for name in ("tag/record", "tag/bloom", "write/all", "bootstrap/record"):
-        index = indexes_of(name)[0]
-        tasks, threads = (EQUATIONS[name](SMALL, index, mode) for mode in (TASKS, THREADS))
+        quantity, index = name.split("/")[0], indexes_of(name)[0]
+        tasks, threads = (amounts(quantity, index, SMALL, mode) for mode in (TASKS, THREADS))
         shared = set(tasks) & set(threads)
         assert shared & {"rows", "keys", "row_mb", "block_mb"}, name
         assert {each for each in shared if each.startswith("once")} == set()
@@ -82,15 +85,15 @@ def test_what_a_row_costs_is_one_constant_and_what_starting_costs_is_two():
 
 
 def test_a_join_of_spark_sorts():
-    amounts = formulas.simple_tag(SMALL, "global_simple", TASKS)
-    assert amounts["sorted"] == pytest.approx(50_000 * math.log2(50_000))
+    joined = amounts("tag", "global_simple", SMALL, TASKS)
+    assert joined["sorted"] == pytest.approx(50_000 * math.log2(50_000))
 
 
 def test_ranges_of_random_keys_leave_every_file_and_those_of_ordered_ones_few():
-    assert formulas.candidates(SMALL, 20) == 20_000
+    assert bloom_cost.candidates(SMALL, 20) == 20_000
     # Half of the batch is new and beyond all ranges; the rest is in one file a partition.
-    assert formulas.candidates(replace(SMALL, ordered=True), 20) == 5_000
-    local = formulas.bloom_tag(SMALL, "bloom", TASKS)["pairs"]
+    assert bloom_cost.candidates(replace(SMALL, ordered=True), 20) == 5_000
+    local = amounts("tag", "bloom", SMALL, TASKS)["pairs"]
     assert local == 1_000 * 2 / SMALL.cores
 
 
@@ -101,24 +104,24 @@ def test_copy_on_write_rewrites_whole_files():
     assert formulas.rewritten(all_new) == pytest.approx(10)  # the smallest of each partition
     full = replace(all_new, row_bytes=10**5)
     assert formulas.rewritten(full) == 0  # no small file takes them
-    amounts = formulas.write(replace(SMALL, batch=10**6), "record", TASKS)
-    assert amounts["row_mb"] == pytest.approx(100_000 * SMALL.row_bytes / 2 / 1e6)
-    assert amounts["files"] == 10
+    copied = amounts("write", "record", replace(SMALL, batch=10**6), TASKS)
+    assert copied["row_mb"] == pytest.approx(100_000 * SMALL.row_bytes / 2 / 1e6)
+    assert copied["files"] == 10
 
 
 def test_new_rows_of_a_bucket_table_touch_the_files_of_their_buckets():
     at = replace(SMALL, batch=20, new_share=1.0, buckets=20)
-    amounts = formulas.write(at, "bucket", TASKS)
-    assert amounts["files"] == pytest.approx(touched(20, 20) / 2)
+    copied = amounts("write", "bucket", at, TASKS)
+    assert copied["files"] == pytest.approx(touched(20, 20) / 2)
 
 
 def test_a_shuffle_moves_every_key_once():
     shuffled = replace(SMALL, local_bytes=0, broadcast_bytes=-1)
     name = equation_of("shuffle", "global_simple", shuffled)
     assert name == "shuffle/simple"
-    amounts = EQUATIONS[name](shuffled, "global_simple", TASKS)
-    assert amounts == {"once": 1, "rows_random": 100_000, "keys_random": 1_000}
-    longer = EQUATIONS[name](replace(shuffled, key_bytes=72), "global_simple", TASKS)
+    moved = amounts("shuffle", "global_simple", shuffled, TASKS)
+    assert moved == {"once": 1, "rows_random": 100_000, "keys_random": 1_000}
+    longer = amounts("shuffle", "global_simple", replace(shuffled, key_bytes=72), TASKS)
     assert longer["rows_random"] == 200_000
 
 
@@ -157,17 +160,18 @@ def test_a_table_has_the_fewest_files_that_hold_its_rows():
 
 works = st.sampled_from(
     [
-        (name, index, mode)
-        for name in sorted(EQUATIONS)
-        for index in indexes_of(name)
+        (quantity, index, mode)
+        for quantity in QUANTITIES
+        for index in known()
         for mode in (TASKS, THREADS)
+        if name_of(quantity, index)
     ]
 )
 
 
 def amounts_of(work, at):
-    name, index, mode = work
-    return EQUATIONS[name](at, index, mode)
+    quantity, index, mode = work
+    return amounts(quantity, index, at, mode)
 
 
 @given(workloads, works)
@@ -181,7 +185,7 @@ def test_amounts_are_finite_and_not_negative(at, work):
 def test_a_larger_table_is_never_less_work(at, work, factor):
     less, more = amounts_of(work, at), amounts_of(work, replace(at, rows=at.rows * factor))
     for amount, value in less.items():
-        if work[0] == "write/all":
+        if work[0] == "write":
             continue  # full files take no new rows, so that fewer are rewritten
         assert more[amount] >= value * (1 - 1e-9)
 
@@ -202,5 +206,5 @@ def test_more_cores_are_never_more_work(at, work, factor):
 
 @given(workloads)
 def test_what_a_task_holds_is_finite(at):
-    for index in ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase"):
-        assert 0 < formulas.memory_bytes(index, at) < math.inf
+    for index in known():
+        assert 0 < cost_of(index).memory(at) < math.inf

@@ -1,0 +1,37 @@
+"""Formulas that several indexes share, and the weights of work that the indexes count by."""
+
+from __future__ import annotations
+
+from indexes.workload import Workload
+
+BLOCK_BYTES = 1 << 20
+"""`hoodie.hfile.block.size`."""
+SLOT_BYTES = 4
+"""Of a number beside a key."""
+
+SHARE_OF_FILE = 8
+"""Reading a file's keys takes about an eighth of the time of writing it, which weights count."""
+KEY_WEIGHT = 16
+"""Bytes of work of a key that is looked for among a file's."""
+PROBE_WEIGHT = 1 << 20
+"""Bytes of work of the smallest task with several files."""
+
+
+def scan_weight(at: Workload) -> float:
+    """Bytes of work to read the key columns of all files."""
+    return at.files * at.file_bytes / SHARE_OF_FILE
+
+
+def asked_bytes(at: Workload) -> float:
+    """What the keys of a batch take in memory."""
+    return at.batch * (at.key_bytes + 3 * SLOT_BYTES)
+
+
+def scan_memory(at: Workload) -> float:
+    """The keys of a batch, and those of a file."""
+    return asked_bytes(at) + at.rows / at.files * (at.key_bytes + 2 * SLOT_BYTES)
+
+
+def entry_weight(at: Workload) -> float:
+    """Bytes of a batch's keys as they are sent."""
+    return at.batch * (at.key_bytes + SLOT_BYTES)

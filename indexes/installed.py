@@ -1,0 +1,75 @@
+"""The specs of the installed indexes, found by the entry points of their packages.
+
+An index is a class under the entry-point group `keymark.indexes`; its attribute `spec` is its spec.
+Where the group `keymark.index_specs` names a spec, it is had without importing the class.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType
+
+from indexes.spec import IndexSpec
+
+GROUP = "keymark.indexes"
+SPEC_GROUP = "keymark.index_specs"
+
+
+@functools.cache
+def specs() -> Mapping[str, IndexSpec]:
+    """The specs of all indexes that can be used here, by name, in their order."""
+    found = {entry.name: entry.load() for entry in entry_points(group=SPEC_GROUP)}
+    for entry in entry_points(group=GROUP):
+        if entry.name not in found:
+            # What an index needs may be missing; asking for that index says so.
+            with contextlib.suppress(ImportError):
+                found[entry.name] = spec_of_class(entry.name, entry.load())
+    ordered = sorted(found.values(), key=lambda spec: (spec.order, spec.name))
+    return MappingProxyType({spec.name: spec for spec in ordered})
+
+
+def spec_of_class(name: str, index: type) -> IndexSpec:
+    """The spec of an index class; one that has none is known by its protocol only."""
+    spec = getattr(index, "spec", None)
+    if isinstance(spec, IndexSpec):
+        return spec
+    return IndexSpec(
+        name=name,
+        table_type=name.upper(),
+        is_global=bool(getattr(index, "is_global", False)),
+        is_exact=bool(getattr(index, "is_exact", False)),
+    )
+
+
+def spec_of(name: str) -> IndexSpec:
+    """The spec of an index.
+
+    Raises:
+        KeyError: there is no such index here.
+    """
+    return specs()[name]
+
+
+def of_partition(partition: str) -> IndexSpec:
+    """The index that looks keys up in a partition of the metadata table.
+
+    Raises:
+        LookupError: there is none here.
+    """
+    for spec in specs().values():
+        if spec.metadata_partition == partition:
+            return spec
+    raise LookupError(f"no index looks keys up in {partition}")
+
+
+def default_index() -> IndexSpec:
+    """The index of new tables where nothing is said."""
+    return next(spec for spec in specs().values() if spec.is_default)
+
+
+def finders() -> tuple[IndexSpec, ...]:
+    """The indexes that find the keys of any table, the simplest one first."""
+    return tuple(spec for spec in specs().values() if spec.needs_base_files_only)

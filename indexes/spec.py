@@ -1,0 +1,226 @@
+"""The spec of an index: all that is true of it and that others ask. Plain data and small formulas.
+
+Tables, the harness, reports and the planner ask a spec instead of comparing names of indexes. So a
+spec imports no table, no Arrow, no numpy and no Spark. A run folder keeps the data of the specs,
+without the functions, so that a report needs no index installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from indexes.workload import Workload
+
+Amounts = Mapping[str, float]
+"""Amounts of work by name. Their constants are fitted to calibration runs."""
+
+Formula = Callable[[Workload, str], dict[str, float]]
+"""Amounts of a workload in a mode: TASKS of Spark, or THREADS of the writer's process."""
+
+TASKS, THREADS = "tasks", "threads"
+
+UNKNOWN_COLOR = "#8a9099"
+"""The colour of indexes that say no other one."""
+
+_COLOR = re.compile(r"#[0-9a-f]{6}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOption:
+    """An option that belongs to an index.
+
+    Attributes:
+        name: of the option.
+        default: as text; None if there is none.
+        positive: whether a whole number must be at least 1.
+        share: whether it is a number above 0 and at most 1.
+        choices: the only values that are supported; none: any.
+        fixed: whether a table keeps it in hoodie.properties and never changes it.
+        of_key: whether it names columns of the record key; their default is all of them.
+    """
+
+    name: str
+    default: str | None = None
+    positive: bool = False
+    share: bool = False
+    choices: tuple[str, ...] = ()
+    fixed: bool = False
+    of_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupCounter:
+    """A number that a lookup counts; `title` is what a chart's axis says."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What must be there before an index works: declared, for no run can measure it.
+
+    Options are those of Apache Hudi 0.15.0 that a writer must set, as HoodieIndexConfig,
+    HoodieMetadataConfig and HoodieHBaseIndexConfig have them: no default, a default that is another
+    index's, or a number that the table can never change.
+
+    Attributes:
+        options: names of the options to set.
+        steps: what to do to a table that has rows.
+        servers: processes that must run beside the writer.
+    """
+
+    options: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """A formula with a name; indexes whose equations have one name share its constants.
+
+    Attributes:
+        name: `<quantity>/<family>`.
+        formula: its amounts.
+        scans: whether its amount `rows` is reading rows of key columns: one constant for all.
+    """
+
+    name: str
+    formula: Formula
+    scans: bool = False
+
+
+def _no_options(_at: Workload) -> dict[str, str]:
+    """An index whose options do not depend on the workload."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexCost:
+    """What an index costs, as formulas.
+
+    Attributes:
+        equations: by quantity: `tag`, `lookup`, `index`, `shuffle`, `index_bytes`, `bootstrap`. A
+            quantity without an equation is nothing; without `lookup`, a lookup is tagging.
+        weight: bytes of work of tagging, as the table's runner counts them.
+        memory: bytes that the largest task holds.
+        index_bytes: bytes on storage where they follow from the formula alone.
+        options: what gives a table the index as it was predicted, beside its type.
+        fewest_shards: that leave room for the table to grow, if the index is in shards.
+    """
+
+    equations: Mapping[str, Equation]
+    weight: Callable[[Workload], float]
+    memory: Callable[[Workload], float]
+    index_bytes: Callable[[Workload], float] | None = None
+    options: Callable[[Workload], dict[str, str]] = _no_options
+    fewest_shards: Callable[[Workload], int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSpec:
+    """One index.
+
+    Attributes:
+        name: on the command line and in scenarios.
+        table_type: its `hoodie.index.type`.
+        is_global: one key space for the whole table, or one per partition path.
+        is_exact: tagging says whether the key is there, not only where it belongs.
+        order: its place in tables and charts.
+        color: on charts.
+        is_default: whether new tables get it where nothing is said.
+        is_compared: whether scenarios that name no indexes measure it.
+        metadata_partition: the partition of the metadata table that it looks keys up in.
+        owns_layout: whether it decides which file group a key is in.
+        reads_filters: whether it asks key ranges and bloom filters in footers.
+        entries: what holds its entries outside of the table, in words.
+        entries_option: the option that names it.
+        move_option: says whether a key moves when it arrives with another partition path.
+        duplicates: default of `hoodie.datasource.insert.dup.policy` on its tables.
+        options: that belong to it.
+        requirements: what must be there before it works.
+        counters: what its lookups count.
+        in_hudi: whether Apache Hudi has it.
+        hudi_before: the first release of Hudi that has it no more.
+        hudi_options: what Hudi's writer needs beside the type.
+        cells: `module:object` of what a run does around its cells (`harness` has the protocol).
+        cost: None where nobody knows.
+    """
+
+    name: str
+    table_type: str
+    is_global: bool
+    is_exact: bool = True
+    order: int = 1000
+    color: str = UNKNOWN_COLOR
+    is_default: bool = False
+    is_compared: bool = False
+    metadata_partition: str | None = None
+    owns_layout: bool = False
+    reads_filters: bool = False
+    entries: str = ""
+    entries_option: str = ""
+    move_option: str | None = None
+    duplicates: str = "none"
+    options: tuple[IndexOption, ...] = ()
+    requirements: Requirements = field(default_factory=Requirements)
+    counters: tuple[LookupCounter, ...] = ()
+    in_hudi: bool = False
+    hudi_before: tuple[int, ...] | None = None
+    hudi_options: Mapping[str, str] = field(default_factory=dict)
+    cells: str = ""
+    cost: IndexCost | None = None
+
+    @property
+    def needs_base_files_only(self) -> bool:
+        """Whether it finds the keys of any table, wherever their rows are."""
+        apart = self.metadata_partition or self.entries or self.owns_layout
+        return self.is_global and not apart
+
+    @property
+    def fixed_options(self) -> tuple[IndexOption, ...]:
+        """The options that a table keeps."""
+        return tuple(option for option in self.options if option.fixed)
+
+
+_PLAIN = (
+    *("name", "table_type", "is_global", "is_exact", "order", "color"),
+    *("metadata_partition", "owns_layout", "entries"),
+)
+
+
+def spec_data(spec: IndexSpec) -> dict[str, Any]:
+    """What a run folder keeps of a spec: JSON types only."""
+    needs = spec.requirements
+    return {
+        **{name: getattr(spec, name) for name in _PLAIN},
+        "requirements": {part.name: list(getattr(needs, part.name)) for part in fields(needs)},
+        "counters": {counter.name: counter.title for counter in spec.counters},
+    }
+
+
+def spec_from(data: Mapping[str, Any]) -> IndexSpec:
+    """A spec from what a run folder keeps of it.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: it is none.
+    """
+    needs = {name: tuple(map(str, words)) for name, words in data["requirements"].items()}
+    counters = (LookupCounter(name=n, title=str(title)) for n, title in data["counters"].items())
+    color = str(data["color"])
+    return IndexSpec(
+        name=str(data["name"]),
+        table_type=str(data["table_type"]),
+        is_global=bool(data["is_global"]),
+        is_exact=bool(data["is_exact"]),
+        order=int(data["order"]),
+        color=color if _COLOR.fullmatch(color) else UNKNOWN_COLOR,
+        metadata_partition=data["metadata_partition"],
+        owns_layout=bool(data["owns_layout"]),
+        entries=str(data["entries"]),
+        requirements=Requirements(**needs),
+        counters=tuple(counters),
+    )

@@ -1,0 +1,1 @@
+"""The specs of Keymark's own indexes."""

@@ -1,0 +1,20 @@
+"""The bloom index: key ranges, then filters, then keys of the files of a key's partition path."""
+
+from __future__ import annotations
+
+from indexes.bloom_cost import COUNTERS, OPTIONS, bloom_cost
+from indexes.spec import IndexSpec, Requirements
+
+SPEC = IndexSpec(
+    name="bloom",
+    table_type="BLOOM",
+    is_global=False,
+    order=5,
+    color="#56b4e9",
+    reads_filters=True,
+    options=OPTIONS,
+    requirements=Requirements(options=("hoodie.index.type",)),
+    counters=COUNTERS,
+    in_hudi=True,
+    cost=bloom_cost(is_global=False),
+)

@@ -1,0 +1,23 @@
+"""The global simple index: the simple index with one key space for the whole table."""
+
+from __future__ import annotations
+
+from indexes.simple_cost import COUNTERS, simple_cost
+from indexes.spec import IndexOption, IndexSpec, Requirements
+
+SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
+
+SPEC = IndexSpec(
+    name="global_simple",
+    table_type="GLOBAL_SIMPLE",
+    is_global=True,
+    order=2,
+    color="#d55e00",
+    is_compared=True,
+    move_option=SIMPLE_MOVE,
+    options=(IndexOption(name=SIMPLE_MOVE, default="true", fixed=True),),
+    requirements=Requirements(options=("hoodie.index.type",)),
+    counters=COUNTERS,
+    in_hudi=True,
+    cost=simple_cost(is_global=True),
+)
