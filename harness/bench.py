@@ -30,6 +30,15 @@ from harness.kit import RunContext
 from harness.mappings import MappingRun
 from harness.matrix import expand, neighbours
 from harness.redaction import redact, redact_arguments, redact_document
+from harness.run_record import (
+    COMPLETE,
+    RUNNING,
+    CellRecord,
+    MachineRecord,
+    MeasuredRecord,
+    RunRecord,
+    ScenarioRecord,
+)
 from harness.runner import Outcome, Progress, Runner, complete_trials, trial_key
 from harness.scenario import Scenario
 from harness.session import SparkRuntime, cores
@@ -84,33 +93,34 @@ def run(request: Request, progress: Progress) -> Finished:
         HarnessError: none of the engines is there with one of the indexes.
     """
     skipped = missing(request.scenario.engines, request.scenario.indexes)
-    folder, info = _folder(request)
-    info |= {"status": "running", "skipped": skipped}
-    folder.write_info(info)
+    folder, record = _folder(request)
+    record = record.but(status=RUNNING, skipped=skipped)
+    folder.write_record(record)
     work = _work(folder)
     if request.scenario.table.mappings:
         # What is built stays until it is measured: the run may be resumed.
-        outcome = _measure_mappings(request, folder, work, info=info, progress=progress)
+        outcome = _measure_mappings(request, folder, work, record=record, progress=progress)
         shutil.rmtree(work, ignore_errors=True)
     else:
-        tables = _tables(request.scenario, work / "tables", info["run_id"])
+        tables = _tables(request.scenario, work / "tables", str(record.run_id))
         # What a run that was killed left there; a store that cannot be reached is told now.
         tables.clear()
         try:
-            outcome = _measure(request, folder, tables, info=info, progress=progress)
+            outcome = _measure(request, folder, tables, record=record, progress=progress)
         finally:
             shutil.rmtree(work, ignore_errors=True)
             left = _left(tables)
         _count(folder)
         outcome.notes = [*_notes(request.scenario, skipped), *outcome.notes, *left]
-    info |= {
-        "status": "complete",
-        "finished": _now(),
-        "repetitions": outcome.repetitions,
-        "notes": outcome.notes,
-        "failed": dict(outcome.failed),
-    }
-    folder.write_info(info)
+    folder.write_record(
+        folder.read_record().but(
+            status=COMPLETE,
+            finished=_now(),
+            repetitions=outcome.repetitions,
+            notes=outcome.notes,
+            failed=dict(outcome.failed),
+        )
+    )
     return Finished(folder=folder, failed=outcome.failed, skipped=skipped)
 
 
@@ -137,43 +147,43 @@ def _left(tables: Tables) -> list[str]:
     return []
 
 
-def _folder(request: Request) -> tuple[RunFolder, dict[str, Any]]:
-    """A new folder with the facts known so far, or the one to go on with."""
+def _folder(request: Request) -> tuple[RunFolder, RunRecord]:
+    """A new folder with what is known so far, or the one to go on with."""
     described = describe(request.scenario)
     if request.resume and not (request.out and RunFolder(request.out).is_blank):
         return _resumed(request, described)
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{request.scenario.name}"
     folder = RunFolder.create(request.out or Path("runs") / run_id, request.kept)
-    return folder, {
-        "run_id": run_id,
-        "started": _now(),
-        "command": redact_arguments(environment.command()),
-        "scenario": described,
-        "cells": [
-            {
-                "cell": cell.cell_id,
-                "index": cell.index,
-                "options": redact(cell.options),
-                "rows": cell.data.rows,
-                "shape": cell.data.shape,
-                "batch": cell.data.batch,
-            }
+    return folder, RunRecord(
+        run_id=run_id,
+        started=_now(),
+        command=redact_arguments(environment.command()),
+        scenario=ScenarioRecord.model_validate(described),
+        cells=[
+            CellRecord(
+                cell=cell.cell_id,
+                index=cell.index,
+                options=redact(cell.options),
+                rows=cell.data.rows,
+                shape=cell.data.shape,
+                batch=cell.data.batch,
+            )
             for cell in expand(request.scenario)
         ],
-        "seeds": {"dataset": request.scenario.dataset.seed},
-        "machine": environment.machine(),
-    }
+        seeds={"dataset": request.scenario.dataset.seed},
+        machine=MachineRecord.model_validate(environment.machine()),
+    )
 
 
-def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
+def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder, RunRecord]:
     if request.out is None:
         raise RunFolderError("--resume needs --out, the folder of the run to go on with")
     folder = RunFolder.open(request.out, request.kept)
     folder.refuse_links()
-    info = folder.read_info()
-    if info.get("scenario") != described:
+    record = folder.read_record()
+    if record.scenario.document != described:
         raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
-    if not is_run_name(info.get("run_id")):
+    if not is_run_name(record.run_id):
         # It names the folder of the tables, which is deleted at the end.
         raise RunFolderError(f"{folder.info_file} has no run_id that can name a folder")
     steps = workload.steps(request.scenario.workload)
@@ -181,7 +191,7 @@ def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder,
     samples = folder.samples()
     done, torn = complete_trials(samples, names), unfinished(samples)
     folder.keep_only(lambda sample: trial_key(sample) in done and not torn(sample))
-    return folder, info
+    return folder, record
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:
@@ -190,25 +200,28 @@ def describe(scenario: Scenario) -> dict[str, Any]:
 
 
 def _measure_mappings(
-    request: Request, folder: RunFolder, work: Path, *, info: dict[str, Any], progress: Progress
+    request: Request, folder: RunFolder, work: Path, *, record: RunRecord, progress: Progress
 ) -> Outcome:
     """Build and ask indexes of keys alone, without Spark."""
     scenario = request.scenario
     if request.budget_s is not None:
         raise HarnessError("--budget: how often mappings are looked up is schedule.repetitions")
     asked = scenario.workload.lookup_present + scenario.workload.lookup_absent
-    nothing = {"batch_updates": 0, "batch_inserts": 0, "deletes": 0}
-    info["versions"] = environment.versions(None)
     # Of several sizes, the largest.
     rows = scenario.dataset.points[-1].rows
-    info["measured"] = {"rows": rows, **nothing, "lookup_keys": asked}
-    info["seeded_ids"] = list(scenario.engines)
-    folder.write_info(info)
+    record = record.but(
+        versions=environment.versions(None),
+        measured=MeasuredRecord(
+            rows=rows, batch_updates=0, batch_inserts=0, deletes=0, lookup_keys=asked
+        ),
+        seeded_ids=list(scenario.engines),
+    )
+    folder.write_record(record)
     run = MappingRun(
         scenario=scenario,
         folder=folder,
         work=work / "tables",
-        run_id=info["run_id"],
+        run_id=str(record.run_id),
         clock=time.perf_counter,
         progress=progress,
         between=_canary(scenario, folder, work),
@@ -217,7 +230,7 @@ def _measure_mappings(
 
 
 def _measure(
-    request: Request, folder: RunFolder, tables: Tables, *, info: dict[str, Any], progress: Progress
+    request: Request, folder: RunFolder, tables: Tables, *, record: RunRecord, progress: Progress
 ) -> Outcome:
     scenario, work = request.scenario, _work(folder)
     begin = time.monotonic()
@@ -227,27 +240,29 @@ def _measure(
     runtime = SparkRuntime(scenario.spark, folder.events, reading)
     try:
         with EnginePool(runtime, tables) as pool:
-            info["versions"] = environment.versions(runtime.spark)
-            info["synced"] = {
-                name: environment.synced(
-                    name, scenario.table.options, remote=isinstance(tables, RemoteTables)
-                )
-                for name in scenario.engines
-            }
-            info["spark_conf"] = runtime.conf()
-            folder.write_info(info)
             progress.begin("writing the batches")
             source = Path(scenario.table.source) if scenario.table.source else None
             inputs = _inputs(runtime.spark, scenario, work / "data", source)
             # Of several sizes, the largest.
-            info["measured"] = _measured(inputs[scenario.dataset.points[-1]])
+            measured = _measured(inputs[scenario.dataset.points[-1]])
             for name in scenario.engines:
-                if name not in info["skipped"]:
+                if name not in record.skipped:
                     progress.begin(f"starting {name}")
                     pool.start(name, scenario.spark, events=folder.events, work=work)
-            info["processes"] = pool.told
-            info["seeded_ids"] = pool.seeded
-            folder.write_info(info)
+            record = record.but(
+                versions=environment.versions(runtime.spark),
+                synced={
+                    name: environment.synced(
+                        name, scenario.table.options, remote=isinstance(tables, RemoteTables)
+                    )
+                    for name in scenario.engines
+                },
+                spark_conf=runtime.conf(),
+                measured=measured,
+                processes=pool.told,
+                seeded_ids=pool.seeded,
+            )
+            folder.write_record(record)
             contexts = {
                 data: RunContext(
                     inputs=prepared,
@@ -259,16 +274,18 @@ def _measure(
                 )
                 for data, prepared in inputs.items()
             }
-            runner = Runner(scenario, contexts, folder, run_id=info["run_id"], progress=progress)
+            runner = Runner(
+                scenario, contexts, folder, run_id=str(record.run_id), progress=progress
+            )
             runner.between = _canary(scenario, folder, work)
             left = request.budget_s
             left = None if left is None else left - (time.monotonic() - begin)
-            cells = neighbours(hbase_cells.settled(expand(scenario), info["run_id"]))
+            cells = neighbours(hbase_cells.settled(expand(scenario), str(record.run_id)))
             there = [
                 cell
                 for cell in cells
                 if cell.engine in pool.engines
-                and f"{cell.engine}/{cell.index}" not in info["skipped"]
+                and f"{cell.engine}/{cell.index}" not in record.skipped
             ]
             try:
                 outcome = runner.run(there, budget_s=left)
@@ -343,17 +360,17 @@ def changing(section: DatasetSection, stored: pa.Table, layout: Layout) -> Sourc
     )
 
 
-def _measured(inputs: SparkInputs) -> dict[str, int]:
+def _measured(inputs: SparkInputs) -> MeasuredRecord:
     """The sizes that were really measured: those of a source are not the scenario's."""
     dataset = inputs.dataset
     updates, inserts = dataset.batch_counts(1)
-    return {
-        "rows": inputs.truth(0, deleted=False)[0],
-        "batch_updates": updates,
-        "batch_inserts": inserts,
-        "deletes": dataset.delete_count,
-        "lookup_keys": inputs.lookup_keys().num_rows,
-    }
+    return MeasuredRecord(
+        rows=inputs.truth(0, deleted=False)[0],
+        batch_updates=updates,
+        batch_inserts=inserts,
+        deletes=dataset.delete_count,
+        lookup_keys=inputs.lookup_keys().num_rows,
+    )
 
 
 def _notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:

@@ -93,8 +93,12 @@ def synced(engine: str, options: Mapping[str, str], *, remote: bool) -> str:
 
 
 def command() -> list[str]:
-    """The command line of this process, as it would be typed at the project's root."""
-    return [".venv/bin/python", "run_bench.py", *sys.argv[1:]]
+    """The command line of this process, as it would be typed at the project's root.
+
+    What is no valid Unicode, such as a name of a file, is escaped.
+    """
+    words = (word.encode(errors="backslashreplace").decode() for word in sys.argv[1:])
+    return [".venv/bin/python", "run_bench.py", *words]
 
 
 def peak_memory() -> int:

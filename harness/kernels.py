@@ -22,6 +22,7 @@ from harness import environment, revisions
 from harness.errors import HarnessError
 from harness.redaction import redact_arguments
 from harness.results import Sample
+from harness.run_record import COMPLETE, RUNNING, RunRecord
 from harness.runner import Progress
 from harness.store import RunFolder
 
@@ -73,11 +74,17 @@ def measure(
         progress.begin(f"setting up {name}")
         sides.append(Side(engine=name, ready=revisions.checkout(name)))
     done = {"suite": hashlib.sha256(SUITE.read_bytes()).hexdigest()}
-    scenario = {"name": "kernels", "engines": list(engines), "workload": done}
-    info: dict[str, Any] = {"run_id": folder.path.name, "scenario": scenario}
-    info |= {"command": redact_arguments(environment.command()), "repetitions": repetitions}
-    info |= {"machine": environment.machine(), "seeded_ids": list(engines)}
-    folder.write_info({**info, "status": "running"})
+    record = RunRecord.model_validate(
+        {
+            "run_id": folder.path.name,
+            "scenario": {"name": "kernels", "engines": list(engines), "workload": done},
+            "command": redact_arguments(environment.command()),
+            "repetitions": repetitions,
+            "machine": environment.machine(),
+            "seeded_ids": list(engines),
+        }
+    )
+    folder.write_record(record.but(status=RUNNING))
     suite = folder.path / "suite"
     suite.mkdir(exist_ok=True)
     shutil.copy(SUITE, suite / SUITE.name)
@@ -90,7 +97,7 @@ def measure(
                 folder.append(_turn(side, suite, repetition, folder.path.name))
             progress.end()
     shutil.rmtree(suite)
-    folder.write_info({**info, "status": "complete"})
+    folder.write_record(record.but(status=COMPLETE))
 
 
 def repetitions(sets: Sequence[str]) -> int:

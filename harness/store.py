@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.errors import RunFolderError
 from harness.redaction import redact_document, redact_text
 from harness.results import SCHEMA_VERSION, Beat, Sample, Stage
+from harness.run_record import RunRecord
 
 LONGEST_NAME = 120
 """Characters of the name of a run"""
@@ -121,25 +121,18 @@ class RunFolder:
         """Folder of the derived report; written by `reports`."""
         return self.path / "report"
 
-    def read_info(self) -> dict[str, Any]:
+    def read_record(self) -> RunRecord:
         """The content of `run.json`; RunFolderError if damaged or of a newer schema."""
         try:
-            info = json.loads(self.info_file.read_text(encoding="utf-8"))
+            document = json.loads(self.info_file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{self.info_file} cannot be read: {error}") from error
-        if not isinstance(info, dict) or not isinstance(info.get("schema_version"), int):
-            raise RunFolderError(f"{self.info_file} is not the description of a run")
-        if info["schema_version"] > SCHEMA_VERSION:
-            raise RunFolderError(
-                f"{self.info_file} has schema version {info['schema_version']}, "
-                f"newer than {SCHEMA_VERSION}"
-            )
-        return info
+        return RunRecord.parse(document, str(self.info_file))
 
-    def write_info(self, info: Mapping[str, Any]) -> None:
+    def write_record(self, record: RunRecord) -> None:
         """Write `run.json` whole or not at all."""
-        document = redact_document({"schema_version": SCHEMA_VERSION, **info})
-        text = json.dumps(document, indent=2, ensure_ascii=False)
+        document = {"schema_version": SCHEMA_VERSION, **record.document}
+        text = json.dumps(redact_document(document), indent=2, ensure_ascii=False)
         _replace(self.info_file, text + "\n")
         self.kept()
 

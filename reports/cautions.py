@@ -7,10 +7,10 @@ holds for a single statistic travels with it (`stats.Caveat`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from harness.results import Beat
+from harness.run_record import MachineRecord
 from reports.noise import spreads
 from reports.projection import CellView, Run
 from reports.stats import Caveat, CaveatKind, shape_caveats
@@ -29,7 +29,7 @@ _GOOD_GOVERNOR = "performance"
 
 def cautions(run: Run) -> list[Caveat]:
     """All warnings of a run, in the order in which they should be read."""
-    machine = _mapping(run.info.get("machine"))
+    machine = run.record.machine
     return [
         *_of_noise(run.beats),
         *_of_load(machine),
@@ -58,17 +58,17 @@ def _of_noise(beats: Sequence[Beat]) -> Iterable[Caveat]:
             )
 
 
-def _of_load(machine: Mapping[str, Any]) -> Iterable[Caveat]:
-    load, count = _number(machine.get("load_1m")), _number(machine.get("cores"))
+def _of_load(machine: MachineRecord) -> Iterable[Caveat]:
+    load, count = machine.load_1m, machine.cores
     if count > 0 and load > _BUSY * count:
         yield Caveat(
             kind=CaveatKind.LOADED,
             detail=f"the machine had other work when the run began: a load of {load:.1f} on "
-            f"{count:.0f} cores",
+            f"{count} cores",
         )
 
 
-def _of_clock(beats: Sequence[Beat], machine: Mapping[str, Any]) -> Iterable[Caveat]:
+def _of_clock(beats: Sequence[Beat], machine: MachineRecord) -> Iterable[Caveat]:
     rates = [beat.mhz for beat in beats if beat.mhz > 0]
     if rates and max(rates) > (1 + _RATES) * min(rates):
         yield Caveat(
@@ -76,21 +76,20 @@ def _of_clock(beats: Sequence[Beat], machine: Mapping[str, Any]) -> Iterable[Cav
             detail="the processor's clock rate changed during the run, between "
             f"{min(rates):,.0f} and {max(rates):,.0f} MHz",
         )
-    governor = machine.get("governor")
-    if isinstance(governor, str) and governor not in ("", _GOOD_GOVERNOR):
+    if machine.governor not in ("", _GOOD_GOVERNOR):
         yield Caveat(
             kind=CaveatKind.CLOCK_RATE,
-            detail=f"the processor's clock rate follows its load (governor {clean(governor, 40)})",
+            detail="the processor's clock rate follows its load "
+            f"(governor {clean(machine.governor, 40)})",
         )
 
 
-def _of_host(beats: Sequence[Beat], machine: Mapping[str, Any]) -> Iterable[Caveat]:
-    count = _number(machine.get("cores"))
+def _of_host(beats: Sequence[Beat], machine: MachineRecord) -> Iterable[Caveat]:
     spent = beats[-1].at - beats[0].at if beats else 0.0
-    if spent <= 0 or count <= 0:
+    if spent <= 0 or machine.cores <= 0:
         return
     # Seconds of the first beat are those before it.
-    share = sum(beat.steal_s for beat in beats[1:]) / (spent * count)
+    share = sum(beat.steal_s for beat in beats[1:]) / (spent * machine.cores)
     if share > _STOLEN:
         yield Caveat(
             kind=CaveatKind.STOLEN,
@@ -99,8 +98,7 @@ def _of_host(beats: Sequence[Beat], machine: Mapping[str, Any]) -> Iterable[Cave
 
 
 def _of_caches(run: Run) -> Iterable[Caveat]:
-    schedule = _mapping(_mapping(run.info.get("scenario")).get("schedule"))
-    if schedule.get("warmups") == 0:
+    if run.record.scenario.schedule.warmups == 0:
         yield Caveat(
             kind=CaveatKind.COLD,
             detail="no warm-up was taken: the first repetitions pay for cold caches and a cold JVM",
@@ -130,12 +128,3 @@ def _of_samples(cells: Iterable[CellView]) -> Iterable[Caveat]:
                 detail=f"{count} of {len(times)} series of times look odd; "
                 f"the first is {named[kind]}",
             )
-
-
-def _number(value: object) -> float:
-    """A number as it is, 0 for anything else."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -12,7 +12,7 @@ from harness.results import SCHEMA_VERSION, Sample
 from reports.bootstrap import median_interval
 from reports.cautions import cautions
 from reports.engines_part import EnginesPart
-from reports.facts import missing_cells, seeded, work
+from reports.facts import missing_cells, work
 from reports.growth_part import GrowthPart
 from reports.model_part import ModelPart
 from reports.noise import noise_values
@@ -56,7 +56,7 @@ def summary(
         "run_id": "+".join(clean(run.run_id) for run in runs),
         "verified": verified(runs),
         **({"work": work(runs[0])} if len(runs) == 1 else {}),
-        "seeded_ids": sorted({clean(name) for run in runs for name in seeded(run.info)}),
+        "seeded_ids": sorted({clean(name) for run in runs for name in run.record.seeded_ids}),
         "cells": [_cell(cell) for run in runs for cell in run.cells],
         "missing": [clean(name) for run in runs for name in missing_cells(run)],
         "warnings": [notice for run in runs for notice in run.notices],

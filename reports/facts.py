@@ -1,16 +1,18 @@
 """What a run.json tells: the scenario, the machine, the notes, how to do it again.
 
-A run.json may come from anyone and from another version, so nothing is taken for granted: what is
-not there is not said. Values of options that look like secrets are never shown.
+A run.json may come from anyone and from another version: what is not there is not said. Values of
+options that look like secrets are never shown.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from harness.redaction import is_sensitive, redact_text
+from harness.run_record import RunRecord, ScenarioRecord
 from reports.projection import Run
 from reports.text import NOTHING, clean, listed
 
@@ -22,54 +24,49 @@ LONGEST_LIST = 400
 
 _APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
 _WORK = ("dataset.", "workload.", "table.")
-_MEASURED = ("rows", "batch_updates", "batch_inserts", "deletes", "lookup_keys")
 
 
 def compared(run: Run) -> str:
     """Say in one sentence which indexes were compared, on what data, doing what, how often."""
-    plan = _section(run, "scenario")
-    data, work = _mapping(plan.get("dataset")), _mapping(plan.get("workload"))
+    plan = run.record.scenario
+    data, sizes = plan.dataset, _sizes(run.record)
     indexes = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in run.cells)))
     engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
     parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
-    table = _mapping(plan.get("table"))
-    source, own = table.get("source"), _mapping(data.get("source")).get("path")
-    sizes = _sizes(run, data, work)
+    source, own = plan.table.source, data.source.path if data.source else ""
     if source or own:
-        rows = f" of {_count(sizes, 'rows')} rows" if _section(run, "measured") else ""
+        rows = f" of {_count(sizes.rows)} rows" if run.record.measured else ""
         held = f"a copy of the table {clean(source)}" if source else f"the data in {clean(own)}"
         parts.append(f"on {held}{rows}")
-    elif _count(data, "rows"):
-        several = _counts(data, "sizes")
-        on = f"tables of {listed(several)}" if several else f"a table of {_count(data, 'rows')}"
-        keys = " (keys alone, without base files)" if table.get("mappings") else ""
-        parts.append(
-            f"on {on} {clean(data.get('name', ''), 40)} rows"
-            + (f" in {_count(data, 'partitions')} partitions" if data.get("partitions") else "")
-            + _shapes(data)
-            + keys
-        )
-    doing = _doing(sizes, work, _counts(data, "batches"))
+    elif data.rows:
+        several = [_count(each) for each in data.sizes]
+        on = f"tables of {listed(several)}" if several else f"a table of {_count(data.rows)}"
+        days = f" in {_count(data.partitions)} partitions" if data.partitions else ""
+        shapes = listed([clean(name, 40) for name in data.shapes])
+        keys = f" with keys of the shapes {shapes}" if shapes else ""
+        bare = " (keys alone, without base files)" if plan.table.mappings else ""
+        parts.append(f"on {on} {clean(data.name, 40)} rows{days}{keys}{bare}")
+    doing = _doing(plan, sizes)
     if doing:
         parts.append(f"through {listed(doing)}")
-    schedule = _mapping(plan.get("schedule"))
-    taken = _count(run.info, "repetitions") or _count(schedule, "repetitions")
+    taken = run.record.repetitions or plan.schedule.repetitions
     if taken:
         parts.append(
-            f"measured {taken} {'time' if taken == '1' else 'times'}, interleaved, "
-            f"after {_count(schedule, 'warmups') or 'no'} warm-up"
+            f"measured {taken:,} {'time' if taken == 1 else 'times'}, interleaved, "
+            f"after {_count(plan.schedule.warmups or 0) or 'no'} warm-up"
         )
     return f"{', '.join(parts)}."
 
 
 def environment(run: Run) -> list[Fact]:
     """Machine, versions and Spark options."""
-    return _flat({key: value for key, value in run.info.items() if key not in _APART})
+    document = run.record.document
+    return _flat({key: value for key, value in document.items() if key not in _APART})
 
 
 def scenario(run: Run) -> list[Fact]:
     """The resolved scenario."""
-    return _flat(_section(run, "scenario"))
+    return _flat(run.record.scenario.document)
 
 
 def work(run: Run) -> dict[str, str]:
@@ -77,16 +74,10 @@ def work(run: Run) -> dict[str, str]:
     return {key: value for key, value in scenario(run) if key.startswith(_WORK)}
 
 
-def seeded(document: Mapping[str, Any]) -> frozenset[str]:
-    """Engines whose files had names from a seed; of a run.json or a summary.json."""
-    return frozenset(_names(document.get("seeded_ids")))
-
-
 def notes(run: Run) -> list[str]:
     """What the harness wants readers to know."""
-    found = run.info.get("notes")
-    said = [clean(note) for note in found][:LONGEST_LIST] if isinstance(found, list) else []
-    if run.info.get("status") == "running":
+    said = [clean(note) for note in run.record.notes][:LONGEST_LIST]
+    if run.record.is_running:
         said.insert(0, "the run did not come to its end; `--resume` goes on with it")
     return said
 
@@ -97,26 +88,21 @@ def missing_cells(run: Run) -> list[str]:
     What the run skipped, because it was not on the machine, was not planned there; a note says so.
     A run.json that lists no cells comes from a harness with one for each engine and index.
     """
-    named = run.info.get("cells")
-    if isinstance(named, list):
-        found = (_mapping(each).get("cell") for each in named)
-        planned = [name for name in found if isinstance(name, str)]
+    if run.record.cells is not None:
+        planned = [each.cell for each in run.record.cells]
         seen = {cell.cell for cell in run.cells}
     else:
-        plan = _section(run, "scenario")
-        engines, indexes = _names(plan.get("engines")), _names(plan.get("indexes"))
-        planned = [f"{engine}/{index}" for engine in engines for index in indexes]
+        plan = run.record.scenario
+        planned = [f"{engine}/{index}" for engine in plan.engines for index in plan.indexes]
         seen = {f"{cell.engine}/{cell.index}" for cell in run.cells}
-    skipped = tuple(f"{name}/" for name in _mapping(run.info.get("skipped")))
+    skipped = tuple(f"{name}/" for name in run.record.skipped)
     return [name for name in planned if name not in seen and not f"{name}/".startswith(skipped)]
 
 
 def command(run: Run) -> str:
     """One command that measures the same again, from the project's root, into a new run folder."""
-    given = run.info.get("command")
-    if not (isinstance(given, list) and given and all(isinstance(word, str) for word in given)):
-        plan = _section(run, "scenario")
-        given = [".venv/bin/python", "run_bench.py", "run", str(plan.get("name", "quickstart"))]
+    name = run.record.scenario.name or "quickstart"
+    given = run.record.command or [".venv/bin/python", "run_bench.py", "run", name]
     kept: list[str] = []
     words = iter(given)
     for word in words:
@@ -127,87 +113,71 @@ def command(run: Run) -> str:
     return clean(shlex.join(kept), 2000)
 
 
-def _sizes(
-    run: Run, data: Mapping[str, Any], work: Mapping[str, Any]
-) -> Mapping[str, int | float | None]:
-    """The sizes that were measured; those that were planned, of a run cut off before it knew."""
-    known = _section(run, "measured")
-    if all(isinstance(known.get(key), int) for key in _MEASURED):
-        batch = known["batch_updates"] + known["batch_inserts"]
-        return {
-            **{key: known[key] for key in ("rows", "deletes", "lookup_keys")},
-            "batch_rows": batch,
-            "update_share": known["batch_updates"] / batch if batch else None,
-        }
-    kinds = ("lookup_present", "lookup_absent")
-    return {
-        "rows": data.get("rows"),
-        "deletes": data.get("delete_rows"),
-        "lookup_keys": sum(work[kind] for kind in kinds if isinstance(work.get(kind), int)),
-        "batch_rows": data.get("batch_rows"),
-        "update_share": data.get("update_share"),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    """How much was done: as measured, or as planned of a run cut off before it knew."""
+
+    rows: int
+    batch_rows: int
+    update_share: float | None
+    deletes: int
+    lookup_keys: int
 
 
-def _shapes(data: Mapping[str, Any]) -> str:
-    names = [clean(name, 40) for name in _mapping(data.get("shapes"))]
-    return f" with keys of the shapes {listed(names)}" if names else ""
-
-
-def _doing(
-    sizes: Mapping[str, int | float | None], work: Mapping[str, Any], batches: list[str]
-) -> list[str]:
-    doing = ["building the record index anew"] if work.get("build_index") else []
-    if _count(work, "rounds"):
-        share = sizes["update_share"]
-        updates = f", {share:.0%} of them updates" if isinstance(share, float) else ""
-        rows = f"{', '.join(batches[:-1])} or {batches[-1]}" if batches else ""
-        rows = rows or _count(sizes, "batch_rows")
-        rounds = _count(work, "rounds")
-        upserts = "upsert" if rounds == "1" else "upserts"
-        doing.append(f"{rounds} {upserts} of {rows} rows{updates}")
-    nulled = _names(work.get("null_columns"))
-    if nulled:
-        columns = listed([clean(name, 40) for name in nulled])
-        doing.append(f"nulling {columns} of {_count(sizes, 'deletes')} keys")
-    if work.get("delete"):
-        doing.append(f"a delete of {_count(sizes, 'deletes')} keys")
-    if work.get("purge"):
-        doing.append("a purge of these")
-    # Without a lookup a run still knows keys, for its point queries.
-    if _count(sizes, "lookup_keys") and (work.get("lookup_present") or work.get("lookup_absent")):
-        again = ", twice" if work.get("lookup_again") else ""
-        doing.append(f"a lookup of {_count(sizes, 'lookup_keys')} keys{again}")
-    if work.get("point_query"):
-        doing.append("a point query")
-    numbers = work.get("model_keys")
-    if isinstance(numbers, list) and numbers and all(isinstance(each, int) for each in numbers):
-        doing.append(f"lookups of {min(numbers):,} to {max(numbers):,} keys, cold and warm")
-    return doing
-
-
-def _count(section: Mapping[str, Any], key: str) -> str:
-    value = section.get(key)
-    return f"{value:,}" if isinstance(value, int) and value else ""
-
-
-def _counts(section: Mapping[str, Any], key: str) -> list[str]:
-    value = section.get(key)
-    return (
-        [f"{each:,}" for each in value if isinstance(each, int)] if isinstance(value, list) else []
+def _sizes(record: RunRecord) -> _Sizes:
+    plan, known = record.scenario, record.measured
+    if known is None:
+        return _Sizes(
+            rows=plan.dataset.rows,
+            batch_rows=plan.dataset.batch_rows,
+            update_share=plan.dataset.update_share,
+            deletes=plan.dataset.delete_rows,
+            lookup_keys=plan.workload.lookup_keys,
+        )
+    batch = known.batch_updates + known.batch_inserts
+    return _Sizes(
+        rows=known.rows,
+        batch_rows=batch,
+        update_share=known.batch_updates / batch if batch else None,
+        deletes=known.deletes,
+        lookup_keys=known.lookup_keys,
     )
 
 
-def _section(run: Run, key: str) -> Mapping[str, Any]:
-    return _mapping(run.info.get(key))
+def _doing(plan: ScenarioRecord, sizes: _Sizes) -> list[str]:
+    work = plan.workload
+    doing = ["building the record index anew"] if work.build_index else []
+    if work.rounds:
+        updates = (
+            f", {sizes.update_share:.0%} of them updates" if sizes.update_share is not None else ""
+        )
+        batches = [_count(each) for each in plan.dataset.batches]
+        rows = f"{', '.join(batches[:-1])} or {batches[-1]}" if batches else ""
+        upserts = "upsert" if work.rounds == 1 else "upserts"
+        doing.append(
+            f"{work.rounds:,} {upserts} of {rows or _count(sizes.batch_rows)} rows{updates}"
+        )
+    if work.null_columns:
+        columns = listed([clean(name, 40) for name in work.null_columns])
+        doing.append(f"nulling {columns} of {_count(sizes.deletes)} keys")
+    if work.delete:
+        doing.append(f"a delete of {_count(sizes.deletes)} keys")
+    if work.purge:
+        doing.append("a purge of these")
+    # Without a lookup a run still knows keys, for its point queries.
+    if sizes.lookup_keys and work.lookup_keys:
+        again = ", twice" if work.lookup_again else ""
+        doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}")
+    if work.point_query:
+        doing.append("a point query")
+    if work.model_keys:
+        few, many = min(work.model_keys), max(work.model_keys)
+        doing.append(f"lookups of {few:,} to {many:,} keys, cold and warm")
+    return doing
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _names(value: object) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+def _count(value: int) -> str:
+    return f"{value:,}" if value else ""
 
 
 def _flat(section: Mapping[str, Any]) -> list[Fact]:

@@ -233,7 +233,7 @@ def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
     failed = [(c.full_label, c.reasons) for run in runs for c in run.cells if not c.verified]
     for run in runs:
         name = f" · {run.label}" if run.label else ""
-        reasons = failed_cells(run.info)
+        reasons = failed_cells(run.record)
         failed += [
             (f"{clean(cell)}{name}", (reasons.get(cell, "planned, but left no sample"),))
             for cell in facts.missing_cells(run)

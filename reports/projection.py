@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
-from typing import Any
 
 from harness.errors import RunFolderError
 from harness.results import Beat, Sample
+from harness.run_record import RunRecord
 from harness.store import RunFolder
 from reports.errors import ReportError
 from reports.settings import Setting, settings_of
@@ -124,7 +124,7 @@ class Run:
         run_id: as run.json says.
         label: letter that tells it from the other runs of a report; empty when it is the only one.
         folder: where it was read from.
-        info: run.json as it is.
+        record: what run.json says.
         samples: all lines of samples.jsonl.
         cells: views in the order of tables and charts.
         notices: what was left out or odd while reading, one line each.
@@ -134,7 +134,7 @@ class Run:
     run_id: str
     label: str
     folder: Path
-    info: Mapping[str, Any]
+    record: RunRecord
     samples: tuple[Sample, ...]
     cells: tuple[CellView, ...]
     notices: tuple[str, ...]
@@ -168,12 +168,9 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
     return tuple(_labelled(run, _letter(place), engines) for place, run in enumerate(runs))
 
 
-def failed_cells(info: Mapping[str, Any]) -> dict[str, str]:
+def failed_cells(record: RunRecord) -> dict[str, str]:
     """Cells that run.json calls failed, with the reason, safe to show."""
-    failed = info.get("failed")
-    if not isinstance(failed, Mapping):
-        return {}
-    return {cell: clean(reason) for cell, reason in failed.items()}
+    return {cell: clean(reason) for cell, reason in record.failed.items()}
 
 
 def cell_order(
@@ -205,25 +202,25 @@ def step_order(step: str) -> tuple[int, int, str]:
 def _load_one(path: Path) -> Run:
     try:
         folder = RunFolder.open(path)
-        info = folder.read_info()
+        record = folder.read_record()
         samples = tuple(folder.samples())
         beats = sorted(folder.beats(), key=lambda beat: beat.at)
     except RunFolderError as error:
         raise ReportError(clean(error)) from error
-    run_id = str(info.get("run_id") or path.resolve().name)
+    run_id = record.run_id or path.resolve().name
     notices = list(_torn_line(folder))
     strangers = {sample.run_id for sample in samples} - {run_id}
     if strangers:
         raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
-    settings = settings_of(info)
-    views = _cells(run_id, samples, notices, failed_cells(info))
+    settings = settings_of(record.cells or ())
+    views = _cells(run_id, samples, notices, failed_cells(record))
     placed = (replace(view, setting=settings.get(view.cell, Setting())) for view in views)
     cells = sorted(placed, key=cell_order)
     return Run(
         run_id=run_id,
         label="",
         folder=path,
-        info=info,
+        record=record,
         samples=samples,
         cells=tuple(cells),
         notices=tuple(notices),

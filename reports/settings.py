@@ -5,10 +5,11 @@ Only cells of one setting are compared with each other: everything else would co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from harness.run_record import CellRecord
 from reports.text import clean
 
 
@@ -57,27 +58,19 @@ class Placed(Protocol):
 Cell = TypeVar("Cell", bound=Placed)
 
 
-def settings_of(info: Mapping[str, Any]) -> dict[str, Setting]:
+def settings_of(cells: Sequence[CellRecord]) -> dict[str, Setting]:
     """The setting of each cell that run.json lists; what does not vary is left out of them."""
-    named = info.get("cells")
-    listed = {
-        each["cell"]: each
-        for each in (named if isinstance(named, list) else [])
-        if isinstance(each, Mapping) and isinstance(each.get("cell"), str)
-    }
-    rows = {cell: _natural(each.get("rows")) for cell, each in listed.items()}
-    batches = {cell: _natural(each.get("batch")) for cell, each in listed.items()}
-    shapes = {cell: _word(each.get("shape")) for cell, each in listed.items()}
-    order = list(dict.fromkeys(shapes.values()))
-    several_rows, several_batches = _vary(rows), _vary(batches)
+    order = list(dict.fromkeys(each.shape for each in cells))
+    several_rows = len({each.rows for each in cells if each.rows > 0}) > 1
+    several_batches = len({each.batch for each in cells if each.batch > 0}) > 1
     return {
-        cell: Setting(
-            shape=shapes[cell],
-            rows=rows[cell] if several_rows else None,
-            batch=batches[cell] if several_batches else None,
-            place=order.index(shapes[cell]),
+        each.cell: Setting(
+            shape=each.shape,
+            rows=each.rows if several_rows and each.rows > 0 else None,
+            batch=each.batch if several_batches and each.batch > 0 else None,
+            place=order.index(each.shape),
         )
-        for cell in listed
+        for each in cells
     }
 
 
@@ -101,15 +94,3 @@ def by_setting(cells: Sequence[Cell]) -> dict[Setting, list[Cell]]:
     for cell in cells:
         found.setdefault(cell.setting, []).append(cell)
     return dict(sorted(found.items(), key=lambda item: item[0].order))
-
-
-def _natural(value: object) -> int | None:
-    return value if type(value) is int and value > 0 else None
-
-
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _vary(values: Mapping[str, int | None]) -> bool:
-    return len({value for value in values.values() if value}) > 1

@@ -96,7 +96,9 @@ def virtual_part(run: Run) -> VirtualPart | None:
 
 def pairs(run: Run) -> list[Pair]:
     """The verified cells with stored keys, each with the one that is the same with virtual keys."""
-    options = _options(run.info)
+    options = {
+        each.cell: each.options for each in run.record.cells or () if "options" in each.document
+    }
     sides: dict[bool, dict[object, CellView]] = {True: {}, False: {}}
     for cell in run.cells:
         if cell.verified and cell.cell in options:
@@ -110,18 +112,6 @@ def pairs(run: Run) -> list[Pair]:
         for key, cell in sides[True].items()
         if key in sides[False]
     ]
-
-
-def _options(info: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The options of each cell that run.json lists."""
-    named = info.get("cells")
-    return {
-        each["cell"]: {str(name): str(value) for name, value in each["options"].items()}
-        for each in (named if isinstance(named, list) else [])
-        if isinstance(each, Mapping)
-        and isinstance(each.get("cell"), str)
-        and isinstance(each.get("options"), Mapping)
-    }
 
 
 def _pair(stored: CellView, virtual: CellView, *, several: bool) -> Pair:

@@ -118,8 +118,7 @@ def which_index(run: Run) -> WhichIndex | None:
 
 
 def _source(run: Run, engine: str, at: Setting) -> str:
-    plan = run.info.get("scenario")
-    name = plan.get("name", "") if isinstance(plan, Mapping) else ""
+    name = run.record.scenario.name or ""
     return (
         f"Run {clean(run.run_id)} of scenario {clean(name, 80)}, engine {clean(engine, 40)}; "
         f"where a column does not compare data: {at.words}"

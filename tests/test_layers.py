@@ -25,6 +25,7 @@ ALLOWED = {
 DOORS = {"datasets.cli": {"table"}}
 REPORTS_SEE = {
     *("harness.results", "harness.units", "harness.store", "harness.errors"),
+    "harness.run_record",
     # What a secret is.
     "harness.redaction",
     # Run folders by URL.

@@ -109,7 +109,7 @@ def load(path: Path, engine: str | None = None) -> RunNumbers:
 
 def _from_run(path: Path, engine: str | None) -> RunNumbers:
     (run,) = projection.load([path])
-    if run.info.get("status") == "running":
+    if run.record.is_running:
         raise ReportError(f"{clean(path)} is not complete; `--resume` goes on with it")
     cells = [cell for cell in run.cells if engine in (None, cell.engine)]
     missing = [
@@ -136,7 +136,7 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
         work=facts.work(run),
         stages=_stages(path, engine),
         unseeded=frozenset(
-            _name(c.cell, engine) for c in cells if c.engine not in facts.seeded(run.info)
+            _name(c.cell, engine) for c in cells if c.engine not in run.record.seeded_ids
         ),
     )
 

@@ -65,11 +65,10 @@ def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibratio
         key: (min(float(getattr(p, key)) for p in places), max(getattr(p, key) for p in places))
         for key in RANGED
     }
-    machine = runs[0].info.get("machine")
     return Calibration(
         name=names,
         runs=tuple(run.run_id for run in runs),
-        machine=machine if isinstance(machine, dict) else {},
+        machine=runs[0].record.machine.document,
         cores=int(ranges["cores"][1]),
         row_bytes=round(float(np.median([p.row_bytes for p in places])), 1),
         key_bytes=places[0].key_bytes,

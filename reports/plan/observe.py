@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
+from harness.run_record import CellRecord, RunRecord
 from indexes.spec import TASKS, Amounts
 from indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
 from reports.plan.formulas import amounts, is_broadcast, known, mode_of, name_of
@@ -69,45 +69,44 @@ class Observation:
 
 def observations(run: Run) -> Iterator[Observation]:
     """All that the verified cells of a run tell."""
-    known = _listed(run.info)
+    listed = {each.cell: each for each in run.record.cells or ()}
     views = {view.cell: view for view in run.cells if view.verified and view.engine == "native"}
     loads = _loads(views)
     for cell, view in views.items():
         load = loads.get(_table(cell))
-        if cell not in known or load is None:
+        if cell not in listed or load is None:
             continue
-        at = workload(run.info, known[cell], load)
+        at = workload(run.record, listed[cell], load)
         if at is not None:
             yield from _of_cell(view, at, load if cell == load.cell else None)
-            yield from _of_lookup(view, asked(run.info, at))
+            yield from _of_lookup(view, asked(run.record, at))
 
 
-def workload(info: Mapping[str, Any], cell: Mapping[str, Any], load: CellView) -> Workload | None:
+def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | None:
     """The workload of a cell that run.json lists; None where it does not say enough."""
-    scenario = info.get("scenario")
-    data = scenario.get("dataset", {}) if isinstance(scenario, Mapping) else {}
+    data = record.scenario.dataset
     files = median(load.values(LOAD, "total", "files_written").values() or [0.0])
-    rows = float(cell.get("rows") or 0)
-    batch = float(cell.get("batch") or data.get("batch_rows") or 0)
-    if not rows or not files or not batch:
+    batch = cell.batch or data.batch_rows
+    if not cell.rows or not files or not batch:
         return None
-    settings = {**data.get("settings", {}), **data.get("shapes", {}).get(cell.get("shape"), {})}
-    options = cell.get("options") or {}
+    settings = data.settings_of(cell.shape)
     stored = median(load.values(LOAD, "write", "bytes_written").values() or [0.0])
-    partitions = int(settings.get("date_partitions", data.get("partitions", 1)))
-    conf = info.get("spark_conf") or {}
+    own = settings.get("date_partitions")
+    partitions = own if isinstance(own, int) else data.partitions or 1
+    share = 0.5 if data.update_share is None else data.update_share
+    conf = record.spark_conf
     return Workload(
-        rows=rows,
-        batch=batch,
-        cores=_cores(scenario, conf),
+        rows=float(cell.rows),
+        batch=float(batch),
+        cores=_cores(record),
         partitions=partitions,
         files=files,
-        shards=int(options.get(f"{_PREFIX}min.filegroup.count", 10)),
-        buckets=partitions * int(options.get("hoodie.bucket.index.num.buckets", 256)),
-        new_share=1.0 - float(data.get("update_share", 0.5)),
-        row_bytes=max((stored - files * FILTER_BYTES) / rows, 1.0),
+        shards=int(cell.options.get(f"{_PREFIX}min.filegroup.count", 10)),
+        buckets=partitions * int(cell.options.get("hoodie.bucket.index.num.buckets", 256)),
+        new_share=1.0 - share,
+        row_bytes=max((stored - files * FILTER_BYTES) / cell.rows, 1.0),
         ordered=any(value in GROWING_KINDS for value in settings.values()),
-        local_bytes=float(options.get("keymark.local.bytes", LOCAL_BYTES)),
+        local_bytes=float(cell.options.get("keymark.local.bytes", LOCAL_BYTES)),
         broadcast_bytes=_size(conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")),
     )
 
@@ -139,14 +138,11 @@ def _of_cell(view: CellView, at: Workload, load: CellView | None) -> Iterator[Ob
             yield _observed(view, quantity, at, tuple(numbers.values()))
 
 
-def asked(info: Mapping[str, Any], at: Workload) -> Workload:
+def asked(record: RunRecord, at: Workload) -> Workload:
     """The workload of a cell's lookup, by the keys that run.json says it asks."""
-    scenario = info.get("scenario")
-    workload = scenario.get("workload", {}) if isinstance(scenario, Mapping) else {}
-    present = float(workload.get("lookup_present") or 0)
-    absent = float(workload.get("lookup_absent") or 0)
-    keys = present + absent
-    return replace(at, batch=keys, new_share=absent / keys) if keys else at
+    steps = record.scenario.workload
+    keys = float(steps.lookup_keys)
+    return replace(at, batch=keys, new_share=steps.lookup_absent / keys) if keys else at
 
 
 def _of_lookup(view: CellView, at: Workload) -> Iterator[Observation]:
@@ -192,15 +188,6 @@ def equation_of(quantity: str, index: str, at: Workload) -> str | None:
     return name_of(quantity, index)
 
 
-def _listed(info: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    cells = info.get("cells")
-    return {
-        str(each.get("cell")): each
-        for each in (cells if isinstance(cells, list) else [])
-        if isinstance(each, Mapping)
-    }
-
-
 def _loads(views: Mapping[str, CellView]) -> dict[str, CellView]:
     """The cell that loaded each table: of those that share one, the one with the load's numbers."""
     return {
@@ -215,17 +202,16 @@ def _table(cell: str) -> str:
     return "/".join(part for part in cell.split("/") if not part.startswith("batch-"))
 
 
-def _cores(scenario: object, conf: Mapping[str, Any]) -> int:
+def _cores(record: RunRecord) -> int:
     """Cores of all executors, from the resolved scenario or what Spark says."""
-    master = scenario.get("spark", {}).get("master", "") if isinstance(scenario, Mapping) else ""
-    local = _MASTER.fullmatch(str(master))
+    local = _MASTER.fullmatch(record.scenario.spark.master)
     if local:
         return int(local[1])
-    said = str(conf.get("spark.default.parallelism", ""))
+    said = record.spark_conf.get("spark.default.parallelism", "")
     return int(said) if said.isdecimal() and int(said) else 2
 
 
-def _size(text: object) -> float:
+def _size(text: str) -> float:
     """Bytes of Spark's `10485760`, `10MB`, `-1`."""
-    match = _SIZE.fullmatch(str(text).strip())
+    match = _SIZE.fullmatch(text.strip())
     return float(match[1]) * _UNITS[match[2].lower()] if match else float(10 << 20)

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from datasets.text import uuid_text
 from harness import revisions
 from harness.results import Sample
+from harness.run_record import RunRecord
 from harness.store import RunFolder
 from reports.gate import run_numbers
 from reports.gate.compare import Gate, compare
@@ -186,7 +187,8 @@ def measure(out: Path, commits: tuple[str, str], work: Path, repetitions: int) -
     folder = RunFolder.create(parts)
     folder.append(found)
     told = {"run_id": out.name, "status": "complete", "scenario": {"engines": names}}
-    folder.write_info({**told, "load": os.getloadavg()[0]})
+    told["load"] = os.getloadavg()[0]
+    folder.write_record(RunRecord.model_validate(told))
     parts.rename(out)
 
 

@@ -41,7 +41,7 @@ def recorded(folder: Path) -> Any:
     runs = []
     for path in sorted(folder.glob("same-[0-9][0-9]")):
         run = RunFolder.open(path)
-        engines = run.read_info()["scenario"]["engines"]
+        engines = run.read_record().scenario.engines
         found = {(s.repetition, s.engine, s.phase): s.value for s in run.samples()}
         count = 1 + max(repetition for repetition, _, _ in found)
         logs = np.log([[[found[n, e, p] for p in PHASES] for e in engines] for n in range(count)])

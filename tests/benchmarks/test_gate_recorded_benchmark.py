@@ -9,6 +9,7 @@ import gate_recorded
 import numpy as np
 import pytest
 
+from harness.run_record import RunRecord
 from harness.store import RunFolder
 
 
@@ -23,7 +24,8 @@ def recorded(tmp_path):
                 times = {phase: float(np.exp(draw.normal(0, 0.1))) for phase in gate_live.PHASES}
                 folder.append(gate_live.samples(folder.path.name, engine, repetition, times))
         told = {"run_id": folder.path.name, "status": "complete", "load": 1.0}
-        folder.write_info({**told, "scenario": {"engines": engines}})
+        told["scenario"] = {"engines": engines}
+        folder.write_record(RunRecord.model_validate(told))
     return tmp_path
 
 

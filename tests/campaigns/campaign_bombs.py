@@ -198,7 +198,9 @@ def _run_folder(draw: Draw, folder: Path) -> Action:
     (path / name).write_text(text + "\n")
     if draw.random() < 0.5:
         return lambda: _command("report", str(path), "--out", str(folder / "out"))
-    return lambda: len(RunFolder.open(path).samples()) + len(RunFolder.open(path).read_info())
+    return lambda: (
+        len(RunFolder.open(path).samples()) + len(RunFolder.open(path).read_record().document)
+    )
 
 
 def _document(draw: Draw, folder: Path) -> Action:

@@ -27,13 +27,13 @@ from harness.store import RunFolder
 SETS = ["indexes=['record','bucket']", "schedule.repetitions=3", "dataset.batches=[2, 4]"]
 
 
-def measure(request, folder, _places, *, info, progress):
+def measure(request, folder, _tables, *, record, progress):
     """In place of `bench._measure`: the same runner on tables without Spark."""
     work = bench._work(folder)
     resolved = request.scenario
     tools = context(work / "tables")
     contexts = dict.fromkeys(resolved.dataset.points, tools)
-    runner = Runner(resolved, contexts, folder, run_id=info["run_id"], progress=progress)
+    runner = Runner(resolved, contexts, folder, run_id=record.run_id, progress=progress)
     runner.between = Canary(folder, work / "canary", threads=1, clock=tools.clock)
     return runner.run(matrix.expand(resolved))
 
@@ -104,7 +104,7 @@ def main(work: Path, kills: int, seed: int) -> dict:
         told["missing"] += len(expected - found)
         told["doubled"] += sum(times - 1 for times in found.values())
         told["strange"] += len(set(found) - set(expected))
-        assert RunFolder.open(out).read_info()["status"] == "complete"
+        assert RunFolder.open(out).read_record().status == "complete"
     return told | {"calls": whole, "samples": sum(expected.values())}
 
 

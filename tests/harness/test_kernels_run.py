@@ -62,11 +62,11 @@ def test_sides_take_turns_and_a_run_goes_on(tmp_path, turns):
     folder = RunFolder.create(tmp_path / "run")
     with pytest.raises(HarnessError, match="kernels of native@aaaaaaaaaaaa: ImportError: x"):
         kernels.measure(ENGINES, folder, Silent(), 3)
-    assert folder.read_info()["status"] == "running"
+    assert folder.read_record().status == "running"
     kernels.measure(ENGINES, folder, Silent(), 3)
     base, other = ENGINES
     assert turns == [base, other, other, base, base, base, other]
-    assert folder.read_info()["status"] == "complete"
+    assert folder.read_record().status == "complete"
     found = folder.samples()
     assert len(found) == 12
     assert {(s.cell, s.step, s.value, s.verified, s.reason) for s in found} == {

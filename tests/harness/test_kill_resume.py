@@ -46,9 +46,9 @@ def test_a_run_killed_before_it_began_is_begun_anew(tmp_path, left):
         (tmp_path / name).mkdir() if name == "events" else (tmp_path / name).touch()
     if left[2:]:
         (tmp_path / left[2]).write_text('{"schema_ver')
-    folder, info = bench._folder(request(tmp_path))
+    folder, record = bench._folder(request(tmp_path))
     assert folder.samples() == []
-    assert "run_id" in info
+    assert record.run_id
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "samples.jsonl"])

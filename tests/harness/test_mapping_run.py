@@ -119,7 +119,7 @@ def test_a_failed_build_fails_the_cell_and_a_full_disk_ends_the_run(tmp_path, mo
     assert (tmp_path / "full" / "work").exists()
     finished = bench.run(request(tmp_path / "full", resume=True), Quiet())
     assert finished.failed == {}
-    (note,) = (note for note in finished.folder.read_info()["notes"] if "cut off" in note)
+    (note,) = (note for note in finished.folder.read_record().notes if "cut off" in note)
     assert "native/record: the build was cut off once and went on" in note
 
 
@@ -143,7 +143,7 @@ def test_a_resumed_run_repeats_nothing(tmp_path, monkeypatch):
     assert finished.folder.samples()[: len(before)] == before
     assert len(values(finished.folder, "build")["keys"]) == 1
     assert len(values(finished.folder, "lookup")["keys"]) == 2
-    assert not any("cut off" in note for note in finished.folder.read_info()["notes"])
+    assert not any("cut off" in note for note in finished.folder.read_record().notes)
     monkeypatch.undo()
     monkeypatch.setattr(Table, "build_mappings", None)
     assert bench.run(request(tmp_path / "run", resume=True), Quiet()).failed == {}

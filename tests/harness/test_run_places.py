@@ -18,6 +18,7 @@ from test_run_store import SAMPLE
 from harness import run_places
 from harness.errors import RunFolderError
 from harness.run_places import RunFolderMirror
+from harness.run_record import RunRecord
 from harness.store import RunFolder
 from table.storage import FileStatus
 from table.stores import storage_at
@@ -47,8 +48,8 @@ def run(storage, folder, *, resume, told):
         out.keep_only(lambda sample: sample.step != "torn")
     else:
         out = RunFolder.create(folder, mirror.keep)
-    info = {"run_id": "r1"}
-    out.write_info(info | {"status": "running"})
+    record = RunRecord(run_id="r1")
+    out.write_record(record.but(status="running"))
     taken = {sample.repetition for sample in out.samples()}
     assert taken >= told
     log = out.events / f"log-{len(list(out.events.iterdir()))}.inprogress"
@@ -61,7 +62,7 @@ def run(storage, folder, *, resume, told):
     if log.exists():
         log.rename(log.with_suffix(""))
     out.append([replace(SAMPLE, metric="tasks", unit="count")])
-    out.write_info(info | {"status": "complete"})
+    out.write_record(record.but(status="complete"))
     mirror.finish()
 
 
@@ -83,7 +84,7 @@ def assert_complete(storage, folder):
     run_places._fetch(storage, folder, lambda _: True)
     found = RunFolder.open(folder)
     assert [sample for sample in found.samples() if sample.metric == "wall_s"] == blocks()
-    assert found.read_info()["status"] == "complete"
+    assert found.read_record().status == "complete"
     events = b"".join(path.read_bytes() for path in sorted(found.events.iterdir()))
     for number in range(REPETITIONS):
         assert b"event %d\n" % number in events
@@ -119,7 +120,7 @@ def test_what_a_resumed_run_drops_does_not_come_back(storage, tmp_path):
     mirror = RunFolderMirror(tmp_path / "a", storage)
     mirror.begin(URL, resume=False)
     out = RunFolder.create(tmp_path / "a", mirror.keep)
-    out.write_info({"run_id": "r1"})
+    out.write_record(RunRecord(run_id="r1"))
     (out.events / "log-0.inprogress").write_bytes(b"event 0\n")
     for sample in blocks(1):
         out.append([replace(sample, step="torn"), sample])
@@ -170,7 +171,7 @@ def test_two_processes_do_not_work_at_one_url(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     url = f"memory://places-{next(NAMES)}/x"
     with run_places.working(url, resume=False) as (folder, kept):
-        RunFolder.create(folder, kept).write_info({"run_id": "r1"})
+        RunFolder.create(folder, kept).write_record(RunRecord(run_id="r1"))
         with (
             pytest.raises(RunFolderError, match="another process"),
             run_places.working(url, resume=True),

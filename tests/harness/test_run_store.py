@@ -7,6 +7,7 @@ import pytest
 
 from harness.errors import RunFolderError
 from harness.results import Sample
+from harness.run_record import RunRecord
 from harness.store import RunFolder
 
 SAMPLE = Sample(
@@ -36,7 +37,7 @@ CONTRACT = [
 @pytest.fixture
 def folder(tmp_path):
     made = RunFolder.create(tmp_path / "run")
-    made.write_info({"run_id": "r1"})
+    made.write_record(RunRecord(run_id="r1"))
     return made
 
 
@@ -110,9 +111,31 @@ def test_a_folder_with_files_is_not_taken_for_a_new_run(tmp_path):
 def test_a_damaged_run_json_is_refused(folder, content):
     folder.info_file.write_text(content)
     with pytest.raises(RunFolderError, match=r"run\.json"):
-        folder.read_info()
+        folder.read_record()
 
 
 def test_a_folder_without_run_json_is_no_run(tmp_path):
     with pytest.raises(RunFolderError, match="not a run folder"):
         RunFolder.open(tmp_path)
+
+
+def test_a_newer_run_json_tells_which_version_wrote_it(folder):
+    folder.info_file.write_text('{"schema_version": 2, "versions": {"keymark": "9.1"}, "cells": 7}')
+    with pytest.raises(RunFolderError, match=r"schema version 2, newer than 1; Keymark 9\.1"):
+        folder.read_record()
+
+
+def test_a_record_keeps_what_it_does_not_know_and_only_what_was_said(folder):
+    content = {"schema_version": 1, "run_id": "r1", "later": {"x": [1]}, "machine": {"gpu": "none"}}
+    folder.info_file.write_text(json.dumps(content))
+    record = folder.read_record()
+    assert record.document == content
+    folder.write_record(record.but(status="complete"))
+    assert json.loads(folder.info_file.read_text()) == content | {"status": "complete"}
+
+
+def test_a_record_takes_known_fields_of_the_right_type_only():
+    with pytest.raises(ValueError, match=r"run\.json has no stauts"):
+        RunRecord(run_id="r").but(stauts="complete")
+    with pytest.raises(ValueError, match="repetitions"):
+        RunRecord(run_id="r").but(repetitions="3")

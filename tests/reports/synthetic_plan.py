@@ -8,6 +8,7 @@ from pathlib import Path
 
 from synthetic_runs import INFO, sample, write_run
 
+from harness.run_record import RunRecord
 from indexes.workload import FILTER_BYTES, Workload
 from reports.plan.formulas import amounts, mode_of
 from reports.plan.observe import asked, equation_of
@@ -127,7 +128,9 @@ def _upsert(shared, index, at, disturbed):
     made.append(sample(**shared, **step, value=whole))
     moved = true("shuffle", index, at)
     made.append(sample(**shared, **step, phase="tag", metric="shuffle_write_bytes", value=moved))
-    looked_up = true("lookup" if index == "bucket" else "tag", index, asked(INFO, at))
+    looked_up = true(
+        "lookup" if index == "bucket" else "tag", index, asked(RunRecord.model_validate(INFO), at)
+    )
     return [*made, sample(**shared, step="lookup", round=1, value=disturbed * looked_up)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.results import Beat, Sample
+from harness.run_record import RunRecord
 from harness.store import RunFolder
 from harness.units import METRICS
 
@@ -85,7 +86,7 @@ def sample(**changes) -> Sample:
 def write_run(path: Path, samples: Iterable[Sample], info: dict | None = None) -> Path:
     """A run folder that holds the samples."""
     folder = RunFolder.create(path)
-    folder.write_info(info if info is not None else {"run_id": "r1"})
+    folder.write_record(RunRecord.model_validate(info or {"run_id": "r1"}))
     folder.append(samples)
     return path
 

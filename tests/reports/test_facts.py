@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from synthetic_runs import INFO, quickstart, sample, write_run
 
 from reports import facts
+from reports.errors import ReportError
 from reports.projection import load
 
 
@@ -61,14 +64,21 @@ def test_an_unfinished_run_says_so(tmp_path):
     assert "--resume" in facts.notes(run_with(tmp_path, {"status": "running"}))[0]
 
 
-@pytest.mark.parametrize("odd", [None, 3, "text", [1], {"engines": 3, "dataset": [], "table": 1}])
-def test_odd_scenarios_say_less_and_break_nothing(tmp_path, odd):
-    run = run_with(tmp_path, {"scenario": odd, "notes": odd, "command": odd, "failed": odd})
+@pytest.mark.parametrize("damage", [None, 3, "text", [1], {"engines": 3}, {"dataset": []}])
+def test_a_damaged_scenario_is_refused_by_name(tmp_path, damage):
+    path = write_run(tmp_path / "run", [sample()])
+    record = {"schema_version": 1, "scenario": damage, "versions": {"keymark": "0.0.9"}}
+    (path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ReportError, match=r"run\.json cannot be read: scenario.*Keymark 0\.0\.9"):
+        load([path])
+
+
+def test_what_an_earlier_version_did_not_say_is_not_said(tmp_path):
+    run = run_with(tmp_path, {})
     assert facts.compared(run) == "record (engine native)."
     assert facts.missing_cells(run) == []
-    assert facts.command(run)
-    facts.scenario(run)
-    facts.notes(run)
+    assert facts.command(run) == ".venv/bin/python run_bench.py run quickstart"
+    assert (facts.scenario(run), facts.notes(run)) == ([], [])
 
 
 def test_cells_of_every_axis_are_missed_by_the_ids_that_run_json_names(tmp_path):
@@ -77,9 +87,7 @@ def test_cells_of_every_axis_are_missed_by_the_ids_that_run_json_names(tmp_path)
     assert facts.missing_cells(run) == ["native/bucket"]
     planned = ["native/record/shape-a/rows-5/batch-1", "native/record/shape-a/rows-5/batch-2"]
     cells = [{"cell": cell} for cell in planned]
-    run = run_with(
-        tmp_path / "b", {"scenario": plan, "cells": [*cells, {"cell": "native/record"}, 7]}
-    )
+    run = run_with(tmp_path / "b", {"scenario": plan, "cells": [*cells, {"cell": "native/record"}]})
     assert facts.missing_cells(run) == planned
 
 

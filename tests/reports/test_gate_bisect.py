@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from gate_noise import side
 
+from harness.run_record import RunRecord
 from reports.errors import ReportError
 from reports.gate import bisect, render
 from reports.gate.compare import compare
@@ -228,7 +229,7 @@ def write_run(out, revision, *, worse):
         cell = {"cell": f"{engine}/record", "engine": engine, "index": "record"}
         folder.append([sample(run_id="r", **cell, metric="tasks", phase="total", value=tasks)])
     info = {"run_id": "r", "status": "complete", "scenario": {"engines": engines}}
-    folder.write_info(info)
+    folder.write_record(RunRecord.model_validate(info))
 
 
 def test_paths_are_not_searched(tmp_path, capsys):

@@ -7,6 +7,7 @@ import pytest
 from gate_noise import side
 
 from harness.results import Stage
+from harness.run_record import RunRecord
 from harness.store import RunFolder
 from reports.gate import render, run_numbers
 from reports.gate.compare import compare
@@ -115,7 +116,7 @@ def test_only_regressions_are_explained():
 
 def run(folder, **info):
     made = RunFolder.create(folder)
-    made.write_info({"run_id": "r", **info})
+    made.write_record(RunRecord.model_validate({"run_id": "r", **info}))
     return made
 
 

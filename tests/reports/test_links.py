@@ -80,7 +80,8 @@ def test_a_run_id_that_leads_elsewhere_is_refused(tmp_path, run_id):
     resolved = scenario.load("mappings")
     path = write_run(tmp_path / "run", [sample()])
     folder = RunFolder.open(path)
-    folder.write_info({"run_id": run_id, "scenario": bench.describe(resolved)})
+    record = {"schema_version": 1, "run_id": run_id, "scenario": bench.describe(resolved)}
+    folder.info_file.write_text(json.dumps(record))
     with pytest.raises(RunFolderError, match="run_id"):
         bench.run(bench.Request(scenario=resolved, out=path, resume=True), None)
 

@@ -77,7 +77,8 @@ def test_no_secret_reaches_a_file_of_a_run_folder(tmp_path, text):
 def test_a_folder_that_another_version_wrote_is_reported_without_its_secrets(tmp_path):
     path = quickstart(tmp_path / "run", repetitions=1)
     folder = RunFolder.open(path)
-    info = folder.read_info() | {"notes": PLACES, "spark_conf": {"x": PLACES[0], "pwd": SECRET}}
+    told = {"notes": PLACES, "spark_conf": {"x": PLACES[0], "pwd": SECRET}}
+    info = folder.read_record().document | told
     folder.info_file.write_text(json.dumps(info))
     publish([path], tmp_path / "out")
     for file in (tmp_path / "out").rglob("*"):
@@ -96,5 +97,5 @@ def test_errors_on_the_terminal_have_no_secrets_and_no_control_characters(capsys
 def test_a_name_that_is_no_unicode_can_be_written(tmp_path):
     name = b"run-\xff".decode("utf-8", "surrogateescape")
     path = write_run(tmp_path / "run", [sample(reason=name)], {"run_id": "r1", "command": [name]})
-    assert RunFolder.open(path).read_info()["command"] == [name]
+    assert RunFolder.open(path).read_record().command == [name]
     assert RunFolder.open(path).samples()[0].reason == name
