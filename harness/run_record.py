@@ -171,6 +171,7 @@ class RunRecord(Recorded):
         command: the command line, without secrets.
         scenario: what was asked for.
         cells: that were planned; None from harnesses with one for each engine and index.
+        indexes: the specs of the indexes under test, by name, as `indexes.spec` keeps them.
         seeds: of what was drawn at random.
         machine: where it ran.
         status: `running` until the end, then `complete`.
@@ -193,6 +194,7 @@ class RunRecord(Recorded):
     command: list[Text] = Field(default_factory=list)
     scenario: ScenarioRecord = Field(default_factory=ScenarioRecord)
     cells: list[CellRecord] | None = None
+    indexes: dict[Text, dict[Text, Any]] = Field(default_factory=dict)
     seeds: dict[Text, int] = Field(default_factory=dict)
     machine: MachineRecord = Field(default_factory=MachineRecord)
     status: Text = ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
-from indexes.spec import IndexSpec
+from indexes.spec import IndexSpec, spec_from
 
 GROUP = "keymark.indexes"
 SPEC_GROUP = "keymark.index_specs"
@@ -51,6 +51,15 @@ def spec_of(name: str) -> IndexSpec:
         KeyError: there is no such index here.
     """
     return specs()[name]
+
+
+def kept_specs(data: object) -> dict[str, IndexSpec]:
+    """What a run folder keeps of specs, by index; what is damaged or missing is left out."""
+    found = {}
+    for name, each in data.items() if isinstance(data, Mapping) else ():
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            found[str(name)] = spec_from(each)
+    return found
 
 
 def of_partition(partition: str) -> IndexSpec:

@@ -186,6 +186,9 @@ class IndexSpec:
         return tuple(option for option in self.options if option.fixed)
 
 
+UNKNOWN = IndexSpec(name="", table_type="", is_global=True)
+"""Of an index of which nothing is known."""
+
 _PLAIN = (
     *("name", "table_type", "is_global", "is_exact", "order", "color"),
     *("metadata_partition", "owns_layout", "entries"),

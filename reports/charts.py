@@ -22,6 +22,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from harness.units import Unit
+from indexes.spec import UNKNOWN_COLOR
 from reports.amounts import amount, axis_scale
 from reports.projection import CellView
 from reports.stats import CONFIDENCE, Summary
@@ -32,16 +33,6 @@ INK = "#1b1f24"
 GRID = "#d5dae0"
 """Grid lines; `svg.inline` turns it into the page's own."""
 
-INDEX_COLORS = {
-    "record": "#0072b2",
-    "global_simple": "#d55e00",
-    "simple": "#e69f00",
-    "global_bloom": "#009e73",
-    "bloom": "#56b4e9",
-    "bucket": "#cc79a7",
-    "hbase": "#f0e442",
-}
-UNKNOWN_COLOR = "#8a9099"
 HATCHES = ("", "///", "xxx", "\\\\\\", "|||")
 """Tell runs and engines apart where one index has several bars."""
 
@@ -87,11 +78,6 @@ class Drawing:
     bare_svg: str
 
 
-def index_color(index: str) -> str:
-    """The colour of an index on every chart."""
-    return INDEX_COLORS.get(index, UNKNOWN_COLOR)
-
-
 def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
     """Draw one measure as horizontal bars with intervals; cells without a value get no bar."""
     shown = [
@@ -106,7 +92,7 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
         kinds = list(dict.fromkeys((cell.run_label, cell.engine) for cell in cells))
         for row, (cell, summary) in enumerate(shown):
             _bar(axes, row, summary, scale)
-            axes.patches[-1].set_facecolor(index_color(cell.index))
+            axes.patches[-1].set_facecolor(cell.spec.color)
             axes.patches[-1].set_hatch(_hatch(kinds.index((cell.run_label, cell.engine))))
             _value_label(axes, row, summary.high / scale, amount(summary.median, column.unit))
         top = max(summary.high for _, summary in shown) / scale

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from reports.amounts import times
-from reports.charts import GRID, INK, Drawing, index_color, interval_words, number_ticks, render
+from reports.charts import GRID, INK, Drawing, interval_words, number_ticks, render
 from reports.stats import Summary
 
 PREFIX = "engines_"
@@ -21,7 +21,7 @@ _WIDE = 100
 def engines_chart(
     ratios: Sequence[tuple[str, str, Summary]], *, engine: str, title: str
 ) -> Drawing:
-    """Draw (label, index, ratio) one below the other on a logarithmic axis, with a line at 1."""
+    """Draw (label, colour, ratio) one below the other on a logarithmic axis, with a line at 1."""
     shown = [ratio for _, _, ratio in ratios]
     ends = [end for ratio in shown for end in (ratio.low, ratio.high) if end > 0]
     low, high = min(1.0, *ends) / _ROOM, max(1.0, *ends) * _ROOM
@@ -29,11 +29,11 @@ def engines_chart(
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.axvline(1.0, color=INK, linewidth=1.2)
-        for row, (_, index, ratio) in enumerate(ratios):
+        for row, (_, color, ratio) in enumerate(ratios):
             at = max(ratio.median, low)
             around = [[at - max(ratio.low, low)], [ratio.high - at]]
             axes.errorbar(
-                at, row, xerr=around, fmt="o", color=index_color(index), ecolor=INK,
+                at, row, xerr=around, fmt="o", color=color, ecolor=INK,
                 markersize=8, markeredgecolor=INK, markeredgewidth=0.8, elinewidth=1.2, capsize=3,
             )  # fmt: skip
             axes.text(

@@ -36,6 +36,7 @@ class Duel:
     Attributes:
         label: the index with what tells its data from that of other duels.
         index: index name.
+        color: of the index.
         ours: what ours takes.
         theirs: what the other engine takes.
         ratio: ours as a multiple of theirs, paired by repetition.
@@ -43,6 +44,7 @@ class Duel:
 
     label: str
     index: str
+    color: str
     ours: Summary
     theirs: Summary
     ratio: Summary
@@ -119,6 +121,7 @@ def duels(cells: Sequence[CellView], measure: Measure, engine: str) -> list[Duel
                 Duel(
                     label=cell.full_label.replace(f" · {OURS}", "", 1),
                     index=cell.index,
+                    color=cell.spec.color,
                     ours=summarize(list(mine.values())),
                     theirs=summarize(list(its.values())),
                     ratio=ratio,
@@ -176,7 +179,7 @@ def _chart(beside: Beside, place: int, suffix: str) -> Chart:
     heads = ("Keymark", clean(beside.engine, 40), "Keymark as a multiple")
     words = "; ".join(f"{row.label} {row.entries[2].value}" for row in rows)
     label = f"Chart of the time of Keymark as a multiple, {title}: {words}."
-    bars = [(duel.label, duel.index, duel.ratio) for duel in beside.duels]
+    bars = [(duel.label, duel.color, duel.ratio) for duel in beside.duels]
     drawing = engines_chart(bars, engine=clean(beside.engine, 40), title=title)
     numbers = Grid(caption=title, heads=heads, rows=rows)
     key = f"{PREFIX}{place + 1}_{beside.measure.key}{suffix}"

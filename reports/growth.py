@@ -16,7 +16,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from reports.projection import INDEX_ORDER, CellView, Trial, place_in
+from indexes.spec import UNKNOWN, IndexSpec
+from reports.projection import CellView, Trial
 from reports.stats import Summary, paired_ratio, summarize
 from reports.tables import Measure
 
@@ -37,6 +38,7 @@ class Line:
     Attributes:
         engine: engine name.
         index: index name.
+        spec: of the index.
         name: the index, with the variant of the table's options where it has several.
         shape: name of the keys' shape; empty where the run has none.
         values: by rows of the table or of the batch, ascending, the values by trial.
@@ -44,6 +46,7 @@ class Line:
 
     engine: str
     index: str
+    spec: IndexSpec = UNKNOWN
     name: str
     shape: str = ""
     values: Mapping[int, Mapping[Trial, float]]
@@ -77,16 +80,19 @@ class Contest:
 def lines(cells: Iterable[CellView], measure: Measure, axis: Axis = Axis.ROWS) -> list[Line]:
     """The lines of the cells of one run along an axis, those that have two sizes at least."""
     found: dict[tuple[str, str, str, str], dict[int, Mapping[Trial, float]]] = {}
+    specs: dict[str, IndexSpec] = {}
     for cell in at_largest(cells, but=axis):
         values, size = measure.values(cell), _size(cell, axis)
         if size and values:
             key = (cell.engine, cell.index, cell.setting.shape, cell.variant)
             found.setdefault(key, {})[size] = values
+            specs[cell.index] = cell.spec
     twins = Counter(key[:3] for key in found)
     return [
         Line(
             engine=key[0],
             index=key[1],
+            spec=specs[key[1]],
             name=" · ".join([key[1], *([key[3]] if twins[key[:3]] > 1 else [])]),
             shape=key[2],
             values=dict(sorted(values.items())),
@@ -112,7 +118,7 @@ def contests(found: Sequence[Line]) -> list[Contest]:
     """The first index of each engine and shape, in the order of reports, against each other one."""
     made = []
     for panel in panels(found):
-        mine = sorted(panel, key=lambda line: place_in(line.index, INDEX_ORDER))
+        mine = sorted(panel, key=lambda line: (line.spec.order, line.index))
         made += [_contest(mine[0], other) for other in mine[1:]]
     return made
 

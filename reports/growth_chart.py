@@ -18,7 +18,6 @@ from reports.amounts import axis_scale
 from reports.charts import (
     INK,
     Drawing,
-    index_color,
     interval_words,
     number_ticks,
     render,
@@ -143,7 +142,7 @@ def _draw_line(axes: Axes, line: Line, scales: Scales, *, marker: str, steps: fl
         [(each.median - each.low) / scales.base for each in known.values()],
         [(each.high - each.median) / scales.base for each in known.values()],
     ]
-    color = index_color(line.index)
+    color = line.spec.color
     at = scales.beside(list(known), steps)
     axes.errorbar(at, middle, yerr=around, fmt="none", ecolor=color, elinewidth=1.2, zorder=2)
     # A rim in ink keeps the pale colours apart from the paper.
@@ -165,7 +164,7 @@ def _name_lines(axes: Axes, panel: Sequence[Line], scales: Scales) -> None:
     heights = spread_out([float(y) for _, y in ends], _LABEL_HEIGHT)
     for line, (x, y), height in zip(panel, ends, heights, strict=True):
         axes.plot(
-            [x, _NAMES_AT], [y, height], color=index_color(line.index), linewidth=1.0,
+            [x, _NAMES_AT], [y, height], color=line.spec.color, linewidth=1.0,
             transform=axes.transAxes, clip_on=False, zorder=1,
         )  # fmt: skip
         axes.text(

@@ -17,6 +17,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
+from indexes.spec import UNKNOWN, IndexSpec
 from reports.projection import CellView
 
 STATES = ("logs", "compacted")
@@ -133,6 +134,7 @@ class LookupModel:
 
     spots: tuple[Spot, ...]
     fits: tuple[Fit, ...]
+    spec: IndexSpec = UNKNOWN
 
     def of(self, state: str, cache: str, shards: int | None = None) -> Fit | None:
         """The fit of a state, if it was measured."""
@@ -152,7 +154,8 @@ def is_point(step: str) -> bool:
 
 def lookup_model(cells: Iterable[CellView]) -> LookupModel | None:
     """The model of verified cells; None where nothing was measured for it."""
-    spots = tuple(spot for cell in cells for spot in _spots(cell))
+    listed = list(cells)
+    spots = tuple(spot for cell in listed for spot in _spots(cell))
     if not spots:
         return None
     counts = sorted({spot.shards for spot in spots})
@@ -164,7 +167,8 @@ def lookup_model(cells: Iterable[CellView]) -> LookupModel | None:
                 chosen = [s for s in chosen if shards in (None, s.shards)]
                 if len({s.load for s in chosen}) > 1:
                     fits.append(_fit(state, cache, shards, spots=chosen))
-    return LookupModel(spots, tuple(fits))
+    spec = next(cell.spec for cell in listed if any(_spots(cell)))
+    return LookupModel(spots, tuple(fits), spec)
 
 
 def _spots(cell: CellView) -> Iterator[Spot]:

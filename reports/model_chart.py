@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from harness.units import Unit
 from reports.amounts import amount
-from reports.charts import INK, Drawing, index_color, render, style_panel
+from reports.charts import INK, Drawing, render, style_panel
 from reports.lookup_model import CACHES, LookupModel
 
 MARKERS = "osD^vP"
@@ -21,7 +21,7 @@ _PANEL_NAMES = {"cold": "cold cache", "warm": "warm cache"}
 
 def model_chart(model: LookupModel, state: str, title: str) -> Drawing:
     """Draw the points of one state of the index, cold above warm, with the model of each."""
-    color = index_color("record")
+    color = model.spec.color
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(len(CACHES), 1, sharex=True, sharey=True)

@@ -32,7 +32,6 @@ PREFIX = "lookup_model_"
 
 _STATE_NAMES = {"logs": "log blocks", "compacted": "compacted"}
 _SECONDS = Unit.SECONDS.value
-_INDEX = "record"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +67,12 @@ def model_part(run: Run) -> ModelPart | None:
         name=run.name if run.label else "",
         fits=_fits(
             [fit for fit in model.fits if fit.shards is None],
+            model.spec.name,
             "K and c of the lookup model, with 95% intervals",
         ),
         alone=_fits(
             [fit for fit in model.fits if fit.shards is not None],
+            model.spec.name,
             "K and c for each number of shards N alone",
         ),
         findings=_findings(model),
@@ -84,12 +85,12 @@ def model_part(run: Run) -> ModelPart | None:
     )
 
 
-def _fits(fits: Sequence[Fit], caption: str) -> Grid:
+def _fits(fits: Sequence[Fit], index: str, caption: str) -> Grid:
     rows = [
         Row(
             label=f"{_STATE_NAMES[fit.state]}, {fit.cache}"
             + (f", N = {fit.shards}" if fit.shards else ""),
-            index=_INDEX,
+            index=index,
             entries=(
                 _estimate(fit.k),
                 _estimate(fit.c),
@@ -145,7 +146,7 @@ def _points(model: LookupModel, state: str) -> Grid:
             blocks = f"{said}{digits(spot.blocks)} blocks"
             entries.append(Entry(value=amount(spot.wall, _SECONDS), spread=blocks))
         label = f"N = {shards}, M = {keys:,}"
-        rows.append(Row(label=label, index=_INDEX, entries=tuple(entries)))
+        rows.append(Row(label=label, index=model.spec.name, entries=tuple(entries)))
     heads = tuple(f"{cache}, {kind}" for cache, kind in columns)
     return Grid(
         caption=f"Points of the lookup model, {_STATE_NAMES[state]}", heads=heads, rows=tuple(rows)

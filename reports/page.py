@@ -10,6 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from indexes.spec import UNKNOWN_COLOR
 from reports import charts, export, facts, prose, tables
 from reports.cautions import cautions
 from reports.engines_part import EnginesPart, engines_part
@@ -19,12 +20,12 @@ from reports.growth_part import GrowthPart, growth_part
 from reports.model_part import ModelPart, model_part
 from reports.noise import NoisePart, noise_part
 from reports.overhead_part import OverheadPart, overhead_part
-from reports.projection import PARTITION_LOCAL, UPSERT, CellView, Run, cell_order, failed_cells
+from reports.projection import UPSERT, CellView, Run, cell_order, failed_cells
 from reports.settings import Setting, by_setting, leading
 from reports.stats import Caveat, CaveatKind
 from reports.text import clean, listed
 from reports.virtual_part import VirtualPart, virtual_part
-from reports.which_index import COLUMNS, WhichIndex, which_index
+from reports.which_index import WhichIndex, which_index
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -134,6 +135,7 @@ class Report:
         local: indexes among the cells that find a key within its partition only.
         cautions: what holds for the statistics of the whole page.
         runs: what belongs to one run, answers included.
+        colors: by index.
     """
 
     title: str
@@ -155,6 +157,7 @@ class Report:
     local: str
     cautions: list[str]
     runs: list[RunPart]
+    colors: dict[str, str]
 
 
 def build(runs: Sequence[Run]) -> Report:
@@ -186,9 +189,10 @@ def build(runs: Sequence[Run]) -> Report:
         overheads=[found for run in runs if (found := overhead_part(run)) is not None],
         noises=[noise for run in runs if (noise := noise_part(run)) is not None],
         details=_details(right),
-        local=listed([name for name in PARTITION_LOCAL if any(c.index == name for c in right)]),
+        local=listed(list(dict.fromkeys(c.index for c in right if not c.spec.is_global))),
         cautions=_cautions(headline, runs),
         runs=[_part(run) for run in runs],
+        colors={cell.index: cell.spec.color for cell in every},
     )
 
 
@@ -198,8 +202,7 @@ def html(report: Report) -> str:
         report=report,
         css=style(),
         picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
-        color=charts.index_color,
-        meanings=COLUMNS,
+        color=lambda index: report.colors.get(index, UNKNOWN_COLOR),
     )
 
 

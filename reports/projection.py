@@ -20,13 +20,11 @@ from harness.errors import RunFolderError
 from harness.results import Beat, Sample
 from harness.run_record import RunRecord
 from harness.store import RunFolder
+from indexes import installed
+from indexes.spec import UNKNOWN, IndexSpec
 from reports.errors import ReportError
 from reports.settings import Setting, settings_of
 from reports.text import clean
-
-INDEX_ORDER = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
-PARTITION_LOCAL = ("simple", "bloom", "bucket")
-"""Those that look for a key within its partition only."""
 
 # No more digits than fit into any number: names come from files.
 _NUMBER = re.compile(r"(\d{1,18})")
@@ -68,6 +66,7 @@ class CellView:
         reasons: why not, one line each.
         series: everything measured, by (step, phase, metric).
         setting: the data that it works on; says only what varies within the run.
+        spec: of its index, as the run folder keeps it, or as it is installed here.
     """
 
     run_id: str
@@ -80,6 +79,7 @@ class CellView:
     reasons: tuple[str, ...] = ()
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
     setting: Setting = field(default_factory=Setting)
+    spec: IndexSpec = UNKNOWN
 
     @property
     def full_label(self) -> str:
@@ -181,9 +181,8 @@ def cell_order(
     Variants go by the numbers in their names: shards-4 stands before shards-16.
     """
     foreign = cell.engine != "native"
-    place = place_in(cell.index, INDEX_ORDER)
     numbers = [int(part) if part.isdecimal() else part for part in _NUMBER.split(cell.cell)]
-    return place, cell.index, foreign, cell.engine, cell.setting.order, numbers
+    return cell.spec.order, cell.index, foreign, cell.engine, cell.setting.order, numbers
 
 
 def place_in(word: str, order: Sequence[str]) -> int:
@@ -214,7 +213,15 @@ def _load_one(path: Path) -> Run:
         raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
     settings = settings_of(record.cells or ())
     views = _cells(run_id, samples, notices, failed_cells(record))
-    placed = (replace(view, setting=settings.get(view.cell, Setting())) for view in views)
+    specs = {**installed.specs(), **installed.kept_specs(record.indexes)}
+    placed = (
+        replace(
+            view,
+            setting=settings.get(view.cell, Setting()),
+            spec=specs.get(view.index, UNKNOWN),
+        )
+        for view in views
+    )
     cells = sorted(placed, key=cell_order)
     return Run(
         run_id=run_id,

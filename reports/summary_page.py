@@ -14,7 +14,7 @@ from reports.page import Answered, Report, RunPart
 from reports.prose import Answer
 from reports.text import markdown
 from reports.virtual_part import VirtualPart
-from reports.which_index import COLUMNS, WhichIndex
+from reports.which_index import WhichIndex
 
 _LONGEST_SENTENCE = 2000
 
@@ -52,7 +52,7 @@ def which_index_markdown(choice: WhichIndex) -> str:
     """Print which index for what as a document of its own."""
     lines = ["# Which index", "", f"{markdown(choice.source)}.", "", *_table(choice.grid), ""]
     lines += ["Columns:", ""]
-    lines += [f"- {markdown(head)}: {markdown(meaning)}." for head, meaning in COLUMNS]
+    lines += [f"- {markdown(head)}: {markdown(meaning)}." for head, meaning in choice.columns]
     lines += ["", "What each index needs:", ""]
     lines += [f"- {markdown(index)}: {markdown(words)}." for index, words in choice.needs]
     lines += ["", "Measured by", "", f"    make install && {choice.command}", ""]

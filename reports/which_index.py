@@ -11,18 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.units import Unit
+from indexes import installed
+from indexes.spec import UNKNOWN, IndexSpec
 from reports import facts
 from reports.amounts import amount, times
 from reports.grids import Entry, Grid, Row, spread
-from reports.needs import NEEDS, Needs
-from reports.projection import PARTITION_LOCAL, CellView, Run, Trial, cell_order
+from reports.projection import CellView, Run, Trial, cell_order
 from reports.settings import Setting, by_setting, leading
 from reports.stats import Summary, paired_ratio, summarize
 from reports.tables import BY_KEY, Measure
 from reports.text import clean, listed
-
-YARDSTICK = "global_simple"
-"""The index that writes and reads are compared with, as the announcement does."""
 
 NOT_MEASURED = "not measured"
 FEWEST = 3
@@ -32,15 +30,15 @@ _BOOST = 0.9
 _RANDOM, _ORDERED, _SKEWED = "random", "time_ordered", "skewed"
 _TAG = BY_KEY["tag"]
 
-COLUMNS = (
+_COLUMNS = (
     ("Keys looked up", "keys of the lookup step divided by its time"),
     ("Tagging", "finding where each row of an upsert batch lives"),
     (
-        f"Upsert against {YARDSTICK}",
+        "Upsert against {yardstick}",
         "time of a whole upsert as a multiple, paired by repetition",
     ),
     (
-        f"Point query against {YARDSTICK}",
+        "Point query against {yardstick}",
         "time to read one record by its key as a multiple, paired by repetition",
     ),
     (
@@ -62,7 +60,15 @@ COLUMNS = (
     ("Skewed against random", "tagging of skewed keys as a multiple of random ones"),
     ("Random against time-ordered", "tagging of random keys as a multiple of time-ordered ones"),
 )
-"""Head and meaning of each column."""
+
+
+def columns(yardstick: str) -> tuple[tuple[str, str], ...]:
+    """Head and meaning of each column.
+
+    Writes and reads are compared with the simplest index that finds every key, as the announcement
+    does.
+    """
+    return tuple((head.format(yardstick=yardstick), meaning) for head, meaning in _COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,7 @@ class WhichIndex:
         run_id: the run's own id.
         name: what the run is called on the page, empty when it is the only one.
         source: where every number comes from, in one sentence.
+        columns: head and meaning of each column.
         grid: a row per index.
         needs: what each index needs by name, as (index, words).
         command: how to measure the same again.
@@ -82,6 +89,7 @@ class WhichIndex:
     run_id: str
     name: str
     source: str
+    columns: tuple[tuple[str, str], ...]
     grid: Grid
     needs: list[tuple[str, str]]
     command: str
@@ -101,17 +109,27 @@ def which_index(run: Run) -> WhichIndex | None:
     if len(indexes) < FEWEST or len(by_setting(ours)) < 2 or len(found) < len(ours):
         return None
     at = next((setting for setting in groups if setting.shape == _RANDOM), next(iter(groups)))
+    specs = {cell.index: cell.spec for cell in ours}
+    simplest = [*installed.finders(), *(s for s in specs.values() if s.needs_base_files_only)]
+    yardstick = simplest[0].name if simplest else ""
     rows = tuple(
-        Row(label=clean(index, 40), index=index, entries=_entries(index, at, found))
+        Row(
+            label=clean(index, 40),
+            index=index,
+            entries=_entries(index, at, found, spec=specs[index], yardstick=yardstick),
+        )
         for index in indexes
     )
-    heads = tuple(head for head, _ in COLUMNS)
+    heads = columns(clean(yardstick, 40))
     return WhichIndex(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         source=_source(run, ours[0].engine, at),
-        grid=Grid(caption=f"Which index: {at.words}", heads=heads, rows=rows),
-        needs=[(clean(index, 40), _needed(NEEDS[index])) for index in indexes if index in NEEDS],
+        columns=heads,
+        grid=Grid(
+            caption=f"Which index: {at.words}", heads=tuple(head for head, _ in heads), rows=rows
+        ),
+        needs=[(clean(n, 40), _needed(spec)) for n, spec in specs.items() if spec is not UNKNOWN],
         command=facts.command(run),
         file=f"which_index{run.file_suffix}.md",
     )
@@ -126,11 +144,16 @@ def _source(run: Run, engine: str, at: Setting) -> str:
 
 
 def _entries(
-    index: str, at: Setting, found: Mapping[tuple[str, Setting], CellView]
+    index: str,
+    at: Setting,
+    found: Mapping[tuple[str, Setting], CellView],
+    *,
+    spec: IndexSpec,
+    yardstick: str,
 ) -> tuple[Entry, ...]:
-    cell, yardstick = found.get((index, at)), found.get((YARDSTICK, at))
-    writes = _ratio(BY_KEY["write_latency"], yardstick, cell)
-    reads = _ratio(BY_KEY["point_query"], yardstick, cell)
+    cell, base = found.get((index, at)), found.get((yardstick, at))
+    writes = _ratio(BY_KEY["write_latency"], base, cell)
+    reads = _ratio(BY_KEY["point_query"], base, cell)
     sizes = sorted(
         (each for name, each in found if name == index and _alike(each, at)),
         key=lambda each: each.rows or 0,
@@ -140,17 +163,17 @@ def _entries(
         name: found.get((index, Setting(shape=name, rows=at.rows, batch=at.batch)))
         for name in (_RANDOM, _ORDERED, _SKEWED)
     }
-    mine = index == YARDSTICK
+    mine = index == yardstick
     return (
         _rate(cell),
         _measured(_TAG, cell),
         Entry(value="1") if mine else _times(writes),
         Entry(value="1") if mine else _times(reads),
         Entry(value="the yardstick") if mine else _boosts(writes, reads),
-        Entry(value="in its partition" if index in PARTITION_LOCAL else "anywhere"),
-        _effort(NEEDS.get(index)),
-        _servers(NEEDS.get(index)),
-        _per_key(index, [found[key] for key in found if key[0] == index and _loaded(key[1], at)]),
+        Entry(value="anywhere" if spec.is_global else "in its partition"),
+        _effort(spec),
+        _servers(spec),
+        _per_key(spec, [found[key] for key in found if key[0] == index and _loaded(key[1], at)]),
         _measured(BY_KEY["shuffle"], cell),
         _times(grows),
         _times(_ratio(_TAG, shapes[_RANDOM], shapes[_SKEWED])),
@@ -193,7 +216,7 @@ def _rate(cell: CellView | None) -> Entry:
     return _entry(BY_KEY["lookup_rate"].values(cell) or rates, Unit.RATE.value)
 
 
-def _per_key(index: str, cells: Sequence[CellView]) -> Entry:
+def _per_key(spec: IndexSpec, cells: Sequence[CellView]) -> Entry:
     """Bytes per key of the first of the cells that was loaded."""
     each: Mapping[Trial, float] = {}
     for cell in cells:
@@ -201,9 +224,9 @@ def _per_key(index: str, cells: Sequence[CellView]) -> Entry:
         keys = cell.values("bulk_insert", "total", "keys")
         shares = {trial: size / keys[trial] for trial, size in stored.items() if keys.get(trial)}
         each = each or BY_KEY["key_bytes"].values(cell) or shares
-    needs = NEEDS.get(index)
-    if needs and needs.servers and not any(each.values()):
-        return Entry(value=NOT_MEASURED, spread=f"it is in {needs.servers[0]}")
+    servers = spec.requirements.servers
+    if servers and not any(each.values()):
+        return Entry(value=NOT_MEASURED, spread=f"it is in {servers[0]}")
     return _entry(each, Unit.BYTES.value)
 
 
@@ -225,9 +248,10 @@ def _boosts(writes: Summary | None, reads: Summary | None) -> Entry:
     return Entry(value=" and ".join(helped) or "neither shown")
 
 
-def _effort(needs: Needs | None) -> Entry:
-    if needs is None:
+def _effort(spec: IndexSpec) -> Entry:
+    if spec is UNKNOWN:
         return Entry(value="unknown")
+    needs = spec.requirements
     options, steps = len(needs.options), len(needs.steps)
     return Entry(value=f"{_count(options, 'option')}, {_count(steps, 'step')}")
 
@@ -236,13 +260,14 @@ def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}" + ("" if number == 1 else "s")
 
 
-def _servers(needs: Needs | None) -> Entry:
-    if needs is None:
+def _servers(spec: IndexSpec) -> Entry:
+    if spec is UNKNOWN:
         return Entry(value="unknown")
-    return Entry(value=listed(list(needs.servers)) or "none")
+    return Entry(value=listed(list(spec.requirements.servers)) or "none")
 
 
-def _needed(needs: Needs) -> str:
+def _needed(spec: IndexSpec) -> str:
+    needs = spec.requirements
     name = "option" if len(needs.options) == 1 else "options"
     parts = [f"{name} {listed(list(needs.options))}" if needs.options else "no option"]
     parts += [f"to a table with rows: {', '.join(needs.steps)}"] if needs.steps else []

@@ -12,7 +12,7 @@ from typing import Any
 
 from reports.amounts import digits, times
 from reports.grids import Entry, Grid, Row
-from reports.projection import PARTITION_LOCAL, CellView
+from reports.projection import CellView
 from reports.settings import Setting, by_setting
 from reports.stats import Summary, paired_ratio, summarize
 from reports.tables import BY_KEY, Measure
@@ -74,8 +74,8 @@ def winner_map(cells: Sequence[CellView], measure: Measure) -> Grid | None:
     have columns of their own beside those of all.
     """
     kinds = {"": list(cells)}
-    if not {cell.index for cell in cells}.isdisjoint(PARTITION_LOCAL):
-        kinds["global, "] = [cell for cell in cells if cell.index not in PARTITION_LOCAL]
+    if not all(cell.spec.is_global for cell in cells):
+        kinds["global, "] = [cell for cell in cells if cell.spec.is_global]
     found = {kind: _by_place(winners(group, measure)) for kind, group in kinds.items()}
     settings = [setting for setting, _ in by_setting(cells).items() if setting in found[""]]
     if len(settings) < 2:

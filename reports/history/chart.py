@@ -10,8 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from harness.results import PHASES
+from indexes import installed
+from indexes.spec import UNKNOWN
 from reports.amounts import axis_scale
-from reports.charts import INK, Drawing, index_color, render, style_panel
+from reports.charts import INK, Drawing, render, style_panel
 from reports.history.series import History, NumberHistory
 from reports.text import clean
 
@@ -49,7 +51,8 @@ def history_chart(history: History) -> Drawing:
 
 def _panel(axes: Axes, series: NumberHistory) -> None:
     scale, unit = axis_scale(series.unit, max(map(abs, series.values)))
-    color = index_color(series.key.cell.split("/")[1] if "/" in series.key.cell else "")
+    index = series.key.cell.split("/")[1] if "/" in series.key.cell else ""
+    color = installed.specs().get(index, UNKNOWN).color
     axes.plot(
         series.runs,
         [value / scale for value in series.values],

@@ -13,9 +13,9 @@ from html import escape
 
 from harness.units import Unit
 from reports.amounts import amount
-from reports.charts import index_color
 from reports.plan.answer import Plan
 from reports.plan.decide import sweep
+from reports.plan.formulas import known
 from reports.plan.predict import Estimate, added
 
 AXES = {
@@ -161,7 +161,7 @@ def _band(
     upper = [f"{x.at(s):.1f},{y.at(max(e.high, _FLOOR)):.1f}" for s, e in _both(sizes, line)]
     lower = [f"{x.at(s):.1f},{y.at(max(e.low, _FLOOR)):.1f}" for s, e in _both(sizes, line)]
     points = " ".join([*upper, *reversed(lower)])
-    return f'<polygon points="{points}" fill="{index_color(index)}" fill-opacity="0.12"/>'
+    return f'<polygon points="{points}" fill="{known()[index].color}" fill-opacity="0.12"/>'
 
 
 def _line(index: str, curve: Curve, x: _Scale, y: _Scale) -> str:
@@ -169,9 +169,8 @@ def _line(index: str, curve: Curve, x: _Scale, y: _Scale) -> str:
         f"{x.at(size):.1f},{y.at(max(e.value, _FLOOR)):.1f}"
         for size, e in _both(curve.sizes, curve.lines[index])
     )
-    return (
-        f'<polyline points="{points}" fill="none" stroke="{index_color(index)}" stroke-width="2"/>'
-    )
+    color = known()[index].color
+    return f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>'
 
 
 def _names(curve: Curve, x: _Scale, y: _Scale) -> str:
@@ -182,7 +181,7 @@ def _names(curve: Curve, x: _Scale, y: _Scale) -> str:
         floor = max(at, floor)
         parts.append(
             f'<text x="{x.end + 8}" y="{floor + 4:.1f}" fill="currentColor">'
-            f'<tspan fill="{index_color(index)}">■</tspan> {escape(index)}</text>'
+            f'<tspan fill="{known()[index].color}">■</tspan> {escape(index)}</text>'
         )
         floor += _NAME_GAP
     return "".join(parts)

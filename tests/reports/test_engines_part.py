@@ -87,6 +87,7 @@ def test_a_verdict_says_what_the_interval_shows(ratios, words):
     duel = Duel(
         label="record",
         index="record",
+        color="#000000",
         ours=summarize([0.2]),
         theirs=summarize([0.9]),
         ratio=summarize(ratios),

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
-from reports.needs import NEEDS
-from reports.projection import INDEX_ORDER, load
+from indexes.installed import specs
+from reports.projection import load
 from reports.summary_page import which_index_markdown
-from reports.which_index import COLUMNS, which_index
+from reports.which_index import columns, which_index
 
 SLOWER = {"record": 1.0, "global_simple": 4.0, "bucket": 0.5}
 
@@ -46,7 +46,7 @@ def part_of(tmp_path, cells, **info):
 
 
 def entries_of(part):
-    heads = [head for head, _ in COLUMNS]
+    heads = [head for head, _ in columns("global_simple")]
     assert part.grid.heads == tuple(heads)
     return {row.index: dict(zip(heads, row.entries, strict=True)) for row in part.grid.rows}
 
@@ -151,13 +151,12 @@ def test_the_document_names_its_source_and_its_columns(tmp_path):
     text = which_index_markdown(part)
     assert "Run r1 of scenario matrix, engine native" in text
     assert "    make install && python run_bench.py run matrix" in text
-    assert all(f"- {head}: {meaning}." in text for head, meaning in COLUMNS if "_" not in head)
+    assert all(f"- {head}: {meaning}." in text for head, meaning in part.columns if "_" not in head)
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert {line.count("|") for line in rows} == {len(COLUMNS) + 2}
+    assert {line.count("|") for line in rows} == {len(part.columns) + 2}
     assert "- bucket: options hoodie.index.type and hoodie.bucket.index.num.buckets" in text
 
 
 def test_every_index_says_what_it_needs():
-    assert set(NEEDS) == set(INDEX_ORDER)
-    assert not NEEDS["simple"].options
-    assert [index for index, needs in NEEDS.items() if needs.servers] == ["hbase"]
+    assert not specs()["simple"].requirements.options
+    assert [index for index, spec in specs().items() if spec.requirements.servers] == ["hbase"]
