@@ -45,6 +45,8 @@ from harness.session import SparkRuntime, cores
 from harness.stages import stage_lines
 from harness.store import RunFolder, is_run_name, unwatched
 from harness.table_places import LocalTables, RemoteTables, Tables
+from indexes.installed import specs
+from indexes.spec import spec_data
 from table.errors import StorageError
 
 SOURCE_CHANGE = 4
@@ -170,6 +172,7 @@ def _folder(request: Request) -> tuple[RunFolder, RunRecord]:
             )
             for cell in expand(request.scenario)
         ],
+        indexes={name: spec_data(specs()[name]) for name in request.scenario.indexes},
         seeds={"dataset": request.scenario.dataset.seed},
         machine=MachineRecord.model_validate(environment.machine()),
     )
