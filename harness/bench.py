@@ -19,7 +19,7 @@ from datasets.generated import GeneratedDataset
 from datasets.source import SourceDataset
 from harness import environment, event_log, hbase_cells, independent, own_data, workload
 from harness.canary import Canary
-from harness.counters import counter_samples, label_of, unfinished
+from harness.counters import counter_samples, stage_lines, unfinished
 from harness.dataset_section import DataPoint, DatasetSection
 from harness.engines import BARE, NATIVE, is_native
 from harness.engines.base import Layout
@@ -42,7 +42,6 @@ from harness.run_record import (
 from harness.runner import Outcome, Progress, Runner, complete_trials, trial_key
 from harness.scenario import Scenario
 from harness.session import SparkRuntime, cores
-from harness.stages import stage_lines
 from harness.store import RunFolder, is_run_name, unwatched
 from harness.table_places import LocalTables, RemoteTables, Tables
 from indexes.installed import specs
@@ -426,7 +425,7 @@ def _count(folder: RunFolder) -> None:
     """Add Spark's counters; the event log of this session is complete now."""
     logged = event_log.read_all(folder.events)
     folder.append(counter_samples(folder.samples(), logged))
-    folder.write_stages(stage_lines(folder.samples(), logged, label_of))
+    folder.write_stages(stage_lines(folder.samples(), logged))
 
 
 def _now() -> str:

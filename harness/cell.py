@@ -7,6 +7,7 @@ repetition of the cell starts from. Repetitions link to the snapshot's immutable
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness import hbase_cells, independent, verify, workload
@@ -15,8 +16,8 @@ from harness.errors import CellError
 from harness.kit import RunContext
 from harness.matrix import Cell, Trial
 from harness.results import Sample
+from harness.step import LOAD, WHOLE, Step, StepResult, StepRun, first_line
 from harness.units import METRICS
-from harness.workload import LOAD, WHOLE, Step, StepResult
 
 
 def snapshot_path(context: RunContext, cell: Cell) -> Path:
@@ -48,15 +49,16 @@ def load(context: RunContext, trial: Trial) -> StepResult:
     path = snapshot_path(context, trial.cell) if keep else again
     try:
         table = _create(context, trial.cell, path)
-        result = workload.take(context, trial, LOAD, path=path, table=table)
+        run = StepRun(context=context, trial=trial, step=LOAD, path=path, table=table)
+        result = workload.take(run)
         mistake = result.mistake or verify.index_mistake(table.info(), trial.cell.index)
     except Exception as error:
-        raise CellError(f"failed: {workload.first_line(error)}") from error
+        raise CellError(f"failed: {first_line(error)}") from error
     finally:
         if not keep:
             context.tables.remove(path)
             hbase_cells.refill(trial.cell, snapshot_path(context, trial.cell))
-    return StepResult(step=LOAD, values=result.values, mistake=mistake, failed=result.failed)
+    return replace(result, mistake=mistake)
 
 
 def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
@@ -81,7 +83,7 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
         mistake = verify.index_mistake(table.info(), cell.index)
         mistake = mistake or workload.verify_rows(context, cell, LOAD, path=path)
     except Exception as error:
-        reason = workload.first_line(error)
+        reason = first_line(error)
         raise CellError(f"cannot start from {source.name}: {reason}") from error
     if mistake is not None:
         raise CellError(f"cannot start from {source.name}: {mistake}")
@@ -112,10 +114,8 @@ def repeat(context: RunContext, trial: Trial, steps: Sequence[Step]) -> list[Ste
         context.tables.restore(snapshot_path(context, cell), path)
         table = context.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
-            if step.points:
-                results += workload.take_points(context, trial, step, path=path)
-            else:
-                results.append(workload.take(context, trial, step, path=path, table=table))
+            run = StepRun(context=context, trial=trial, step=step, path=path, table=table)
+            results += workload.take_points(run) if step.points else [workload.take(run)]
             if results[-1].mistake is not None:
                 break
     finally:

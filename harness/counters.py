@@ -1,4 +1,4 @@
-"""Spark's counters as samples, once the event log is complete."""
+"""Spark's counters as samples, and its stages as lines of `stages.jsonl`: the log is complete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.engines import BARE, is_native
 from harness.event_log import Counters, StepCounters
-from harness.results import Sample
+from harness.results import Sample, Stage
 from harness.units import METRICS
 
 _LAST = "tasks"
@@ -23,7 +23,7 @@ _COUNTED = (
 
 
 def label_of(sample: Sample) -> str:
-    """The label under which the sample's step is in the event log; see `workload.label`."""
+    """The label under which the sample's step is in the event log; see `step.label`."""
     turn = f"{'w' if sample.warmup else 'r'}{sample.repetition}"
     return f"{sample.cell}|{turn}|{sample.step}"
 
@@ -81,3 +81,32 @@ def _counters(sample: Sample, counters: Counters) -> Iterator[Sample]:
             valid=valid,
             reason=sample.reason or retried,
         )
+
+
+def stage_lines(samples: Iterable[Sample], logged: Mapping[str, StepCounters]) -> Iterator[Stage]:
+    """The stages of every measured step, in the order of the samples.
+
+    Args:
+        samples: of the run.
+        logged: counters by label.
+    """
+    for sample in samples:
+        if sample.warmup or (sample.phase, sample.metric) != ("total", "wall_s"):
+            continue
+        step = logged.get(label_of(sample))
+        for (phase, name), sums in step.stages.items() if step else ():
+            yield Stage(
+                cell=sample.cell,
+                step=sample.step,
+                repetition=sample.repetition,
+                phase=phase,
+                name=name,
+                stages=sums.stages,
+                wall_s=sums.seconds,
+                tasks=sums.counters.tasks,
+                input_bytes=sums.counters.input_bytes,
+                shuffle_write_bytes=sums.counters.shuffle_write_bytes,
+                shuffle_write_records=sums.counters.shuffle_write_records,
+                shuffle_read_bytes=sums.counters.shuffle_read_bytes,
+                shuffle_read_records=sums.counters.shuffle_read_records,
+            )

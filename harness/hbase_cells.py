@@ -22,6 +22,7 @@ from harness import hbase_server, independent
 from harness.errors import CellError
 from harness.kit import Inputs
 from harness.matrix import Cell
+from harness.step import NULL_COLUMNS, Step
 from indexes import hbase_client
 from indexes.hbase_client import Access, EntryClient
 from indexes.hbase_entries import delete_entries, put_entries
@@ -43,7 +44,6 @@ from table.timeline.timeline import Timeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from harness.workload import Step
 
 INDEX = "hbase"
 
@@ -123,7 +123,7 @@ def restore(cell: Cell, path: Path, inputs: Inputs, steps: Sequence[Step]) -> No
     frames = [inputs.batch(n) for n in range(1, max((s.round for s in steps), default=0) + 1)]
     if any(step.deleted for step in steps):
         frames.append(inputs.deletes())
-    if any(step.name == "null_columns" for step in steps):
+    if any(step.name == NULL_COLUMNS for step in steps):
         frames.append(inputs.nulled())
     touched = _keys(path, frames)
     placed = independent.locations(path)

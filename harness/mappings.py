@@ -27,8 +27,8 @@ from harness.pace import BuildProgress
 from harness.probes import Listing
 from harness.runner import Outcome, Progress, nothing, trial_key
 from harness.scenario import Scenario
+from harness.step import BUILD, LOOKUP, Step, StepResult
 from harness.store import RunFolder
-from harness.workload import BUILD, LOOKUP, Step, StepResult, first_line
 from table import Table
 from table.errors import CorruptFileError, InputError
 from table.index.protocol import LookupStats
@@ -183,9 +183,7 @@ class MappingRun:
         try:
             table.open().build_mappings(table.mappings, progress.told)
         except (CorruptFileError, InputError) as error:
-            spent = {("total", "wall_s"): progress.seconds}
-            mistake = f"failed: {first_line(error)}"
-            return StepResult(step=step, values=spent, mistake=mistake, failed=True)
+            return StepResult.of_failure(step, progress.seconds, error)
         progress.end()
         size = Listing.of(table.path).index_bytes
         values = {
@@ -211,9 +209,7 @@ class MappingRun:
             answer = handle.lookup(keys, stats=stats)
             wall = self.clock() - start
         except Exception as error:  # noqa: BLE001 - whatever is wrong fails its cell only
-            spent = {("total", "wall_s"): self.clock() - start}
-            mistake = f"failed: {first_line(error)}"
-            return StepResult(step=step, values=spent, mistake=mistake, failed=True)
+            return StepResult.of_failure(step, self.clock() - start, error)
         values = {
             ("total", "wall_s"): wall,
             ("total", "keys"): len(keys),

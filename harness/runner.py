@@ -29,8 +29,8 @@ from harness.kit import RunContext
 from harness.matrix import Cell, Trial, first_of, schedule
 from harness.results import Sample
 from harness.scenario import Scenario
+from harness.step import BUILD, BULK_INSERT, LOAD, StepResult
 from harness.store import RunFolder
-from harness.workload import BUILD, BULK_INSERT, LOAD, StepResult
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""

@@ -1,4 +1,4 @@
-"""Steps that are no writing and no asking: building a table's record index, and purging keys.
+"""Steps that neither write rows nor ask for them: building, compacting and purging.
 
 What a build starts from is made off the clock: the index that the table was loaded with is
 dropped. A purge is believed when the table has proven it and no base file on storage holds a key.
@@ -6,31 +6,17 @@ dropped. A purge is believed when the table has proven it and no base file on st
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-
-from harness import independent
-from harness.engines.base import MeasuredTable
-from harness.kit import RunContext
-from harness.probes import Listing
-
-if TYPE_CHECKING:
-    from harness.workload import Answer, Values
-
-    class Timed(Protocol):
-        """The clock of a step."""
-
-        def __call__(self, call: Callable[[], Answer], /) -> tuple[Answer, Values]:
-            """Call an engine; the answer, and what it took."""
+from harness import independent, verify
+from harness.step import StepRun, Values
 
 
-def build_index(context: RunContext, *, path: Path, table: MeasuredTable, timed: Timed) -> Values:
+def build_index(run: StepRun) -> Values:
     """Build the record index of the loaded rows on the clock; what that took."""
-    table.drop_index()
-    _, values = timed(table.build_index)
-    rows, _ = context.inputs.truth(0, deleted=False)
-    size = Listing.of(context.tables.seen(path)).index_bytes
+    run.table.drop_index()
+    with run.timed() as values:
+        run.table.build_index()
+    rows, _ = run.inputs.truth(0, deleted=False)
+    size = run.listing().index_bytes
     values["total", "keys"] = rows
     values["total", "keys_per_s"] = rows / values["total", "wall_s"]
     values["total", "index_bytes"] = size
@@ -38,15 +24,27 @@ def build_index(context: RunContext, *, path: Path, table: MeasuredTable, timed:
     return values
 
 
-def purge(
-    context: RunContext, engine: str, *, path: Path, table: MeasuredTable, timed: Timed
-) -> tuple[Values, str | None]:
+def compact(run: StepRun) -> tuple[Values, str | None]:
+    """Merge the index's log blocks on the clock; is the index still right?"""
+    with run.timed() as values:
+        instant = run.table.compact()
+    values["total", "index_bytes"] = run.listing().index_bytes
+    if instant is None:
+        return values, "there was nothing to compact"
+    return values, verify.check_mistake(run.table.check())
+
+
+def purge(run: StepRun) -> tuple[Values, str | None]:
     """Erase the keys of the delete step from all that the table keeps; is one left?"""
-    rows = context.engines[engine].hold_rows(context.inputs.deletes())
-    report, values = timed(lambda: table.purge(rows))
+    rows = run.engine.hold_rows(run.inputs.deletes())
+    with run.timed() as values:
+        report = run.table.purge(rows)
     values["total", "keys"] = report.keys
     values["total", "files_written"] = report.files_rewritten
     if not report.proven:
-        return values, f"{report.files_left} files still hold a purged key"
-    held = independent.holding(context.tables.seen(path), context.inputs.deleted_keys())
-    return values, f"{len(held)} base files hold a purged key, first {held[0]}" if held else None
+        return values, f"table {run.path.name}: {report.files_left} files still hold a purged key"
+    held = independent.holding(run.files(), run.inputs.deleted_keys())
+    if not held:
+        return values, None
+    kept = f"{len(held)} base files hold a purged key, first {held[0]}"
+    return values, f"table {run.path.name}: {kept}"

@@ -57,21 +57,31 @@ def lookup_mistake(answer: pa.Table, *, asked: pa.Table, located: pa.Table) -> s
         return f"lookup answered {answer.num_rows} of {len(keys)} keys"
     wrong = _unequal(answer.column("record_key"), keys)
     if wrong.any():
-        return f"lookup answered for other keys than asked, first at {_first(wrong)}"
+        first = _first(wrong)
+        answered, given = answer.column("record_key")[first].as_py(), keys[first].as_py()
+        return f"lookup answered for other keys than asked, first {answered!r} for {given!r}"
     places = pc.index_in(keys, located.column("record_key").combine_chunks())
     present = _flags(pc.is_valid(places))
     unexpected = present != _flags(asked.column("expect_present"))
     if unexpected.any():
-        return f"{_example(keys, unexpected)}: the data and the truth disagree about its presence"
+        held = "there" if present[_first(unexpected)] else "missing"
+        return (
+            f"{_example(keys, unexpected)}: {held} in the data files, against the dataset's truth"
+        )
     answered = _flags(pc.is_valid(answer.column("file_id")))
     if (answered != present).any():
         missed, invented = int((present & ~answered).sum()), int((answered & ~present).sum())
-        return f"lookup missed {missed} keys and found {invented} that are not there"
+        first = keys[_first(answered != present)].as_py()
+        return (
+            f"lookup missed {missed} keys and found {invented} that are not there, first {first!r}"
+        )
     for name in ("partition_path", "file_id"):
         expected = pc.take(located.column(name), places)
         wrong = _unequal(answer.column(name), expected)
         if wrong.any():
-            return f"{_example(keys, wrong)}: wrong {name}"
+            first = _first(wrong)
+            found, right = answer.column(name)[first].as_py(), expected[first].as_py()
+            return f"{_example(keys, wrong)}: wrong {name}, {found!r} instead of {right!r}"
     return None
 
 
@@ -85,7 +95,8 @@ def point_mistake(
     for row, other in zip(rows, expected, strict=True):
         wrong = [name for name in columns if row.get(name) != other[name]]
         if wrong:
-            return f"the point query's row differs in {', '.join(wrong)}"
+            told = ", ".join(f"{name}: {row.get(name)!r}, not {other[name]!r}" for name in wrong)
+            return f"the point query's row differs in {told}"
     return None
 
 

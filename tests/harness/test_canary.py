@@ -19,9 +19,9 @@ from harness.matrix import Cell, Trial
 from harness.processor_time import Spent
 from harness.results import Beat
 from harness.session import SparkRuntime
+from harness.step import WHOLE, Step, StepResult
 from harness.store import RunFolder
 from harness.table_places import LocalTables
-from harness.workload import WHOLE, Step, StepResult
 
 BEAT = Beat(
     at=1.0, before="a|r0", cpu_s=0.01, disk_s=0.02, memory_s=0.03, load_1m=1.5, mhz=2100.0,

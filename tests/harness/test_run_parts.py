@@ -18,9 +18,9 @@ from harness.probes import Listing
 from harness.redaction import REDACTED, redact, redact_arguments
 from harness.scenario import SparkSection
 from harness.session import measuring_conf
+from harness.step import label
 from harness.store import RunFolder
 from harness.units import METRICS
-from harness.workload import label
 
 LOGGED = {
     "native/record|r0|upsert_1": StepCounters(

@@ -7,6 +7,7 @@ from harness_fakes import Frame, HonestTable, context
 
 from harness import cell, matrix, scenario, workload
 from harness.errors import ScenarioError
+from harness.step import BULK_INSERT
 
 EVERY = [
     "workload.build_index=true",
@@ -58,7 +59,7 @@ def test_every_step_is_measured_and_verified(tmp_path):
     again = results["lookup_again"].values
     assert (again["total", "keys"], again["total", "blocks_decoded"]) == (3, 0)
     labels = held.engines["native"].labels
-    assert [label.rpartition("|")[2] for label in labels] == [workload.BULK_INSERT, *results]
+    assert [label.rpartition("|")[2] for label in labels] == [BULK_INSERT, *results]
 
 
 class Forgetful(HonestTable):

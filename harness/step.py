@@ -1,0 +1,159 @@
+"""A step of a repetition: its name, one taking of it with the clock around it, what came of it.
+
+On the clock is only the engine's own call: input data frames are made before it, listings,
+translations and verification come after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import processor_time
+from harness.engines.base import Engine, MeasuredTable
+from harness.kit import Inputs, RunContext
+from harness.lookup_model import Point
+from harness.matrix import Cell, Trial
+from harness.probes import Listing
+
+BULK_INSERT = "bulk_insert"
+BUILD = "build"
+BUILD_INDEX = "build_index"
+NULL_COLUMNS = "null_columns"
+DELETE = "delete"
+PURGE = "purge"
+LOOKUP = "lookup"
+LOOKUP_AGAIN = "lookup_again"
+POINT_QUERY = "point_query"
+COMPACT = "compact"
+
+Values = dict[tuple[str, str], float]
+"""Numbers of a step by (phase, metric), in base units."""
+
+WHOLE = ("total", "wall_s")
+"""The number that every step has: its time on the harness's own clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of a repetition.
+
+    Attributes:
+        name: its name.
+        round: number of change batches applied when it ends.
+        deleted: whether the delete step was taken before.
+        points: what a step of the lookup model measures, each under a name of its own.
+    """
+
+    name: str
+    round: int
+    deleted: bool = False
+    points: tuple[Point, ...] = ()
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The names under which its numbers are kept."""
+        return tuple(point.step for point in self.points) or (self.name,)
+
+
+LOAD = Step(name=BULK_INSERT, round=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What came of a step.
+
+    Attributes:
+        step: the step.
+        values: its numbers; of a failed step only the time until it failed.
+        mistake: why the result is wrong; None if it was verified.
+        failed: the step raised instead of ending.
+    """
+
+    step: Step
+    values: Values
+    mistake: str | None = None
+    failed: bool = False
+
+    @classmethod
+    def of_failure(cls, step: Step, spent: float, error: BaseException) -> StepResult:
+        """The result of a step that raised an error after so many seconds."""
+        mistake = f"failed: {first_line(error)}"
+        return cls(step=step, values={WHOLE: spent}, mistake=mistake, failed=True)
+
+
+def label(trial: Trial, step: Step) -> str:
+    """Name of a step in Spark's event log."""
+    return f"{trial.label}|{step.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRun:
+    """One step, taken in one trial on the trial's table.
+
+    Attributes:
+        context: what the run works with.
+        trial: the repetition of a cell that the step belongs to.
+        step: the step.
+        path: of the table in the run folder.
+        table: the open table.
+    """
+
+    context: RunContext
+    trial: Trial
+    step: Step
+    path: Path
+    table: MeasuredTable
+
+    @property
+    def cell(self) -> Cell:
+        """The cell under test."""
+        return self.trial.cell
+
+    @property
+    def inputs(self) -> Inputs:
+        """The rows of the run."""
+        return self.context.inputs
+
+    @property
+    def engine(self) -> Engine:
+        """The cell's engine."""
+        return self.context.engines[self.cell.engine]
+
+    @property
+    def label(self) -> str:
+        """Name of the step in Spark's event log."""
+        return label(self.trial, self.step)
+
+    def files(self) -> Path:
+        """The folder of the table, with its files as they are now."""
+        return self.context.tables.seen(self.path)
+
+    def listing(self) -> Listing:
+        """The files of the table as they are now."""
+        return Listing.of(self.files())
+
+    @contextmanager
+    def timed(self) -> Iterator[Values]:
+        """Put the block on the clock; what it took is in the values when the block has ended."""
+        values: Values = {}
+        before = processor_time.spent()
+        with self.engine.step(self.label) as cost:
+            start = self.context.clock()
+            yield values
+            values[WHOLE] = self.context.clock() - start
+        if cost is not None and cost.seconds is not None:
+            values["total", "measuring_s"] = cost.seconds
+        after = processor_time.spent()
+        if before is not None and after is not None:
+            spent = after.since(before)
+            values["total", "cpu_s"] = spent.total
+            values["total", "python_worker_s"] = spent.workers
+
+
+def first_line(error: BaseException) -> str:
+    """Kind and first line of an error; those of Spark carry pages of Java stack."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
