@@ -21,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m table.precompile
+	$(BIN)/python -m keymark.table.runtime.precompile
 	$(BIN)/python run_bench.py data digest trips --set rows=1000 >/dev/null
 	@touch $@
 

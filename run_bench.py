@@ -19,17 +19,25 @@ import typer
 
 # name -> module, attribute (a Typer app, or a function that becomes one), help
 COMMANDS = {
-    "run": ("harness.cli", "run", "run a scenario and write its report"),
-    "kernels": ("harness.cli", "kernels", "measure the kernels of two revisions in turns"),
-    "scenarios": ("harness.cli", "scenarios", "list the built-in scenarios"),
-    "engine": ("harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
-    "hbase": ("harness.cli", "hbase_app", "start and stop an HBase for the index hbase"),
-    "report": ("reports.cli", "app", "write the report of one or several runs"),
-    "gate": ("reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
-    "history": ("reports.history.cli", "history", "find where numbers changed over many runs"),
-    "plan": ("reports.plan.cli", "plan", "predict what each index costs, and recommend one"),
-    "data": ("datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
-    "table": ("table.cli", "app", "create, write, read and check tables"),
+    "run": ("keymark.harness.cli", "run", "run a scenario and write its report"),
+    "kernels": ("keymark.harness.cli", "kernels", "measure the kernels of two revisions in turns"),
+    "scenarios": ("keymark.harness.cli", "scenarios", "list the built-in scenarios"),
+    "engine": ("keymark.harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
+    "hbase": ("keymark.harness.cli", "hbase_app", "start and stop an HBase for the index hbase"),
+    "report": ("keymark.reports.cli", "app", "write the report of one or several runs"),
+    "gate": ("keymark.reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
+    "history": (
+        "keymark.reports.history.cli",
+        "history",
+        "find where numbers changed over many runs",
+    ),
+    "plan": (
+        "keymark.reports.plan.cli",
+        "plan",
+        "predict what each index costs, and recommend one",
+    ),
+    "data": ("keymark.datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
+    "table": ("keymark.table.cli", "app", "create, write, read and check tables"),
 }
 
 
@@ -105,7 +113,7 @@ def fail(message: str, code: int = 2) -> int:
 
 def _line(text: str) -> str:
     """One line without secrets and without characters that steer a terminal."""
-    from harness.redaction import terminal_text  # noqa: PLC0415  most commands print no error
+    from keymark.harness.redaction import terminal_text  # noqa: PLC0415  most commands print no error
 
     return terminal_text(text)
 

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
 
-from datasets.digest import Digest
-from datasets.errors import DatasetError
-from datasets.files import Round
-from datasets.generated import GeneratedDataset
-from datasets.spec import DatasetSpec, load_spec
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.digest import Digest
+from keymark.datasets.generate.files import Round
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.specs.spec import DatasetSpec, load_spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,8 +141,8 @@ class _Request:
         """
         if master is None:
             return self.rows.digest() if out is None else self.rows.write(out)
-        from datasets.in_tasks import made_in_tasks  # noqa: PLC0415 - Spark is needed here only
-        from table.spark import session  # noqa: PLC0415
+        from keymark.datasets.generate.in_tasks import made_in_tasks  # noqa: PLC0415 - Spark is needed here only
+        from keymark.table.runtime.spark import session  # noqa: PLC0415
 
         with _Passes() as passes:
             spark = session(master, {})
@@ -333,10 +333,10 @@ def profile(
 
     The file holds shapes, lengths and sizes, no value of the table; a prefix only if it is kept.
     """
-    from datasets import folders  # noqa: PLC0415 - Spark is needed here only
-    from datasets import profile as profiles  # noqa: PLC0415
-    from datasets.look_alike import look_alike  # noqa: PLC0415
-    from table.spark import session  # noqa: PLC0415
+    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
+    from keymark.datasets.profiles import profile as profiles  # noqa: PLC0415
+    from keymark.datasets.profiles.look_alike import look_alike  # noqa: PLC0415
+    from keymark.table.runtime.spark import session  # noqa: PLC0415
 
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise DatasetError(f"{out} exists already or has no folder to be in")
@@ -383,10 +383,10 @@ def _opened(
     spark: SparkSession, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
 ) -> DataFrame:
     """The rows of a table; those of Hudi's tables through our own reader."""
-    from datasets import folders  # noqa: PLC0415 - Spark is needed here only
+    from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
 
     if format_ == "hudi":
-        from table import Table  # noqa: PLC0415
+        from keymark import Table  # noqa: PLC0415
 
         rows: DataFrame = Table.open(source, spark=spark).read()
         return rows

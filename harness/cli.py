@@ -33,13 +33,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from harness import hbase_server, jars, revisions, run_places
-from harness import scenario as scenarios_
-from harness.engines import NATIVE, engine_mistake, hudi_version
-from harness.errors import HarnessError
-from harness.redaction import terminal_text
-from harness.schema import scenario_schema
-from harness.store import RunFolder
+from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, revisions
+from keymark.harness.errors import HarnessError
+from keymark.harness.hbase import server as hbase_server
+from keymark.harness.redaction import terminal_text
+from keymark.harness.scenario import scenario as scenarios_
+from keymark.harness.scenario.schema import scenario_schema
+from keymark.harness.store import run_places
+from keymark.harness.store.store import RunFolder
 
 RUN_BENCH = Path(__file__).parent.parent / "run_bench.py"
 
@@ -91,7 +92,7 @@ def run(
     budget_s = None if budget is None else parse_duration(budget)
 
     # Spark's modules are loaded only when the request is known to be right.
-    from harness import bench  # noqa: PLC0415
+    from keymark.harness.run import bench  # noqa: PLC0415
 
     with Shown() as shown:
         with run_places.working(out, resume=resume) as (path, kept):
@@ -121,7 +122,7 @@ def kernels(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Measure the kernels of two revisions in turns; `gate --kernels` does, and judges."""
-    from harness import kernels as kernels_  # noqa: PLC0415 - of this command only
+    from keymark.harness.measure import kernels as kernels_  # noqa: PLC0415 - of this command only
 
     engines = [revisions.named(name) for name in (base, candidate)]
     if engines[0] == engines[1]:

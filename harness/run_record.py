@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
-from harness.errors import RunFolderError
-from harness.results import SCHEMA_VERSION
+from keymark.harness.errors import RunFolderError
+from keymark.harness.store.results import SCHEMA_VERSION
 
 RUNNING, COMPLETE = "running", "complete"
 
@@ -171,7 +171,7 @@ class RunRecord(Recorded):
         command: the command line, without secrets.
         scenario: what was asked for.
         cells: that were planned; None from harnesses with one for each engine and index.
-        indexes: the specs of the indexes under test, by name, as `indexes.spec` keeps them.
+        indexes: the specs of the indexes under test, by name, as `keymark.indexes.spec` keeps them.
         seeds: of what was drawn at random.
         machine: where it ran.
         status: `running` until the end, then `complete`.

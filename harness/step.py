@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import processor_time
-from harness.engines.base import Engine, MeasuredTable
-from harness.kit import Inputs, RunContext
-from harness.lookup_model import Point
-from harness.matrix import Cell, Trial
-from harness.probes import Listing
+from keymark.harness.engines.base import Engine, MeasuredTable
+from keymark.harness.measure import processor_time
+from keymark.harness.run.kit import Inputs, RunContext
+from keymark.harness.run.lookup_model import Point
+from keymark.harness.run.probes import Listing
+from keymark.harness.scenario.matrix import Cell, Trial
 
 BULK_INSERT = "bulk_insert"
 BUILD = "build"

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from indexes.bloom_metadata import filter_by_metadata, ranges_in_metadata
-from indexes.global_index import LocalIndex
-from indexes.key_ranges import (
+from keymark.indexes.bloom_metadata import filter_by_metadata, ranges_in_metadata
+from keymark.indexes.global_index import LocalIndex
+from keymark.indexes.key_ranges import (
     Candidate,
     Range,
     SortedKeys,
@@ -32,7 +32,7 @@ from indexes.key_ranges import (
     parts,
     places_in,
 )
-from indexes.key_scan import (
+from keymark.indexes.key_scan import (
     ABSENT,
     KEY_WEIGHT,
     KeyProbe,
@@ -42,23 +42,23 @@ from indexes.key_scan import (
     probe_keys,
     stored_keys,
 )
-from indexes.scope import Scope, scopes
-from indexes.spec import IndexSpec
-from indexes.specs.bloom import SPEC
-from table.config import TableConfig
-from table.format.bloom_text import BloomText
-from table.format.footer_keys import read_footer_keys
-from table.index.protocol import IndexContext
-from table.model import BaseFile
-from table.options import (
+from keymark.indexes.scope import Scope, scopes
+from keymark.indexes.spec import IndexSpec
+from keymark.indexes.specs.bloom import SPEC
+from keymark.table.format.bloom.text import BloomText
+from keymark.table.format.parquet.footer_keys import read_footer_keys
+from keymark.table.index.protocol import IndexContext
+from keymark.table.layout.model import BaseFile
+from keymark.table.properties.config import TableConfig
+from keymark.table.properties.options import (
     BLOOM_BUCKETIZED,
     BLOOM_KEYS_PER_BUCKET,
     BLOOM_PRUNE,
     BLOOM_TREE,
     BLOOM_USE_METADATA,
 )
-from table.read.arrow import open_base
-from table.storage import Storage
+from keymark.table.read.arrow import open_base
+from keymark.table.storage.storage import Storage
 
 _Numbers = npt.NDArray[np.int64]
 

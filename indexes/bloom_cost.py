@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from indexes.cost import scan_memory, scan_weight
-from indexes.spec import Equation, IndexCost, IndexOption, LookupCounter
-from indexes.workload import FILTER_BYTES, Workload, touched
+from keymark.indexes.cost import scan_memory, scan_weight
+from keymark.indexes.spec import Equation, IndexCost, IndexOption, LookupCounter
+from keymark.indexes.workload import FILTER_BYTES, Workload, touched
 
 BLOOM_PRUNE = "hoodie.bloom.index.prune.by.ranges"
 BLOOM_TREE = "hoodie.bloom.index.use.treebased.filter"

@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from indexes.key_ranges import Candidate, Range, Spans, keys_in, places_in
-from table.config import KEY_COLUMN
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.format.bloom_text import BloomText
-from table.index.protocol import IndexContext
-from table.metadata.bloom import bloom_key, decode_bloom
-from table.metadata.column_ranges import file_keys, read_ranges
-from table.metadata.column_stats import Wrapper
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from table.metadata.reader import Shard, split_by_shard
+from keymark.indexes.key_ranges import Candidate, Range, Spans, keys_in, places_in
+from keymark.table.errors import CorruptFileError, UnsupportedTableError
+from keymark.table.format.bloom.text import BloomText
+from keymark.table.index.protocol import IndexContext
+from keymark.table.metadata.bloom import bloom_key, decode_bloom
+from keymark.table.metadata.column_ranges import file_keys, read_ranges
+from keymark.table.metadata.column_stats import Wrapper
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from keymark.table.metadata.reader import Shard, split_by_shard
+from keymark.table.properties.config import KEY_COLUMN
 
 _Numbers = npt.NDArray[np.int64]
 

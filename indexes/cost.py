@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexes.workload import Workload
+from keymark.indexes.workload import Workload
 
 BLOCK_BYTES = 1 << 20
 """`hoodie.hfile.block.size`."""

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from indexes.bloom import find_keys
-from indexes.global_index import GlobalIndex
-from indexes.scope import scopes
-from indexes.spec import IndexSpec
-from indexes.specs.global_bloom import SPEC
-from table.index.protocol import IndexContext
+from keymark.indexes.bloom import find_keys
+from keymark.indexes.global_index import GlobalIndex
+from keymark.indexes.scope import scopes
+from keymark.indexes.spec import IndexSpec
+from keymark.indexes.specs.global_bloom import SPEC
+from keymark.table.index.protocol import IndexContext
 
 
 class GlobalBloomIndex(GlobalIndex):

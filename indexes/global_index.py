@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from table.config import TableConfig
-from table.index.protocol import IndexContext
-from table.options import Options
+from keymark.table.index.protocol import IndexContext
+from keymark.table.properties.config import TableConfig
+from keymark.table.properties.options import Options
 
 
 class ExactIndex(ABC):

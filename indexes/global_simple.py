@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from indexes.global_index import GlobalIndex
-from indexes.scope import scopes
-from indexes.simple import join_keys
-from indexes.spec import IndexSpec
-from indexes.specs.global_simple import SPEC
-from table.index.protocol import IndexContext
+from keymark.indexes.global_index import GlobalIndex
+from keymark.indexes.scope import scopes
+from keymark.indexes.simple import join_keys
+from keymark.indexes.spec import IndexSpec
+from keymark.indexes.specs.global_simple import SPEC
+from keymark.table.index.protocol import IndexContext
 
 
 class GlobalSimpleIndex(GlobalIndex):

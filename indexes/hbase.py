@@ -16,9 +16,9 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indexes import hbase_client
-from indexes.hbase_client import Access, NoHBaseTableError
-from indexes.hbase_entries import (
+from keymark.indexes import hbase_client
+from keymark.indexes.hbase_client import Access, NoHBaseTableError
+from keymark.indexes.hbase_entries import (
     EnterWork,
     FileWork,
     GetWork,
@@ -29,16 +29,16 @@ from indexes.hbase_entries import (
     get_entries,
     put_entries,
 )
-from indexes.hbase_pace import Pace, Throttle
-from indexes.spec import IndexSpec
-from indexes.specs.hbase import SPEC
-from table.config import TableConfig
-from table.errors import IndexUnavailableError
-from table.format.order import key_order
-from table.index.external import CHANGES, KeyPart, gone
-from table.index.protocol import LOCATION_SCHEMA, IndexContext
-from table.keygen.stored import StoredKeys
-from table.options import (
+from keymark.indexes.hbase_pace import Pace, Throttle
+from keymark.indexes.spec import IndexSpec
+from keymark.indexes.specs.hbase import SPEC
+from keymark.table.errors import IndexUnavailableError
+from keymark.table.format.order import key_order
+from keymark.table.index.external import CHANGES, KeyPart, gone
+from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.properties.config import TableConfig
+from keymark.table.properties.options import (
     HBASE_PUT_AUTO,
     HBASE_TABLE,
     THRIFT_CONNECTIONS,
@@ -46,9 +46,9 @@ from table.options import (
     THRIFT_PORT,
     Options,
 )
-from table.runtime.runner import Progress, ProgressRunner, pack
-from table.state.table_state import TableState
-from table.timeline.timeline import Timeline
+from keymark.table.runtime.runner import Progress, ProgressRunner, pack
+from keymark.table.state.table_state import TableState
+from keymark.table.timeline.timeline import Timeline
 
 
 class HBaseIndex:

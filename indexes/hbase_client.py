@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 import happybase
 from thriftpy2.thrift import TException
 
-from table.errors import IndexUnavailableError, StorageError
+from keymark.table.errors import IndexUnavailableError, StorageError
 
 FAMILY = b"_s"
 COMMIT_TS, FILE_NAME, PARTITION_PATH = b"_s:commit_ts", b"_s:file_name", b"_s:partition_path"

@@ -11,18 +11,25 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indexes import hbase_client
-from indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH, Access, EntryClient, Row
-from indexes.hbase_pace import Pace, Throttle
-from table.bootstrap.scan import record_keys
-from table.errors import CorruptFileError
-from table.index.dedup import sorted_last
-from table.index.external import CHANGES, KeyPart
-from table.keygen.stored import StoredKeys
-from table.model import BaseFile
-from table.storage import Storage
-from table.timeline.timeline import Timeline
-from table.view import Snapshot
+from keymark.indexes import hbase_client
+from keymark.indexes.hbase_client import (
+    COMMIT_TS,
+    FILE_NAME,
+    PARTITION_PATH,
+    Access,
+    EntryClient,
+    Row,
+)
+from keymark.indexes.hbase_pace import Pace, Throttle
+from keymark.table.bootstrap.scan import record_keys
+from keymark.table.errors import CorruptFileError
+from keymark.table.index.dedup import sorted_last
+from keymark.table.index.external import CHANGES, KeyPart
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.view import Snapshot
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import Timeline
 
 _COLUMNS = (PARTITION_PATH, FILE_NAME, COMMIT_TS)
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from table.clock import Clock, SystemClock
-from table.options import (
+from keymark.table.properties.options import (
     HBASE_GET_BATCH,
     HBASE_PACE,
     HBASE_PUT_AUTO,
@@ -24,6 +23,7 @@ from table.options import (
     HBASE_SHARE,
     Options,
 )
+from keymark.table.runtime.clock import Clock, SystemClock
 
 _GET_BATCHES_A_SECOND = 10
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
-from indexes.spec import IndexSpec, spec_from
+from keymark.indexes.spec import IndexSpec, spec_from
 
 GROUP = "keymark.indexes"
 SPEC_GROUP = "keymark.index_specs"

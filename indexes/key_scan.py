@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indexes.scope import Scope
-from table.config import TableConfig
-from table.format.parquet import read_metadata
-from table.index.protocol import LOCATION_SCHEMA, IndexContext
-from table.keygen.stored import StoredKeys
-from table.model import BaseFile
-from table.read.arrow import open_base
-from table.storage import RangeReader, Storage
+from keymark.indexes.scope import Scope
+from keymark.table.format.parquet.base_file import read_metadata
+from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile
+from keymark.table.properties.config import TableConfig
+from keymark.table.read.arrow import open_base
+from keymark.table.storage.storage import RangeReader, Storage
 
 _Numbers = npt.NDArray[np.int64]
 

@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from indexes.global_index import GlobalIndex
-from indexes.spec import IndexSpec
-from indexes.specs.record import SPEC
-from table.errors import IndexUnavailableError
-from table.index.protocol import LOCATION_SCHEMA, IndexContext
-from table.metadata.partitions import RECORD_INDEX
-from table.metadata.reader import Shard, split_by_shard
-from table.metadata.records import location_codes
-from table.model import FileSlice
-from table.options import INDEX_FALLBACK
-from table.timeline.instant_name import format_instant
+from keymark.indexes.global_index import GlobalIndex
+from keymark.indexes.spec import IndexSpec
+from keymark.indexes.specs.record import SPEC
+from keymark.table.errors import IndexUnavailableError
+from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
+from keymark.table.layout.model import FileSlice
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.reader import Shard, split_by_shard
+from keymark.table.metadata.records import location_codes
+from keymark.table.properties.options import INDEX_FALLBACK
+from keymark.table.timeline.instant_name import format_instant
 
 # A lookup spends about this many bytes of work per byte of key: below the runner's limit it stays
 # in this process, where it costs less than a Spark job's start.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.view import Snapshot
+from keymark.table.layout.view import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

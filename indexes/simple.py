@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from indexes.global_index import LocalIndex
-from indexes.key_scan import (
+from keymark.indexes.global_index import LocalIndex
+from keymark.indexes.key_scan import (
     ABSENT,
     file_weight,
     key_probes,
@@ -29,14 +29,14 @@ from indexes.key_scan import (
     probe_keys,
     read_keys,
 )
-from indexes.scope import Scope, scopes
-from indexes.spec import IndexSpec
-from indexes.specs.simple import SPEC
-from table.config import KEY_COLUMN
-from table.errors import CorruptFileError
-from table.index.protocol import IndexContext
-from table.read.spark import scan_files, with_conf
-from table.rows import to_arrow
+from keymark.indexes.scope import Scope, scopes
+from keymark.indexes.spec import IndexSpec
+from keymark.indexes.specs.simple import SPEC
+from keymark.table.errors import CorruptFileError
+from keymark.table.index.protocol import IndexContext
+from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.read.spark import scan_files, with_conf
+from keymark.table.rows.arrow import to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import math
 
-from indexes.cost import (
-    KEY_WEIGHT,
-    PROBE_WEIGHT,
-    SHARE_OF_FILE,
-    scan_memory,
-    scan_weight,
-)
-from indexes.spec import TASKS, Equation, IndexCost, LookupCounter
-from indexes.workload import Workload
+from keymark.indexes.cost import KEY_WEIGHT, PROBE_WEIGHT, SHARE_OF_FILE, scan_memory, scan_weight
+from keymark.indexes.spec import TASKS, Equation, IndexCost, LookupCounter
+from keymark.indexes.workload import Workload
 
 COUNTERS = (LookupCounter(name="files_read", title="base files read"),)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from indexes.workload import Workload
+from keymark.indexes.workload import Workload
 
 Amounts = Mapping[str, float]
 """Amounts of work by name. Their constants are fitted to calibration runs."""

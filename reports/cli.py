@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import run_places
-from reports.grids import Grid
-from reports.page import Report
-from reports.publish import Published, publish
-from reports.text import clean
+from keymark.harness.store import run_places
+from keymark.reports.publish import Published, publish
+from keymark.reports.render.grids import Grid
+from keymark.reports.render.text import clean
+from keymark.reports.sections.page import Report
 
 # Columns of what is printed into a file: nothing need be cut there.
 _FILE_WIDTH = 200

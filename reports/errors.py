@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from harness.errors import listed
+from keymark.harness.errors import listed
 
 
 class ReportError(Exception):

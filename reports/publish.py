@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports import export, page, projection
-from reports.engines_chart import PREFIX as ENGINES_PREFIX
-from reports.errors import ReportError
-from reports.files import make_folder, write
-from reports.growth_part import PREFIX as GROWTH_PREFIX
-from reports.model_part import PREFIX as MODEL_PREFIX
-from reports.noise import PREFIX as NOISE_PREFIX
-from reports.page import Report
-from reports.summary_page import summary_markdown, which_index_markdown
-from reports.text import clean
+from keymark.reports.errors import ReportError
+from keymark.reports.model import projection
+from keymark.reports.render import export
+from keymark.reports.render.engines_chart import PREFIX as ENGINES_PREFIX
+from keymark.reports.render.files import make_folder, write
+from keymark.reports.render.text import clean
+from keymark.reports.sections import page
+from keymark.reports.sections.growth_part import PREFIX as GROWTH_PREFIX
+from keymark.reports.sections.model_part import PREFIX as MODEL_PREFIX
+from keymark.reports.sections.page import Report
+from keymark.reports.sections.summary_page import summary_markdown, which_index_markdown
+from keymark.reports.stats.noise import PREFIX as NOISE_PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

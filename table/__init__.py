@@ -1,7 +1,7 @@
 """Apache Hudi tables: formats, timeline, metadata table, transaction, reader, writer."""
 
-from table.errors import TableError
-from table.model import CommitResult
-from table.table import Table
+from keymark.table.errors import TableError
+from keymark.table.layout.model import CommitResult
+from keymark.table.table import Table
 
 __all__ = ["CommitResult", "Table", "TableError"]

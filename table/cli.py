@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from table.bar import Bar
-from table.errors import InputError, InvalidOptionError, TableWarning
-from table.files import RowWriter, read_data, read_frame, read_keys
-from table.index.protocol import LookupStats
-from table.options import STORAGE_SETTINGS
-from table.table import Table
+from keymark.table.errors import InputError, InvalidOptionError, TableWarning
+from keymark.table.index.protocol import LookupStats
+from keymark.table.properties.options import STORAGE_SETTINGS
+from keymark.table.rows.files import RowWriter, read_data, read_frame, read_keys
+from keymark.table.runtime.bar import Bar
+from keymark.table.table import Table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, write and read tables.")
 
@@ -410,7 +410,7 @@ def _open(path: str, option: list[str] | None, master: str | None) -> Table:
     table = Table.open(path, options=_options(option))
     if master is None:
         return table
-    from table.spark import session  # noqa: PLC0415  most calls need no Spark
+    from keymark.table.runtime.spark import session  # noqa: PLC0415  most calls need no Spark
 
     return Table.open(path, options=_options(option), spark=session(master, {}))
 

@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from table.bootstrap.rows import RowSource
-from table.clock import Clock, SystemClock
-from table.config import KEY_COLUMN, TableConfig, load_config
-from table.errors import InvalidOptionError
-from table.facts import (
+from keymark.table.bootstrap.rows import RowSource
+from keymark.table.errors import InvalidOptionError
+from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.index.external import Entries, located, outside_entries, rebuild
+from keymark.table.index.protocol import Index, IndexContext, LookupStats, load_index, usable_index
+from keymark.table.index.stale_index import left_behind, refuse_left_behind
+from keymark.table.layout.model import BaseFile, CommitResult
+from keymark.table.layout.naming import is_bucket_file_id
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.properties.config import KEY_COLUMN, TableConfig, load_config
+from keymark.table.properties.facts import (
     INDEX_FACTS,
     Identity,
     check_agreement,
@@ -27,37 +33,31 @@ from table.facts import (
     names,
     table_options,
 )
-from table.format.hfile.cache import BlockCache
-from table.ids import RANDOM, Ids
-from table.index.external import Entries, located, outside_entries, rebuild
-from table.index.protocol import Index, IndexContext, LookupStats, load_index, usable_index
-from table.index.stale_index import left_behind, refuse_left_behind
-from table.lease import Lease, LeaseTerms, hold
-from table.metadata.partitions import RECORD_INDEX
-from table.model import BaseFile, CommitResult
-from table.naming import is_bucket_file_id
-from table.options import BLOCK_CACHE, LOCAL_BYTES, Options, check_options
-from table.read.arrow import ReadPlan, plan_read
-from table.read.skipping import ReadStats
-from table.rows import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
-from table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
-from table.services.archive import Archived
-from table.services.check import CheckResult, check_table
-from table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
-from table.services.maintain import TableServices
-from table.services.purge import Purger, PurgeReport
-from table.services.recover import Recoverer, RecoverReport
-from table.services.rewrite import Rewriter, RewriteReport
-from table.services.switch import IndexSwitch, Switcher
-from table.state.table_state import TableState
-from table.storage import Storage
-from table.stores import storage_at
-from table.write import bulk, client
-from table.write.clock_check import check_clock
-from table.write.key_facts import completed, settle_keys
-from table.write.seal_check import accept_properties, warn_of_broken_seal
-from table.write.undo import clear_failed
-from table.write.writer import Writer, recover_entries
+from keymark.table.properties.options import BLOCK_CACHE, LOCAL_BYTES, Options, check_options
+from keymark.table.read.arrow import ReadPlan, plan_read
+from keymark.table.read.skipping import ReadStats
+from keymark.table.rows.arrow import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
+from keymark.table.runtime.clock import Clock, SystemClock
+from keymark.table.runtime.ids import RANDOM, Ids
+from keymark.table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
+from keymark.table.services.archive import Archived
+from keymark.table.services.check.check import CheckResult, check_table
+from keymark.table.services.index.switch import IndexSwitch, Switcher
+from keymark.table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
+from keymark.table.services.maintain import TableServices
+from keymark.table.services.purge.purge import Purger, PurgeReport
+from keymark.table.services.recover.recover import Recoverer, RecoverReport
+from keymark.table.services.rewrite import Rewriter, RewriteReport
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.lease import Lease, LeaseTerms, hold
+from keymark.table.storage.storage import Storage
+from keymark.table.storage.stores import storage_at
+from keymark.table.write import bulk, client
+from keymark.table.write.clock_check import check_clock
+from keymark.table.write.key_facts import completed, settle_keys
+from keymark.table.write.seal_check import accept_properties, warn_of_broken_seal
+from keymark.table.write.undo import clear_failed
+from keymark.table.write.writer import Writer, recover_entries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -230,7 +230,7 @@ class Table:
         The record index prunes files by `keys` and record keys in `where`; column statistics prune
         them by comparisons with literals. `stats` tells how many files were left.
         """
-        from table.read.spark import read_frame  # noqa: PLC0415  reading is where Spark is needed
+        from keymark.table.read.spark import read_frame  # noqa: PLC0415  reading is where Spark is needed
 
         stats = stats or ReadStats()
         return read_frame(self, keys, where, columns=columns, as_of=as_of, stats=stats)
@@ -440,7 +440,7 @@ class Table:
 
     def session(self) -> SparkSession:
         """The Spark session: the one given, the active one, or a new local one."""
-        from table.spark import session  # noqa: PLC0415  most uses need no Spark
+        from keymark.table.runtime.spark import session  # noqa: PLC0415  most uses need no Spark
 
         if self._spark is None:
             from pyspark.sql import SparkSession  # noqa: PLC0415

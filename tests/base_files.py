@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.storage import BytesReader
+from keymark.table.storage.storage import BytesReader
 
 
 def reader_of(data: bytes) -> BytesReader:

@@ -70,7 +70,7 @@ def pytest_addoption(parser):
 @pytest.fixture(scope="session")
 def spark():
     """One local session for all tests that are marked `spark`."""
-    from table.spark import session
+    from keymark.table.runtime.spark import session
 
     opened = session(
         "local[2]",

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from table.errors import StorageError
-from table.local_storage import LocalStorage
-from table.naming import STAGING
-from table.storage import FileStatus, Obstacle, RangeReader, Storage
+from keymark.table.errors import StorageError
+from keymark.table.layout.naming import STAGING
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import FileStatus, Obstacle, RangeReader, Storage
 
 FULL, FROZEN, DEAD = "disk full", "read-only", "killed"
 

@@ -1,4 +1,4 @@
-"""An HBase in memory, in place of `indexes.hbase_client.connected`; it fails when told to."""
+"""An HBase in memory, in place of `keymark.indexes.hbase_client.connected`; it fails when told to."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import threading
 from dataclasses import dataclass, field
 
-from indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH, NoHBaseTableError
-from table.errors import IndexUnavailableError
+from keymark.indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH, NoHBaseTableError
+from keymark.table.errors import IndexUnavailableError
 
 TABLE = {"hoodie.index.hbase.table": "t"}
 QUICK = {
@@ -38,7 +38,7 @@ class FakeHBase:
         yield FakeClient(self, access)
 
     def install(self, monkeypatch):
-        monkeypatch.setattr("indexes.hbase_client.connected", self.connected)
+        monkeypatch.setattr("keymark.indexes.hbase_client.connected", self.connected)
         return self
 
     def entries(self, name="t"):

@@ -15,9 +15,10 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from harness import hbase_server, jars
-from table import jvm
-from table.java import java_home
+from keymark.harness.engines import jars
+from keymark.harness.hbase import server as hbase_server
+from keymark.table.runtime import jvm
+from keymark.table.runtime.java import java_home
 
 _HOST = "127.0.0.1"
 _OPENED = ("java.lang", "java.nio", "sun.nio.ch", "java.util", "java.util.concurrent")

@@ -22,14 +22,19 @@ ALLOWED = {
     "table": set(),
 }
 # The one module beside them: `data profile` reads tables of Hudi's as their users do.
-DOORS = {"datasets.cli": {"table"}}
+DOORS = {"keymark.datasets.cli": {"table"}}
 REPORTS_SEE = {
-    *("harness.results", "harness.units", "harness.store", "harness.errors"),
-    "harness.run_record",
+    *(
+        "keymark.harness.store.results",
+        "keymark.harness.store.units",
+        "keymark.harness.store.store",
+        "keymark.harness.errors",
+    ),
+    "keymark.harness.run_record",
     # What a secret is.
-    "harness.redaction",
+    "keymark.harness.redaction",
     # Run folders by URL.
-    "harness.run_places",
+    "keymark.harness.store.run_places",
 }
 # What everybody may know of indexes: plain data and formulas. They import each other only.
 SPECS = re.compile(r"indexes\.(specs(\.\w+)?|(\w+\.)?(spec|\w*cost|workload|installed))")
@@ -62,10 +67,10 @@ LAYERS = (
 
 # Where Spark may be named.
 SPARK = (
-    "table/jvm.py",
-    "table/spark.py",
+    "table/runtime/jvm.py",
+    "table/runtime/spark.py",
     "table/table.py",
-    "table/rows.py",
+    "table/rows/arrow.py",
     "table/read/",
     "table/source/",
     "table/write/",
@@ -168,12 +173,12 @@ def test_table_imports_downwards():
 
 
 def test_indexes_know_nothing_of_writing():
-    """What a write needs of an index is in `table.index`, what both read in `table.state`."""
+    """What a write needs of an index is in `table.index`, what both read in `keymark.table.state`."""
     wrong = [
         f"{name_of(path)} imports {module}"
         for path in sorted((ROOT / "indexes").rglob("*.py"))
         for module in imported(path)
-        if module.startswith("table.write")
+        if module.startswith("keymark.table.write")
     ]
     assert wrong == []
 
@@ -182,11 +187,12 @@ def test_formats_know_bytes_only():
     wrong = []
     for path in sorted((ROOT / "table/format").rglob("*.py")):
         others = {m for m in imported(path) if m.startswith("table.")}
-        others = {m for m in others if not m.startswith("table.format")}
+        others = {m for m in others if not m.startswith("keymark.table.format")}
         wrong += [
-            f"{name_of(path)} imports {m}" for m in others - {"table.errors", "table.storage"}
+            f"{name_of(path)} imports {m}"
+            for m in others - {"keymark.table.errors", "keymark.table.storage.storage"}
         ]
-        if "table.storage" in others and "LocalStorage" in path.read_text():
+        if "keymark.table.storage.storage" in others and "LocalStorage" in path.read_text():
             wrong.append(f"{name_of(path)} names LocalStorage: a format takes a RangeReader")
     assert wrong == []
 
@@ -198,16 +204,16 @@ def test_spark_only_where_data_is_distributed():
 
 
 def test_importing_the_table_starts_no_spark():
-    """`from table import Table` and what it imports name pyspark inside functions only."""
+    """`from keymark import Table` and what it imports name pyspark inside functions only."""
     wrong = []
     for path in modules():
         place = str(path.relative_to(ROOT))
-        spark = ("table/spark.py", "table/source/reader.py")
+        spark = ("table/runtime/spark.py", "table/source/reader.py")
         if not place.startswith(("table/", "indexes/")) or place in spark:
             continue
         top = imported(path, everywhere=False)
         wrong += [f"{place} imports {module}" for module in top if module.startswith("pyspark")]
-        if "table.spark" in top and place != "table/cli.py":
+        if "keymark.table.runtime.spark" in top and place != "table/cli.py":
             wrong.append(f"{place} imports table.spark")
     assert wrong == []
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from harness.engines.native import NativeEngine
-from harness.session import SparkRuntime
-from harness.table_places import Tables
+from keymark.harness.engines.native import NativeEngine
+from keymark.harness.measure.session import SparkRuntime
+from keymark.harness.store.table_places import Tables
 
 
 class BareEngine(NativeEngine):

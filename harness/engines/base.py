@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.log_cost import StepCost
+from keymark.harness.measure.log_cost import StepCost
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row
 
-    from table.index.protocol import LookupStats
+    from keymark.table.index.protocol import LookupStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class WriteOutcome(Protocol):
 
 
 class Facts(Protocol):
-    """What a table says of itself; `table.services.info.TableInfo` is one."""
+    """What a table says of itself; `keymark.table.services.info.TableInfo` is one."""
 
     @property
     def index(self) -> str:
@@ -52,7 +52,7 @@ class Facts(Protocol):
 
 
 class IndexCheck(Protocol):
-    """A record index compared with the data; `table.services.check.CheckResult` is one."""
+    """A record index compared with the data; `keymark.table.services.check.check.CheckResult` is one."""
 
     @property
     def ok(self) -> bool:
@@ -76,7 +76,7 @@ class IndexCheck(Protocol):
 
 
 class Purged(Protocol):
-    """What a purge reports; `table.services.purge.PurgeReport` is one."""
+    """What a purge reports; `keymark.table.services.purge.purge.PurgeReport` is one."""
 
     @property
     def keys(self) -> int:
@@ -178,4 +178,4 @@ class Engine(Protocol):
         """
 
     def digest(self, rows: Any, columns: Sequence[str], /) -> tuple[int, str]:
-        """Rows and digest (`datasets.digest`) of what a table's `read` returned."""
+        """Rows and digest (`keymark.datasets.generate.digest`) of what a table's `read` returned."""

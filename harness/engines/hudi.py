@@ -17,16 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from harness import independent, jars
-from harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
-from harness.engines.hudi_options import HBASE_CONF, LOCAL_INDEXES, kept_options, table_options
-from harness.engines.pipe import Asked, Child
-from harness.errors import CellError
-from harness.scenario import SparkSection
-from harness.session import cores
-from table import Table
-from table.index.protocol import HUDI_TYPES, LookupStats, index_name
-from table.options import INDEX_TYPE
+from keymark import Table
+from keymark.harness.engines import jars
+from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
+from keymark.harness.engines.hudi_options import (
+    HBASE_CONF,
+    LOCAL_INDEXES,
+    kept_options,
+    table_options,
+)
+from keymark.harness.engines.pipe import Asked, Child
+from keymark.harness.errors import CellError
+from keymark.harness.measure.session import cores
+from keymark.harness.run import independent
+from keymark.harness.scenario.scenario import SparkSection
+from keymark.table.index.protocol import HUDI_TYPES, LookupStats, index_name
+from keymark.table.properties.options import INDEX_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -277,7 +283,7 @@ class HudiEngine:
 def process(version: str, work: Path) -> Child:
     """The process of a release; its output goes to a log in `work`."""
     name = f"hudi@{version}"
-    command = [sys.executable, "-m", "harness.engines.hudi_child"]
+    command = [sys.executable, "-m", "keymark.harness.engines.hudi_child"]
     return Child(command, log=work / f"{name}.log", name=name)
 
 

@@ -1,6 +1,6 @@
 """The process of one Hudi version: a Spark session with its bundle, told what to do over a pipe.
 
-Run by `harness.engines.hudi`; the methods of `HudiSession` are the messages. Whatever must not be
+Run by `keymark.harness.engines.hudi`; the methods of `HudiSession` are the messages. Whatever must not be
 on the clock is a message of its own: reading a batch's schema, bringing keys to the JVM, bringing
 answers back.
 """
@@ -18,14 +18,14 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import col, lit
 
-from datasets.spark import digest_dataframe
-from harness import environment
-from harness.engines.hudi_jvm import HudiJvm
-from harness.engines.hudi_options import HBASE_CONF
-from harness.engines.hudi_phases import STACK_DEPTH
-from harness.engines.pipe import serve
-from harness.scenario import SparkSection
-from harness.session import SparkRuntime
+from keymark.datasets.generate.spark import digest_dataframe
+from keymark.harness.engines.hudi_jvm import HudiJvm
+from keymark.harness.engines.hudi_options import HBASE_CONF
+from keymark.harness.engines.hudi_phases import STACK_DEPTH
+from keymark.harness.engines.pipe import serve
+from keymark.harness.measure import environment
+from keymark.harness.measure.session import SparkRuntime
+from keymark.harness.scenario.scenario import SparkSection
 
 
 class HudiSession:

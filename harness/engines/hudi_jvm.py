@@ -13,8 +13,8 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-from harness.engines.hudi_options import version_number
-from table.options import BLOOM_MOVE, HBASE_MOVE, SIMPLE_MOVE
+from keymark.harness.engines.hudi_options import version_number
+from keymark.table.properties.options import BLOOM_MOVE, HBASE_MOVE, SIMPLE_MOVE
 
 _LOCATIONS = (1, 1)
 """From this version on the record index is asked with, and answers with, distributed data."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.engines.base import Layout
-from table.index.protocol import HUDI_TYPES
-from table.options import (
+from keymark.harness.engines.base import Layout
+from keymark.table.index.protocol import HUDI_TYPES
+from keymark.table.properties.options import (
     BLOOM_FILTERS_ON,
     COLUMN_STATS_ON,
     INDEX_TYPE,

@@ -7,25 +7,26 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from harness import hbase_cells, jars
-from harness.engines import (
+from keymark.harness.engines import (
     BARE,
     REVISION,
     hudi,
     hudi_version,
     is_native,
+    jars,
     own_master,
     revision,
 )
-from harness.engines.bare import BareEngine
-from harness.engines.base import Engine
-from harness.engines.native import NativeEngine
-from harness.errors import CellError, HarnessError
-from harness.scenario import SparkSection
-from harness.session import SparkRuntime
-from harness.table_places import Tables
-from table.errors import TableError
-from table.index.protocol import load_index
+from keymark.harness.engines.bare import BareEngine
+from keymark.harness.engines.base import Engine
+from keymark.harness.engines.native import NativeEngine
+from keymark.harness.errors import CellError, HarnessError
+from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.measure.session import SparkRuntime
+from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.store.table_places import Tables
+from keymark.table.errors import TableError
+from keymark.table.index.protocol import load_index
 
 
 def missing(engines: Iterable[str], indexes: Iterable[str]) -> dict[str, str]:

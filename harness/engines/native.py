@@ -7,18 +7,18 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datasets.spark import digest_dataframe
-from harness.engines.base import Layout, MeasuredTable
-from harness.log_cost import StepCost
-from harness.session import SparkRuntime
-from harness.table_places import Tables
-from table import Table
-from table.config import load_config
-from table.facts import FACTS, declare_index
-from table.ids import SeededIds
-from table.index.protocol import HUDI_TYPES
-from table.options import INDEX_TYPE
-from table.stores import storage_at
+from keymark import Table
+from keymark.datasets.generate.spark import digest_dataframe
+from keymark.harness.engines.base import Layout, MeasuredTable
+from keymark.harness.measure.log_cost import StepCost
+from keymark.harness.measure.session import SparkRuntime
+from keymark.harness.store.table_places import Tables
+from keymark.table.index.protocol import HUDI_TYPES
+from keymark.table.properties.config import load_config
+from keymark.table.properties.facts import FACTS, declare_index
+from keymark.table.properties.options import INDEX_TYPE
+from keymark.table.runtime.ids import SeededIds
+from keymark.table.storage.stores import storage_at
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.errors import CellError
+from keymark.harness.errors import CellError
 
 _CLOSING_S = 60.0
 

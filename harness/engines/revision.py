@@ -14,16 +14,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from harness import revisions
-from harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
-from harness.engines.pipe import Asked, Child
-from harness.event_log import STEP_PROPERTY
-from harness.redaction import redact
-from harness.scenario import SparkSection
-from harness.session import measuring_conf
-from harness.table_places import Tables
-from table.index.protocol import HUDI_TYPES, LookupStats
-from table.options import INDEX_TYPE
+from keymark.harness.engines import revisions
+from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
+from keymark.harness.engines.pipe import Asked, Child
+from keymark.harness.measure.event_log import STEP_PROPERTY
+from keymark.harness.measure.session import measuring_conf
+from keymark.harness.redaction import redact
+from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.store.table_places import Tables
+from keymark.table.index.protocol import HUDI_TYPES, LookupStats
+from keymark.table.properties.options import INDEX_TYPE
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 Run as a file, with the root of the revision as its first argument: `table` and `datasets` are the
 revision's, only this file and the pipe are those of the run. So what it takes and gives is built
 of Python's and Arrow's own types, and nothing is asked of the revision but `table.Table`, the
-session of `table.spark` and the digest of `datasets.spark`.
+session of `keymark.table.runtime.spark` and the digest of `keymark.datasets.generate.spark`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row
 
-    from table import Table
+    from keymark import Table
 
 KEPT = 16
 """Tables that stay open: one is measured, and after each step another is opened to verify it."""
@@ -49,7 +49,7 @@ class Session:
 
     def start(self, *, master: str, conf: Mapping[str, str]) -> dict[str, str]:
         """Start Spark; the options that it runs with."""
-        from table import spark  # noqa: PLC0415 - of the revision
+        from keymark.table.runtime import spark  # noqa: PLC0415 - of the revision
 
         self._spark = spark.session(master, {**conf, **_workers(self._root, conf)})
         return dict(self._spark.sparkContext.getConf().getAll())
@@ -70,14 +70,14 @@ class Session:
 
     def create(self, *, path: str, **arguments: Any) -> int:
         """Make a table; its number."""
-        from table import Table  # noqa: PLC0415 - of the revision
+        from keymark import Table  # noqa: PLC0415 - of the revision
 
         made = Table.create(path, spark=self._spark, **arguments, **_ids("loaded"))
         return self._keep(made)
 
     def open(self, *, path: str, options: Mapping[str, str]) -> int:
         """Open a table; its number."""
-        from table import Table  # noqa: PLC0415 - of the revision
+        from keymark import Table  # noqa: PLC0415 - of the revision
 
         opened = Table.open(path, options=options, spark=self._spark, **_ids("repeated"))
         return self._keep(opened)
@@ -117,7 +117,7 @@ class Session:
 
     def digest(self, *, table: int, columns: list[str]) -> tuple[int, str]:
         """Rows and digest of a table."""
-        from datasets.spark import digest_dataframe  # noqa: PLC0415 - of the revision
+        from keymark.datasets.generate.spark import digest_dataframe  # noqa: PLC0415 - of the revision
 
         found = digest_dataframe(self._tables[table].read(), columns)
         return found.rows, found.digest
@@ -179,7 +179,11 @@ def _workers(root: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 def _lookup_stats() -> Any:
     """The counters of a lookup: revisions have them in different modules."""
-    for name in ("keymark.table.index.protocol", "table.index.protocol", "table.write.index"):
+    for name in (
+        "keymark.table.index.protocol",
+        "table.index.protocol",
+        "keymark.table.write.index",
+    ):
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(name).LookupStats()
     raise ImportError("the revision has no counters of lookups")
@@ -188,7 +192,7 @@ def _lookup_stats() -> Any:
 def _ids(seed: str) -> dict[str, Any]:
     """The argument that names files from a seed, of revisions that have it; as in `native`."""
     try:
-        from table.ids import SeededIds  # noqa: PLC0415 - of the revision
+        from keymark.table.runtime.ids import SeededIds  # noqa: PLC0415 - of the revision
     except ImportError:
         return {}
     return {"ids": SeededIds(seed)}

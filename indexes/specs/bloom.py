@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from indexes.bloom_cost import COUNTERS, OPTIONS, bloom_cost
-from indexes.spec import IndexSpec, Requirements
+from keymark.indexes.bloom_cost import COUNTERS, OPTIONS, bloom_cost
+from keymark.indexes.spec import IndexSpec, Requirements
 
 SPEC = IndexSpec(
     name="bloom",

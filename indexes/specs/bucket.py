@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from indexes.cost import asked_bytes, scan_weight
-from indexes.spec import Equation, IndexCost, IndexOption, IndexSpec, LookupCounter, Requirements
-from indexes.workload import Workload
+from keymark.indexes.cost import asked_bytes, scan_weight
+from keymark.indexes.spec import (
+    Equation,
+    IndexCost,
+    IndexOption,
+    IndexSpec,
+    LookupCounter,
+    Requirements,
+)
+from keymark.indexes.workload import Workload
 
 BUCKET_COUNT = "hoodie.bucket.index.num.buckets"
 BUCKET_FIELDS = "hoodie.bucket.index.hash.field"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from indexes.simple_cost import COUNTERS, simple_cost
-from indexes.spec import IndexOption, IndexSpec, Requirements
+from keymark.indexes.simple_cost import COUNTERS, simple_cost
+from keymark.indexes.spec import IndexOption, IndexSpec, Requirements
 
 SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
 

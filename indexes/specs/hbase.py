@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from indexes.cost import asked_bytes, entry_weight
-from indexes.spec import Equation, IndexCost, IndexOption, IndexSpec, Requirements
-from indexes.workload import Workload
+from keymark.indexes.cost import asked_bytes, entry_weight
+from keymark.indexes.spec import Equation, IndexCost, IndexOption, IndexSpec, Requirements
+from keymark.indexes.workload import Workload
 
 HBASE_MOVE = "hoodie.hbase.index.update.partition.path"
 HBASE_TABLE = "hoodie.index.hbase.table"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from indexes.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes
-from indexes.spec import (
+from keymark.indexes.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes
+from keymark.indexes.spec import (
     Equation,
     IndexCost,
     IndexOption,
@@ -16,7 +16,7 @@ from indexes.spec import (
     LookupCounter,
     Requirements,
 )
-from indexes.workload import Workload, touched
+from keymark.indexes.workload import Workload, touched
 
 RECORD_MOVE = "hoodie.record.index.update.partition.path"
 

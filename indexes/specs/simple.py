@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from indexes.simple_cost import COUNTERS, simple_cost
-from indexes.spec import IndexSpec
+from keymark.indexes.simple_cost import COUNTERS, simple_cost
+from keymark.indexes.spec import IndexSpec
 
 # It is what HoodieIndexConfig takes for Spark when nothing is said: no option is required.
 SPEC = IndexSpec(

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from reports.errors import ReportError
-from reports.gate.compare import Finding, Gate
-from reports.gate.policy import Kind
-from reports.gate.run_numbers import Key
-from reports.gate.verdicts import Verdict
-from reports.text import clean
+from keymark.reports.errors import ReportError
+from keymark.reports.gate.compare import Finding, Gate
+from keymark.reports.gate.policy import Kind
+from keymark.reports.gate.run_numbers import Key
+from keymark.reports.gate.verdicts import Verdict
+from keymark.reports.render.text import clean
 
 ROOT = Path(__file__).parents[2]
 

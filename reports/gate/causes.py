@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from statistics import median
 
-from harness.results import Stage
-from harness.units import METRICS
-from reports.gate.run_numbers import Key, RunNumbers
+from keymark.harness.store.results import Stage
+from keymark.harness.store.units import METRICS
+from keymark.reports.gate.run_numbers import Key, RunNumbers
 
 MOST = 3
 """Causes that are told of one regression."""

@@ -14,16 +14,16 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from harness import run_places
-from reports.errors import ReportError
-from reports.gate import bisect as bisect_
-from reports.gate import measure_revisions, render, run_numbers
-from reports.gate import policy as policies
-from reports.gate.compare import Gate, compare
-from reports.gate.policy import Kind, Policy
-from reports.gate.run_numbers import RunNumbers
-from reports.gate.verdicts import Verdict
-from reports.text import clean
+from keymark.harness.store import run_places
+from keymark.reports.errors import ReportError
+from keymark.reports.gate import bisect as bisect_
+from keymark.reports.gate import measure_revisions, render, run_numbers
+from keymark.reports.gate import policy as policies
+from keymark.reports.gate.compare import Gate, compare
+from keymark.reports.gate.policy import Kind, Policy
+from keymark.reports.gate.run_numbers import RunNumbers
+from keymark.reports.gate.verdicts import Verdict
+from keymark.reports.render.text import clean
 
 EXIT_CODES = {Verdict.PASS: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 

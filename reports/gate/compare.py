@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from harness.units import METRICS
-from reports.errors import ReportError
-from reports.gate.causes import Cause, causes
-from reports.gate.policy import Demand, Kind, Level, Policy
-from reports.gate.run_numbers import Key, MeasuredNumber, RunNumbers
-from reports.gate.verdicts import (
+from keymark.harness.store.units import METRICS
+from keymark.reports.errors import ReportError
+from keymark.reports.gate.causes import Cause, causes
+from keymark.reports.gate.policy import Demand, Kind, Level, Policy
+from keymark.reports.gate.run_numbers import Key, MeasuredNumber, RunNumbers
+from keymark.reports.gate.verdicts import (
     Judged,
     Pairs,
     Verdict,
@@ -28,9 +28,9 @@ from reports.gate.verdicts import (
     times,
     unchanged,
 )
-from reports.projection import step_order
-from reports.stats import Caveat, CaveatKind
-from reports.text import clean
+from keymark.reports.model.projection import step_order
+from keymark.reports.render.text import clean
+from keymark.reports.stats.statistics import Caveat, CaveatKind
 
 ALL_STEPS = "all steps"
 """Step of the findings about the mean over the steps."""

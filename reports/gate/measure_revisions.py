@@ -14,9 +14,9 @@ from pathlib import Path
 
 import typer
 
-from harness import run_places
-from reports.errors import ReportError
-from reports.text import clean
+from keymark.harness.store import run_places
+from keymark.reports.errors import ReportError
+from keymark.reports.render.text import clean
 
 RUN_BENCH = Path(__file__).parents[2] / "run_bench.py"
 WORKTREE = "worktree"

@@ -1,6 +1,6 @@
 """What a gate demands of each metric: a policy file in TOML, laid over defaults.
 
-Without a file every counter is required, with the tolerance of `harness.units`, and every time is
+Without a file every counter is required, with the tolerance of `keymark.harness.store.units`, and every time is
 advisory, with five per cent. A file has a table `[[rule]]` for each exception. Globs say which
 numbers a rule is about; of several rules about one number a later one overrides what it names.
 """
@@ -18,11 +18,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from harness.results import PHASES
-from harness.units import METRICS, Better
-from reports.errors import PolicyError
-from reports.gate.run_numbers import Key
-from reports.text import clean
+from keymark.harness.store.results import PHASES
+from keymark.harness.store.units import METRICS, Better
+from keymark.reports.errors import PolicyError
+from keymark.reports.gate.run_numbers import Key
+from keymark.reports.render.text import clean
 
 TIME_TOLERANCE = 0.05
 """Relative growth of a time that a gate finds, where a policy names no other."""

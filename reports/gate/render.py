@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from reports.amounts import amount
-from reports.gate.bisect import Found
-from reports.gate.causes import Cause
-from reports.gate.compare import Finding, Gate
-from reports.gate.policy import Kind, Level
-from reports.gate.verdicts import ALARM, Judged, Verdict
-from reports.text import NOTHING, clean, markdown
+from keymark.reports.gate.bisect import Found
+from keymark.reports.gate.causes import Cause
+from keymark.reports.gate.compare import Finding, Gate
+from keymark.reports.gate.policy import Kind, Level
+from keymark.reports.gate.verdicts import ALARM, Judged, Verdict
+from keymark.reports.render.amounts import amount
+from keymark.reports.render.text import NOTHING, clean, markdown
 
 LONGEST_TABLE = 60
 """Rows of one table of the Markdown: comments of a pull request have an end."""
@@ -111,7 +111,7 @@ def sentence(finding: Finding) -> str:
 
 
 def cause(found: Cause) -> str:
-    """What gained, in one line: ``stage `collect at table/rows.py` of write: tasks 2 to 3``."""
+    """What gained, in one line: ``stage `collect at table/rows/arrow.py` of write: tasks 2 to 3``."""
     if found.kind == "phase":
         what = f"phase {found.phase}"
     else:

@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from harness.errors import RunFolderError
-from harness.results import Stage
-from harness.store import RunFolder
-from reports import facts, projection
-from reports.errors import ReportError
-from reports.gate import summary
-from reports.projection import Trial
-from reports.text import clean
+from keymark.harness.errors import RunFolderError
+from keymark.harness.store.results import Stage
+from keymark.harness.store.store import RunFolder
+from keymark.reports.errors import ReportError
+from keymark.reports.gate import summary
+from keymark.reports.model import facts, projection
+from keymark.reports.model.projection import Trial
+from keymark.reports.render.text import clean
 
 _NATIVE = "native"
 

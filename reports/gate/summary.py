@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from harness.results import SCHEMA_VERSION, Number, wrong_keys
-from reports.errors import ReportError
-from reports.text import clean
+from keymark.harness.store.results import SCHEMA_VERSION, Number, wrong_keys
+from keymark.reports.errors import ReportError
+from keymark.reports.render.text import clean
 
 
 class _SummaryPart(BaseModel):

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import exp, inf, isfinite, log1p
 
-from harness.units import Better
-from reports.gate.paired import Shift, adjusted, log_ratios, pairs_needed, shift
-from reports.gate.policy import Demand
-from reports.gate.run_numbers import MeasuredNumber
-from reports.stats import Caveat, CaveatKind
+from keymark.harness.store.units import Better
+from keymark.reports.gate.paired import Shift, adjusted, log_ratios, pairs_needed, shift
+from keymark.reports.gate.policy import Demand
+from keymark.reports.gate.run_numbers import MeasuredNumber
+from keymark.reports.stats.statistics import Caveat, CaveatKind
 
 ALARM = 0.0002
 """Probability that any time of a gate is called slower although nothing changed."""

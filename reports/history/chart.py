@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from harness.results import PHASES
-from indexes import installed
-from indexes.spec import UNKNOWN
-from reports.amounts import axis_scale
-from reports.charts import INK, Drawing, render, style_panel
-from reports.history.series import History, NumberHistory
-from reports.text import clean
+from keymark.harness.store.results import PHASES
+from keymark.indexes import installed
+from keymark.indexes.spec import UNKNOWN
+from keymark.reports.history.series import History, NumberHistory
+from keymark.reports.render.amounts import axis_scale
+from keymark.reports.render.charts import INK, Drawing, render, style_panel
+from keymark.reports.render.text import clean
 
 PANELS = 8
 """Numbers that a chart shows at most."""

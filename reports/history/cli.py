@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import run_places
-from reports.amounts import amount
-from reports.errors import ReportError
-from reports.files import make_folder, write
-from reports.history.chart import history_chart, said
-from reports.history.series import History, read
-from reports.text import clean, markdown
+from keymark.harness.store import run_places
+from keymark.reports.errors import ReportError
+from keymark.reports.history.chart import history_chart, said
+from keymark.reports.history.series import History, read
+from keymark.reports.render.amounts import amount
+from keymark.reports.render.files import make_folder, write
+from keymark.reports.render.text import clean, markdown
 
 _LONGEST_TABLE = 40
 _FILE_WIDTH = 200

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.units import METRICS
-from reports.errors import ReportError
-from reports.gate import run_numbers
-from reports.gate.policy import Kind, Level, Policy
-from reports.gate.run_numbers import Key
-from reports.history.change_points import LevelChange, counter_changes, time_changes
-from reports.projection import step_order
-from reports.text import clean
+from keymark.harness.store.units import METRICS
+from keymark.reports.errors import ReportError
+from keymark.reports.gate import run_numbers
+from keymark.reports.gate.policy import Kind, Level, Policy
+from keymark.reports.gate.run_numbers import Key
+from keymark.reports.history.change_points import LevelChange, counter_changes, time_changes
+from keymark.reports.model.projection import step_order
+from keymark.reports.render.text import clean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

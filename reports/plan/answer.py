@@ -6,19 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from indexes.workload import Workload
-from reports.errors import ReportError
-from reports.plan.calibration import Calibration
-from reports.plan.decide import (
-    Choice,
-    Crossover,
-    best_shards,
-    choose,
-    crossovers,
-)
-from reports.plan.formulas import known
-from reports.plan.predict import Prediction, beyond, predictions
-from reports.plan.price import Prices
+from keymark.indexes.workload import Workload
+from keymark.reports.errors import ReportError
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.decide import Choice, Crossover, best_shards, choose, crossovers
+from keymark.reports.plan.formulas import known
+from keymark.reports.plan.predict import Prediction, beyond, predictions
+from keymark.reports.plan.price import Prices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.results import wrong_keys
-from reports.errors import ReportError
-from reports.plan.formulas import equation_names, indexes_of, other
-from reports.text import clean
+from keymark.harness.store.results import wrong_keys
+from keymark.reports.errors import ReportError
+from keymark.reports.plan.formulas import equation_names, indexes_of, other
+from keymark.reports.render.text import clean
 
 SCHEMA_VERSION = 2
 DEFAULT = Path(__file__).parents[2] / "harness" / "calibration" / "default.json"

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import run_places
-from indexes.workload import LOCAL_BYTES, Workload, files_for
-from reports.errors import ReportError
-from reports.plan import answer, calibration, flags, price, render
-from reports.plan import constants as fitted
-from reports.plan.answer import PlanRequest
-from reports.plan.calibration import Calibration
-from reports.text import clean
+from keymark.harness.store import run_places
+from keymark.indexes.workload import LOCAL_BYTES, Workload, files_for
+from keymark.reports.errors import ReportError
+from keymark.reports.plan import answer, calibration, flags, price, render
+from keymark.reports.plan import constants as fitted
+from keymark.reports.plan.answer import PlanRequest
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.render.text import clean
 
 if TYPE_CHECKING:
     import rich.console
@@ -93,7 +93,7 @@ def plan(
 
 def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
-        from reports.plan import page  # noqa: PLC0415  templates, only for a page
+        from keymark.reports.plan import page  # noqa: PLC0415  templates, only for a page
 
         html.write_text(page.html(made), encoding="utf-8")
     if as_json:
@@ -112,15 +112,15 @@ def _calibration(names: Sequence[str], fit_rows: int | None) -> Calibration:
         if fit_rows is not None:
             raise ReportError("--fit-rows is for a fit: it needs --calibration RUN, a run folder")
         return calibration.load(*paths)
-    from reports import projection  # noqa: PLC0415
-    from reports.plan import fit  # noqa: PLC0415  numpy and scipy, only for a fit
+    from keymark.reports.model import projection  # noqa: PLC0415
+    from keymark.reports.plan import fit  # noqa: PLC0415  numpy and scipy, only for a fit
 
     return fit.calibrate(projection.load(paths), most_rows=fit_rows or math.inf)
 
 
 def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> None:
-    from reports import projection  # noqa: PLC0415
-    from reports.plan import score  # noqa: PLC0415  not for a prediction
+    from keymark.reports.model import projection  # noqa: PLC0415
+    from keymark.reports.plan import score  # noqa: PLC0415  not for a prediction
 
     made = score.score(known, projection.load([run_places.local(name) for name in names]))
     if as_json:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from harness.units import Unit
-from reports.plan.calibration import Calibration
-from reports.plan.predict import Estimate, middle
+from keymark.harness.store.units import Unit
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.predict import Estimate, middle
 
 WORDS = MappingProxyType({
     "once": "starting",

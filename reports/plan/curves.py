@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from harness.units import Unit
-from reports.amounts import amount
-from reports.plan.answer import Plan
-from reports.plan.decide import sweep
-from reports.plan.formulas import known
-from reports.plan.predict import Estimate, added
+from keymark.harness.store.units import Unit
+from keymark.reports.plan.answer import Plan
+from keymark.reports.plan.decide import sweep
+from keymark.reports.plan.formulas import known
+from keymark.reports.plan.predict import Estimate, added
+from keymark.reports.render.amounts import amount
 
 AXES = {
     "rows": "rows of the table",

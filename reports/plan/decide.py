@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from indexes.workload import Workload, files_for
-from reports.plan.calibration import Calibration
-from reports.plan.formulas import ceil_to, cost_of, known
-from reports.plan.predict import Estimate, added, beyond
+from keymark.indexes.workload import Workload, files_for
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.formulas import ceil_to, cost_of, known
+from keymark.reports.plan.predict import Estimate, added, beyond
 
 _STEPS = 24
 _SPAN = 1000.0

@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from reports.errors import ReportError
-from reports.plan.calibration import Calibration, Equation
-from reports.plan.formulas import equation_names, scans
-from reports.plan.observe import Observation, observations, pooled
-from reports.projection import Run
+from keymark.reports.errors import ReportError
+from keymark.reports.model.projection import Run
+from keymark.reports.plan.calibration import Calibration, Equation
+from keymark.reports.plan.formulas import equation_names, scans
+from keymark.reports.plan.observe import Observation, observations, pooled
 
 DRAWS = 60
 _SEED = 1

@@ -18,9 +18,9 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from indexes.installed import specs
-from indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
-from indexes.workload import SMALL_FILE_BYTES, Workload, touched
+from keymark.indexes.installed import specs
+from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
+from keymark.indexes.workload import SMALL_FILE_BYTES, Workload, touched
 
 QUANTITIES = (
     *("tag", "lookup", "index", "write", "around", "shuffle", "index_bytes", "bootstrap"),

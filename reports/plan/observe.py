@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
-from harness.run_record import CellRecord, RunRecord
-from indexes.spec import TASKS, Amounts
-from indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
-from reports.plan.formulas import amounts, is_broadcast, known, mode_of, name_of
-from reports.projection import CellView, Run
+from keymark.harness.run_record import CellRecord, RunRecord
+from keymark.indexes.spec import TASKS, Amounts
+from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.plan.formulas import amounts, is_broadcast, known, mode_of, name_of
 
 STEP = "upsert_1"
 LOAD = "bulk_insert"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from reports.page import style, template
-from reports.plan import render
-from reports.plan.answer import Plan
-from reports.plan.curves import Curve, curves, svg
+from keymark.reports.plan import render
+from keymark.reports.plan.answer import Plan
+from keymark.reports.plan.curves import Curve, curves, svg
+from keymark.reports.sections.page import style, template
 
 
 def html(made: Plan) -> str:

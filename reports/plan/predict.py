@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.units import Unit
-from indexes.workload import Workload
-from reports.plan.calibration import Calibration, Equation
-from reports.plan.formulas import amounts, cost_of, mode_of, name_of, other
-from reports.plan.observe import equation_of
+from keymark.harness.store.units import Unit
+from keymark.indexes.workload import Workload
+from keymark.reports.plan.calibration import Calibration, Equation
+from keymark.reports.plan.formulas import amounts, cost_of, mode_of, name_of, other
+from keymark.reports.plan.observe import equation_of
 
 _COVERED = 0.95
 _WIDER = 0.5

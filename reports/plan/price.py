@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError
 
-from reports.errors import PriceError, ReportError
-from reports.plan.predict import Estimate
-from reports.text import clean
+from keymark.reports.errors import PriceError, ReportError
+from keymark.reports.plan.predict import Estimate
+from keymark.reports.render.text import clean
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from harness.units import Unit
-from reports.amounts import amount, digits
-from reports.plan.answer import Plan
-from reports.plan.calibration import Calibration
-from reports.plan.constants import constants
-from reports.plan.predict import Estimate, Prediction
-from reports.plan.score import Score
+from keymark.harness.store.units import Unit
+from keymark.reports.plan.answer import Plan
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.constants import constants
+from keymark.reports.plan.predict import Estimate, Prediction
+from keymark.reports.plan.score import Score
+from keymark.reports.render.amounts import amount, digits
 
 _UNITS = frozenset(Unit)
 COLUMNS = (

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from reports.errors import ReportError
-from reports.plan.calibration import Calibration
-from reports.plan.decide import choose
-from reports.plan.formulas import known
-from reports.plan.observe import Observation, observations
-from reports.plan.predict import beyond, quantity
-from reports.projection import Run, place_in
+from keymark.reports.errors import ReportError
+from keymark.reports.model.projection import Run, place_in
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.decide import choose
+from keymark.reports.plan.formulas import known
+from keymark.reports.plan.observe import Observation, observations
+from keymark.reports.plan.predict import beyond, quantity
 
 TOLERATED = 0.10
 SCORED = ("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup")

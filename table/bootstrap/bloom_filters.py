@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from table.bootstrap.footers import FOOTER_BYTES
-from table.bootstrap.target import (
+from keymark.table.bootstrap.footers import FOOTER_BYTES
+from keymark.table.bootstrap.target import (
     BuildTarget,
     Built,
     base_stat,
@@ -20,15 +20,15 @@ from table.bootstrap.target import (
     put_base,
     remove_groups,
 )
-from table.format.hfile.writer import HFileWriter
-from table.format.parquet import read_footer
-from table.metadata.bloom import bloom_key, bloom_records
-from table.metadata.reader import split_by_shard
-from table.metadata.records import SCHEMA
-from table.model import BaseFile
-from table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
-from table.state.base_files import open_sized
-from table.storage import Storage
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.layout.model import BaseFile
+from keymark.table.metadata.bloom import bloom_key, bloom_records
+from keymark.table.metadata.reader import split_by_shard
+from keymark.table.metadata.records import SCHEMA
+from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
+from keymark.table.state.base_files import open_sized
+from keymark.table.storage.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.bootstrap.scan import record_keys
-from table.keygen.stored import StoredKeys
-from table.model import BaseFile
-from table.storage import Storage
+from keymark.table.bootstrap.scan import record_keys
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile
+from keymark.table.storage.storage import Storage
 
 
 def key_changes(

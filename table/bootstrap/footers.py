@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from table.format.row_count import row_count
-from table.metadata.partitions import record_index_groups
-from table.model import BaseFile
-from table.runtime.runner import TaskRunner
-from table.state.base_files import open_sized
-from table.storage import Storage
+from keymark.table.format.parquet.row_count import row_count
+from keymark.table.layout.model import BaseFile
+from keymark.table.metadata.partitions import record_index_groups
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.base_files import open_sized
+from keymark.table.storage.storage import Storage
 
 # What reading a footer weighs, whatever the size of its file.
 FOOTER_BYTES = 1 << 16

@@ -18,17 +18,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.bootstrap.rows import RowReader, RowSource, RowTask, scan_rows, task_bounds
-from table.bootstrap.scan import ScanDone, ScanTask, scan_files
-from table.bootstrap.shard import (
+from keymark.table.bootstrap.rows import RowReader, RowSource, RowTask, scan_rows, task_bounds
+from keymark.table.bootstrap.scan import ScanDone, ScanTask, scan_files
+from keymark.table.bootstrap.shard import (
     ShardTask,
     build_shard,
     encode_values,
     locations_path,
     spills_path,
 )
-from table.bootstrap.spill import KeyReader, spilled_keys
-from table.bootstrap.target import (
+from keymark.table.bootstrap.spill import KeyReader, spilled_keys
+from keymark.table.bootstrap.target import (
     BuildTarget,
     Built,
     base_stat,
@@ -36,14 +36,14 @@ from table.bootstrap.target import (
     put_once,
     remove_groups,
 )
-from table.config import TableConfig
-from table.errors import DuplicateKeyError
-from table.format.digest import location_words, total
-from table.keygen import partition_paths
-from table.metadata.records import encode_locations
-from table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
-from table.state.table_state import TableState
-from table.timeline.instant_name import instant_millis
+from keymark.table.errors import DuplicateKeyError
+from keymark.table.format.digest import location_words, total
+from keymark.table.keygen import partition_paths
+from keymark.table.metadata.records import encode_locations
+from keymark.table.properties.config import TableConfig
+from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
+from keymark.table.state.table_state import TableState
+from keymark.table.timeline.instant_name import instant_millis
 
 # Uncompressed bytes of an average entry: key, value and what surrounds them.
 ENTRY_BYTES = 113

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from table.bootstrap.scan import record_keys
-from table.bootstrap.target import BuildTarget, Built, base_stat, open_group, put_base
-from table.errors import DuplicateKeyError
-from table.format.hashing import shards
-from table.format.hfile.strings import Ordered
-from table.format.hfile.writer import HFileWriter
-from table.format.order import key_order
-from table.keygen.stored import StoredKeys
-from table.metadata.records import SCHEMA, encode_locations
-from table.model import BaseFile
-from table.runtime.runner import Progress, ProgressRunner, TaskRunner
-from table.storage import Storage
-from table.timeline.instant_name import instant_millis
+from keymark.table.bootstrap.scan import record_keys
+from keymark.table.bootstrap.target import BuildTarget, Built, base_stat, open_group, put_base
+from keymark.table.errors import DuplicateKeyError
+from keymark.table.format.hashing import shards
+from keymark.table.format.hfile.strings import Ordered
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.order import key_order
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile
+from keymark.table.metadata.records import SCHEMA, encode_locations
+from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.instant_name import instant_millis
 
 
 @dataclass(frozen=True, slots=True)

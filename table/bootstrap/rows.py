@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.bootstrap.scan import ScanDone, scan_name, scan_once
-from table.bootstrap.spill import Stretch, encode_numbers, spilled_numbers
-from table.config import TableConfig
-from table.format.hashing import string_buffers
-from table.format.pieces import Spilled
-from table.format.scatter import assign, deal_numbers, no_sums
-from table.keygen import record_keys
-from table.storage import Storage
+from keymark.table.bootstrap.scan import ScanDone, scan_name, scan_once
+from keymark.table.bootstrap.spill import Stretch, encode_numbers, spilled_numbers
+from keymark.table.format.hashing import string_buffers
+from keymark.table.format.pieces import Spilled
+from keymark.table.format.scatter import assign, deal_numbers, no_sums
+from keymark.table.keygen import record_keys
+from keymark.table.properties.config import TableConfig
+from keymark.table.storage.storage import Storage
 
 # So many keys are made at once: they stay in the processor's cache.
 _ROWS_AT_ONCE = 1 << 16

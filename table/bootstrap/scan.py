@@ -11,17 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.bootstrap.spill import encode_spill
-from table.bootstrap.target import decoding_build_file, put_once
-from table.errors import CorruptFileError
-from table.format.digest import location_words
-from table.format.hashing import string_buffers
-from table.format.parquet import read_metadata
-from table.format.scatter import deal
-from table.keygen.stored import StoredKeys
-from table.model import BaseFile
-from table.state.base_files import open_sized
-from table.storage import Storage
+from keymark.table.bootstrap.spill import encode_spill
+from keymark.table.bootstrap.target import decoding_build_file, put_once
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.digest import location_words
+from keymark.table.format.hashing import string_buffers
+from keymark.table.format.parquet.base_file import read_metadata
+from keymark.table.format.scatter import deal
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile
+from keymark.table.state.base_files import open_sized
+from keymark.table.storage.storage import Storage
 
 _KEY_BYTES_MAX = 32767
 

@@ -12,21 +12,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.bootstrap.spill import KeyReader, find_stretch, read_shard, spilled_keys
-from table.bootstrap.target import decoding_build_file, put_base, put_once
-from table.errors import CorruptFileError, InputError
-from table.format.digest import Digest, digest_entries, location_words, total
-from table.format.distinct import Distinct
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.strings import Ordered
-from table.format.hfile.writer import HFileWriter
-from table.format.order import key_order
-from table.format.pieces import Keys
-from table.metadata.records import SCHEMA, decode_location, location_tails
-from table.model import BaseFile
-from table.naming import METADATA
-from table.runtime.runner import LocalRunner
-from table.storage import Storage
+from keymark.table.bootstrap.spill import KeyReader, find_stretch, read_shard, spilled_keys
+from keymark.table.bootstrap.target import decoding_build_file, put_base, put_once
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.format.digest import Digest, digest_entries, location_words, total
+from keymark.table.format.distinct import Distinct
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.strings import Ordered
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.order import key_order
+from keymark.table.format.pieces import Keys
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.records import SCHEMA, decode_location, location_tails
+from keymark.table.runtime.runner import LocalRunner
+from keymark.table.storage.storage import Storage
 
 _COMPARED_AT_ONCE = 1 << 13
 

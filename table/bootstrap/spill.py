@@ -21,12 +21,12 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from table.errors import CorruptFileError
-from table.format.digest import Digest, total
-from table.format.pieces import Dealing, Keys, Spilled, Tally, shared_start
-from table.format.scatter import Dealt, Sums
-from table.runtime.runner import LocalRunner
-from table.storage import RangeReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.digest import Digest, total
+from keymark.table.format.pieces import Dealing, Keys, Spilled, Tally, shared_start
+from keymark.table.format.scatter import Dealt, Sums
+from keymark.table.runtime.runner import LocalRunner
+from keymark.table.storage.storage import RangeReader
 
 _FIELDS = 4
 _HEAD = struct.Struct("<qqQQ")

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import TypeVar
 
-from table.errors import CorruptFileError
-from table.format.digest import Digest
-from table.format.hfile.file_info import IDENTITY, identity
-from table.format.hfile.writer import BLOCK_SIZE, HFileWriter
-from table.format.log.writer import empty_delete_block
-from table.keygen.stored import StoredKeys
-from table.metadata.partitions import file_id
-from table.metadata.writer import partition_metadata
-from table.model import BaseFile, LogFile, WriteStat
-from table.naming import METADATA, PARTITION_METADATA, parse_base_file
-from table.storage import Storage
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.digest import Digest
+from keymark.table.format.hfile.file_info import IDENTITY, identity
+from keymark.table.format.hfile.writer import BLOCK_SIZE, HFileWriter
+from keymark.table.format.log.writer import empty_delete_block
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile, LogFile, WriteStat
+from keymark.table.layout.naming import METADATA, PARTITION_METADATA, parse_base_file
+from keymark.table.metadata.partitions import file_id
+from keymark.table.metadata.writer import partition_metadata
+from keymark.table.storage.storage import Storage
 
 A = TypeVar("A")
 R = TypeVar("R")

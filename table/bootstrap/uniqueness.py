@@ -11,15 +11,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from table.bootstrap.record_index import ENTRY_BYTES, scan_tasks
-from table.bootstrap.scan import scan_files
-from table.bootstrap.shard import read_spills, repeats, spills_path
-from table.bootstrap.spill import find_stretch, read_shard, spilled_keys
-from table.bootstrap.target import BuildTarget, put_once
-from table.format.order import key_order
-from table.naming import BUILD
-from table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
-from table.storage import Storage
+from keymark.table.bootstrap.record_index import ENTRY_BYTES, scan_tasks
+from keymark.table.bootstrap.scan import scan_files
+from keymark.table.bootstrap.shard import read_spills, repeats, spills_path
+from keymark.table.bootstrap.spill import find_stretch, read_shard, spilled_keys
+from keymark.table.bootstrap.target import BuildTarget, put_once
+from keymark.table.format.order import key_order
+from keymark.table.layout.naming import BUILD
+from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
+from keymark.table.storage.storage import Storage
 
 FOLDER = f"{BUILD}/keys"
 """Where the keys are while they are counted; what a dead process left there may go."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import NoReturn
 
-from table.errors import CorruptFileError
+from keymark.table.errors import CorruptFileError
 
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from table.format.compiled import inlined, kernel
+from keymark.table.format.compiled import inlined, kernel
 
 _WORD = 8
 # Odd factors without structure, as in xxHash and MurmurHash3.

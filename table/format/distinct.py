@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from table.format.compiled import inlined, kernel
-from table.format.digest import load_word
+from keymark.table.format.compiled import inlined, kernel
+from keymark.table.format.digest import load_word
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xC2B2AE3D27D4EB4F)

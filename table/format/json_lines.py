@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from table.errors import InputError
+from keymark.table.errors import InputError
 
 LONGEST_LINE = 4 << 20
 DEEPEST = 64

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.errors import InputError
-from table.format.hashing import string_buffers
+from keymark.table.errors import InputError
+from keymark.table.format.hashing import string_buffers
 
 _Bytes = npt.NDArray[np.uint8]
 _Words = npt.NDArray[np.uint32]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.format.hashing import string_buffers
+from keymark.table.format.hashing import string_buffers
 
 LENGTH_MIN = 8
 """Bytes of the shortest needle: shorter ones occur by chance."""

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.format.compiled import kernel, maker
-from table.format.hashing import string_buffers
+from keymark.table.format.compiled import kernel, maker
+from keymark.table.format.hashing import string_buffers
 
 _WORD_BITS = 64
 # No more letters than these are looked at.

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.format.compiled import inlined, kernel
-from table.format.order import common_start
+from keymark.table.format.compiled import inlined, kernel
+from keymark.table.format.order import common_start
 
 # So many keys of an index, their order and an open block take about 2 MB.
 _PIECE_KEYS = 1 << 14

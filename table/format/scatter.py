@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.format.compiled import inlined, kernel
-from table.format.digest import entry_hash, load_word
-from table.format.hashing import _hash_range, string_buffers
+from keymark.table.format.compiled import inlined, kernel
+from keymark.table.format.digest import entry_hash, load_word
+from keymark.table.format.hashing import _hash_range, string_buffers
 
 _ASCII = np.uint64(0x8080808080808080)
 _WORD = 8

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.errors import InputError, UnsupportedTableError
+from keymark.table.errors import InputError, UnsupportedTableError
 
 META_COLUMNS: tuple[str, ...] = (
     "_hoodie_commit_time",

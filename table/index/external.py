@@ -29,19 +29,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError, IndexUnavailableError, TableError, TableWarning
-from table.format.parquet import read_metadata
-from table.index.dedup import last_of_each
-from table.index.key_file import KeyFile, keys_of_instant
-from table.index.protocol import LOCATION_SCHEMA, Index, IndexContext, load_index
-from table.keygen.stored import StoredKeys
-from table.naming import ENTRIES
-from table.options import Options
-from table.runtime.runner import Progress, TaskRunner
-from table.state.base_files import read_base
-from table.state.table_state import TableState
-from table.storage import Storage
-from table.timeline.timeline import Timeline
+from keymark.table.errors import CorruptFileError, IndexUnavailableError, TableError, TableWarning
+from keymark.table.format.parquet.base_file import read_metadata
+from keymark.table.index.dedup import last_of_each
+from keymark.table.index.key_file import KeyFile, keys_of_instant
+from keymark.table.index.protocol import LOCATION_SCHEMA, Index, IndexContext, load_index
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.naming import ENTRIES
+from keymark.table.properties.options import Options
+from keymark.table.runtime.runner import Progress, TaskRunner
+from keymark.table.state.base_files import read_base
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import Timeline
 
 _REBUILD = f"{ENTRIES}/rebuild"
 

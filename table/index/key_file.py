@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from table.metadata.reader import split_by_shard
-from table.naming import TEMP
-from table.storage import Storage
+from keymark.table.layout.naming import TEMP
+from keymark.table.metadata.reader import split_by_shard
+from keymark.table.storage.storage import Storage
 
 _SCHEMA = pa.schema([("key", pa.string()), ("file", pa.int32())])
 _STRETCH_KEYS = 1 << 17

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from table.config import TableConfig
-from table.errors import InvalidOptionError, UnsupportedTableError
-from table.format.hfile.cache import BlockCache
-from table.metadata.partitions import RECORD_INDEX
-from table.metadata.reader import MetadataTable
-from table.options import INDEX_FALLBACK, Options
-from table.runtime.runner import TaskRunner
-from table.state.table_state import TableState
-from table.storage import Storage
-from table.view import Snapshot
+from keymark.table.errors import InvalidOptionError, UnsupportedTableError
+from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.layout.view import Snapshot
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.reader import MetadataTable
+from keymark.table.properties.config import TableConfig
+from keymark.table.properties.options import INDEX_FALLBACK, Options
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,10 +8,10 @@ Source: HoodieBackedTableMetadataWriter.getRecordIndexUpdates, which goes by the
 
 from __future__ import annotations
 
-from table.errors import IndexUnavailableError
-from table.metadata.partitions import RECORD_INDEX
-from table.state.table_state import TableState
-from table.timeline.timeline import COMMIT_ACTIONS
+from keymark.table.errors import IndexUnavailableError
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.state.table_state import TableState
+from keymark.table.timeline.timeline import COMMIT_ACTIONS
 
 _INSTANT_DIGITS = 17
 

@@ -1,13 +1,13 @@
 """Key generators: record keys and partition paths from the columns of a batch."""
 
-from table.keygen.definition import KeyDefinition, key_generator_for
-from table.keygen.generators import (
+from keymark.table.keygen.definition import KeyDefinition, key_generator_for
+from keymark.table.keygen.generators import (
     check_key_generator,
     makes_keys,
     partition_paths,
     record_keys,
 )
-from table.keygen.own import KeyGenerator
+from keymark.table.keygen.own import KeyGenerator
 
 __all__ = [
     "KeyDefinition",

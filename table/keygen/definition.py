@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from table.config import (
+from keymark.table.errors import InvalidOptionError, UnsupportedTableError
+from keymark.table.keygen.own import is_import_path
+from keymark.table.properties.config import (
     COMPLEX_KEYS,
     CUSTOM_KEYS,
     NO_PARTITION_KEYS,
@@ -24,9 +26,13 @@ from table.config import (
     TIMESTAMP_KEYS,
     TableConfig,
 )
-from table.errors import InvalidOptionError, UnsupportedTableError
-from table.keygen.own import is_import_path
-from table.options import CONCATENATOR, KEY_ENCODING, NAMED_ENCODING, PARTITION_SPEC, TIME_OPTIONS
+from keymark.table.properties.options import (
+    CONCATENATOR,
+    KEY_ENCODING,
+    NAMED_ENCODING,
+    PARTITION_SPEC,
+    TIME_OPTIONS,
+)
 
 HUDI_GENERATORS = (SIMPLE_KEYS, COMPLEX_KEYS, NO_PARTITION_KEYS, TIMESTAMP_KEYS, CUSTOM_KEYS)
 _SIMPLE, _TIMESTAMP = "simple", "timestamp"

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from table.config import (
+from keymark.table.errors import InvalidOptionError
+from keymark.table.keygen.definition import key_generator_for, parse_partition_spec
+from keymark.table.keygen.timestamps import TEXT_TYPES
+from keymark.table.keygen.virtual import check_virtual_agreement, joined_generator, virtual_facts
+from keymark.table.properties.config import (
     COMPLEX_KEYS,
     CUSTOM_KEYS,
     KEY_TYPES,
@@ -17,11 +21,7 @@ from table.config import (
     TIMESTAMP_KEYS,
     TableConfig,
 )
-from table.errors import InvalidOptionError
-from table.keygen.definition import key_generator_for, parse_partition_spec
-from table.keygen.timestamps import TEXT_TYPES
-from table.keygen.virtual import check_virtual_agreement, joined_generator, virtual_facts
-from table.options import (
+from keymark.table.properties.options import (
     HIVE_STYLE,
     KEY_ENCODING,
     KEY_GENERATOR,

@@ -9,15 +9,15 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import COMPLEX_KEYS, KEY_COLUMN, TableConfig
-from table.errors import InputError
-from table.keygen.definition import HUDI_GENERATORS, KeyDefinition, check_known, check_shape
-from table.keygen.own import KeyGenerator, load_generator
-from table.keygen.paths import PathStyle, Segment, SimpleSegment
-from table.keygen.record_key import named_keys, plain_keys, refuse_rows
-from table.keygen.texts import column_of
-from table.keygen.timestamps import TimeOptions, TimeSegment
-from table.options import KEY_ENCODING
+from keymark.table.errors import InputError
+from keymark.table.keygen.definition import HUDI_GENERATORS, KeyDefinition, check_known, check_shape
+from keymark.table.keygen.own import KeyGenerator, load_generator
+from keymark.table.keygen.paths import PathStyle, Segment, SimpleSegment
+from keymark.table.keygen.record_key import named_keys, plain_keys, refuse_rows
+from keymark.table.keygen.texts import column_of
+from keymark.table.keygen.timestamps import TimeOptions, TimeSegment
+from keymark.table.properties.config import COMPLEX_KEYS, KEY_COLUMN, TableConfig
+from keymark.table.properties.options import KEY_ENCODING
 
 _KEY_BYTES_MAX = 32767  # a row key of an HFile has a signed 16-bit length
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import InvalidOptionError
-from table.keygen.definition import KeyDefinition
-from table.keygen.paths import PathStyle, SimpleSegment
-from table.keygen.record_key import refuse_rows
-from table.keygen.texts import texts_of
+from keymark.table.errors import InvalidOptionError
+from keymark.table.keygen.definition import KeyDefinition
+from keymark.table.keygen.paths import PathStyle, SimpleSegment
+from keymark.table.keygen.record_key import refuse_rows
+from keymark.table.keygen.texts import texts_of
 
 
 class JoinedKeys:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from table.errors import InvalidOptionError
+from keymark.table.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from table.keygen.definition import KeyDefinition
+    from keymark.table.keygen.definition import KeyDefinition
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _METHODS = ("record_keys", "partition_paths")

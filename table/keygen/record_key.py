@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import InputError
-from table.keygen.texts import texts_of
+from keymark.table.errors import InputError
+from keymark.table.keygen.texts import texts_of
 
 NULL_TEXT, EMPTY_TEXT = "__null__", "__empty__"
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.config import KEY_COLUMN, TableConfig
-from table.errors import CorruptFileError, InputError, TableWarning
-from table.format.parquet import MIN_KEY, read_columns
-from table.format.plain_strings import plain_strings
-from table.keygen.definition import KeyDefinition
-from table.keygen.generators import keys_of, refuse_null_parts
-from table.storage import RangeReader
+from keymark.table.errors import CorruptFileError, InputError, TableWarning
+from keymark.table.format.parquet.base_file import MIN_KEY, read_columns
+from keymark.table.format.parquet.plain_strings import plain_strings
+from keymark.table.keygen.definition import KeyDefinition
+from keymark.table.keygen.generators import keys_of, refuse_null_parts
+from keymark.table.properties.config import KEY_COLUMN, TableConfig
+from keymark.table.storage.storage import RangeReader
 
 _NO_KEYS = pa.array([], pa.string())
 

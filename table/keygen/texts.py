@@ -6,7 +6,7 @@ import decimal
 
 import pyarrow as pa
 
-from table.errors import InputError
+from keymark.table.errors import InputError
 
 
 def column_of(batch: pa.Table | pa.RecordBatch, field: str, role: str) -> pa.Array:

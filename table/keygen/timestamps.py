@@ -23,12 +23,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import InputError, InvalidOptionError
-from table.keygen.date_pattern import Printer, Reader, instant_of
-from table.keygen.paths import PathStyle
-from table.keygen.texts import column_of
-from table.keygen.zones import zone_named
-from table.options import (
+from keymark.table.errors import InputError, InvalidOptionError
+from keymark.table.keygen.date_pattern import Printer, Reader, instant_of
+from keymark.table.keygen.paths import PathStyle
+from keymark.table.keygen.texts import column_of
+from keymark.table.keygen.zones import zone_named
+from keymark.table.properties.options import (
     TIME_DELIMITER,
     TIME_INPUT,
     TIME_INPUT_ZONE,

@@ -15,9 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from table.config import COMPLEX_KEYS, NO_PARTITION_KEYS, SIMPLE_KEYS, TableConfig
-from table.errors import InvalidOptionError
-from table.options import (
+from keymark.table.errors import InvalidOptionError
+from keymark.table.properties.config import (
+    COMPLEX_KEYS,
+    NO_PARTITION_KEYS,
+    SIMPLE_KEYS,
+    TableConfig,
+)
+from keymark.table.properties.options import (
     CONCATENATOR,
     HUDI_READS,
     KEY_ENCODING,

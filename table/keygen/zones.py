@@ -12,7 +12,7 @@ import re
 import zoneinfo
 from functools import cache
 
-from table.errors import InvalidOptionError
+from keymark.table.errors import InvalidOptionError
 
 _OFFSET = re.compile(r"GMT([+-])(\d{1,2})(?::?([0-5]\d))?\Z")
 

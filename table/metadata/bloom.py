@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from table.errors import CorruptFileError
-from table.format.avro import encode_bytes, encode_text
-from table.format.hashing import file_id_hash, partition_id
-from table.format.parquet import BaseFileFooter
-from table.metadata.records import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.avro.records import encode_bytes, encode_text
+from keymark.table.format.hashing import file_id_hash, partition_id
+from keymark.table.format.parquet.base_file import BaseFileFooter
+from keymark.table.metadata.records import (
     BLOOM_FILTER,
     encode_record,
     partition_identifier,

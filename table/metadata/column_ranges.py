@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.errors import CorruptFileError
-from table.format.avro_columns import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.avro.columns import (
     BOOLEAN,
     BYTES,
     FIXED4,
@@ -29,10 +29,10 @@ from table.format.avro_columns import (
     REFUSED,
     read_records,
 )
-from table.format.hashing import column_id, string_buffers
-from table.metadata.column_stats import DECIMAL_SCALE, Wrapper, file_key
-from table.metadata.reader import Shard, split_by_shard
-from table.model import BaseFile
+from keymark.table.format.hashing import column_id, string_buffers
+from keymark.table.layout.model import BaseFile
+from keymark.table.metadata.column_stats import DECIMAL_SCALE, Wrapper, file_key
+from keymark.table.metadata.reader import Shard, split_by_shard
 
 _TEXT = (NULL, BYTES)
 _COUNT = (NULL, LONG)

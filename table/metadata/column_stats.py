@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.errors import UnsupportedTableError
-from table.format.avro import encode_bytes, encode_long, encode_text
-from table.format.hashing import column_id, file_id_hash, partition_id
-from table.metadata.records import COLUMN_STATS, encode_record, partition_identifier
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.format.avro.records import encode_bytes, encode_long, encode_text
+from keymark.table.format.hashing import column_id, file_id_hash, partition_id
+from keymark.table.metadata.records import COLUMN_STATS, encode_record, partition_identifier
 
 
 class Wrapper(IntEnum):

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.runs import merge_runs
-from table.format.hfile.strings import from_arrow
-from table.format.order import key_order
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.runs import merge_runs
+from keymark.table.format.hfile.strings import from_arrow
+from keymark.table.format.order import key_order
 
 
 def merged(sources: Sequence[HFileReader | pa.Array]) -> Iterator[tuple[pa.Array, pa.Array]]:

@@ -19,23 +19,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError
-from table.format.hashing import shards
-from table.format.hfile.cache import BlockCache
-from table.format.hfile.reader import HFileReader, Owner
-from table.format.hfile.strings import concat
-from table.format.log.block import BlockType, HeaderKey, LogBlock
-from table.format.log.deletes import decode_deletes
-from table.format.log.reader import read_blocks
-from table.format.order import key_order
-from table.metadata.merge import merged
-from table.metadata.partitions import FILES, file_id
-from table.metadata.records import ALL_PARTITIONS, decode_files
-from table.model import BaseFile, FileSlice, LogFile
-from table.naming import METADATA, check_name, check_relative, parse_base_file, parse_log_file
-from table.storage import RangeReader, Storage
-from table.timeline.instant_name import COMPLETED
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hashing import shards
+from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.format.hfile.reader import HFileReader, Owner
+from keymark.table.format.hfile.strings import concat
+from keymark.table.format.log.block import BlockType, HeaderKey, LogBlock
+from keymark.table.format.log.deletes import decode_deletes
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.format.order import key_order
+from keymark.table.layout.model import BaseFile, FileSlice, LogFile
+from keymark.table.layout.naming import (
+    METADATA,
+    check_name,
+    check_relative,
+    parse_base_file,
+    parse_log_file,
+)
+from keymark.table.metadata.merge import merged
+from keymark.table.metadata.partitions import FILES, file_id
+from keymark.table.metadata.records import ALL_PARTITIONS, decode_files
+from keymark.table.storage.storage import RangeReader, Storage
+from keymark.table.timeline.instant_name import COMPLETED
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 _SUFFIXED = re.compile(r"^\d{17}(00[1-6]|0[1-9]\d|[1-9]\d\d)$")
 _INITIAL = re.compile(r"^(\d{17}|0{14})(0[1-9]\d|[1-9]\d\d)$")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.format.avro import (
+from keymark.table.format.avro.records import (
     MARK,
     NULL,
     OPTIONAL_TEXT,

@@ -14,33 +14,38 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import checksum, encode_properties
-from table.errors import CommitConflictError
-from table.format.bloom import BloomFilter
-from table.format.hashing import shards
-from table.format.hfile.file_info import IDENTITY, identity
-from table.format.hfile.writer import write_hfile
-from table.format.log.block import BlockType, HeaderKey
-from table.format.log.deletes import encode_deletes
-from table.format.log.reader import read_blocks
-from table.format.log.writer import empty_delete_block, encode_block
-from table.metadata.bloom import bloom_tombstones
-from table.metadata.column_stats import column_stats_tombstones
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, file_id, supported
-from table.metadata.reader import MetadataTable
-from table.metadata.records import ALL_PARTITIONS, SCHEMA, encode_files, partition_identifier
-from table.model import BaseFile, FileSlice, LogFile, WriteStat
-from table.naming import (
+from keymark.table.errors import CommitConflictError
+from keymark.table.format.bloom.filter import BloomFilter
+from keymark.table.format.hashing import shards
+from keymark.table.format.hfile.file_info import IDENTITY, identity
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.format.log.block import BlockType, HeaderKey
+from keymark.table.format.log.deletes import encode_deletes
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.format.log.writer import empty_delete_block, encode_block
+from keymark.table.layout.model import BaseFile, FileSlice, LogFile, WriteStat
+from keymark.table.layout.naming import (
     METADATA,
     PARTITION_METADATA,
     PROPERTIES,
     parse_base_file,
     parse_log_file,
 )
-from table.storage import Storage
-from table.timeline.commit_metadata import DeltaStat, encode_commit
-from table.timeline.instant_name import COMPLETED
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from keymark.table.metadata.bloom import bloom_tombstones
+from keymark.table.metadata.column_stats import column_stats_tombstones
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, file_id, supported
+from keymark.table.metadata.reader import MetadataTable
+from keymark.table.metadata.records import (
+    ALL_PARTITIONS,
+    SCHEMA,
+    encode_files,
+    partition_identifier,
+)
+from keymark.table.properties.config import checksum, encode_properties
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
+from keymark.table.timeline.instant_name import COMPLETED
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 PARTITION_LIST, FILE_LIST = 1, 2
 _BOOTSTRAP = "00000000000000"

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import KEY_COLUMN, TableConfig
-from table.errors import CorruptFileError, InputError, SnapshotExpiredError, TableError
-from table.format.parquet import read_base_file, read_footer
-from table.format.schema import META_COLUMNS, from_avro, with_meta, without_meta
-from table.keygen.stored import StoredKeys
-from table.model import BaseFile
-from table.state.base_files import open_sized, stored_rows, without_values
-from table.state.table_state import TableState, naming_the_remedy, table_schema
-from table.storage import RangeReader, Storage
-from table.timeline.clean_metadata import decode_clean_plan
-from table.timeline.instant_name import REQUESTED
+from keymark.table.errors import CorruptFileError, InputError, SnapshotExpiredError, TableError
+from keymark.table.format.parquet.base_file import read_base_file, read_footer
+from keymark.table.format.schema import META_COLUMNS, from_avro, with_meta, without_meta
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile
+from keymark.table.properties.config import KEY_COLUMN, TableConfig
+from keymark.table.state.base_files import open_sized, stored_rows, without_values
+from keymark.table.state.table_state import TableState, naming_the_remedy, table_schema
+from keymark.table.storage.storage import RangeReader, Storage
+from keymark.table.timeline.clean_metadata import decode_clean_plan
+from keymark.table.timeline.instant_name import REQUESTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from table.config import KEY_COLUMN, TableConfig
-from table.errors import InputError
-from table.keygen import makes_keys, record_keys
+from keymark.table.errors import InputError
+from keymark.table.keygen import makes_keys, record_keys
+from keymark.table.properties.config import KEY_COLUMN, TableConfig
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

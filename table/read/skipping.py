@@ -25,16 +25,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.config import KEY_COLUMN
-from table.errors import CorruptFileError, TableWarning
-from table.format.hfile.reader import HFileReader
-from table.metadata.column_ranges import ColumnRanges, file_keys, read_ranges
-from table.metadata.column_stats import Wrapper
-from table.metadata.partitions import COLUMN_STATS
-from table.metadata.reader import Shard
-from table.model import BaseFile
-from table.read.predicate import AllOf, Comparison, Condition, Op
-from table.state.table_state import TableState
+from keymark.table.errors import CorruptFileError, TableWarning
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.layout.model import BaseFile
+from keymark.table.metadata.column_ranges import ColumnRanges, file_keys, read_ranges
+from keymark.table.metadata.column_stats import Wrapper
+from keymark.table.metadata.partitions import COLUMN_STATS
+from keymark.table.metadata.reader import Shard
+from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.read.predicate import AllOf, Comparison, Condition, Op
+from keymark.table.state.table_state import TableState
 
 _UNSURE_LOW = re.compile("[\ufffd\U00010000-\U0010ffff]")
 _UNSURE_HIGH = re.compile("[\ue000-\uffff]")

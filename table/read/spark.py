@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import KEY_COLUMN
-from table.errors import InputError
-from table.fence import FencedStorage
-from table.format.parquet import read_footer
-from table.format.schema import META_COLUMNS, without_meta
-from table.keygen.stored import StoredKeys
-from table.model import BaseFile
-from table.object_storage import ObjectStorage
-from table.read.arrow import hidden_columns, open_base, plan_read
-from table.read.predicate import fixed_keys, parse_condition
-from table.read.skipping import ReadStats, skip_files
-from table.runtime.runner import pack
-from table.state.base_files import stored_rows
-from table.state.table_state import TableState
-from table.storage import Storage
+from keymark.table.errors import InputError
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.schema import META_COLUMNS, without_meta
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile
+from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.read.arrow import hidden_columns, open_base, plan_read
+from keymark.table.read.predicate import fixed_keys, parse_condition
+from keymark.table.read.skipping import ReadStats, skip_files
+from keymark.table.runtime.runner import pack
+from keymark.table.state.base_files import stored_rows
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.fence import FencedStorage
+from keymark.table.storage.object_storage import ObjectStorage
+from keymark.table.storage.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from table.table import Table
+    from keymark.table.table import Table
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _KEYS_IN_FILTER = 1000

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from table.durability import sync_all
-from table.errors import TableError
+from keymark.table.errors import TableError
+from keymark.table.storage.durability import sync_all
 
 A = TypeVar("A")
 R = TypeVar("R")

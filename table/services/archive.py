@@ -17,26 +17,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from table.config import TableConfig, archive_folder
-from table.lease import Lease
-from table.metadata.partitions import FILES
-from table.metadata.reader import MetadataTable
-from table.model import Instant
-from table.naming import METADATA, TEMP, parse_base_file, parse_log_file
-from table.options import COMMITS_RETAINED, KEEP_MAX, KEEP_MIN, Options
-from table.services.clean import metadata_commits_retained
-from table.state.table_state import list_storage
-from table.state.uncommitted import stored_files, uncommitted_files
-from table.storage import Storage
-from table.timeline.archived import (
+from keymark.table.layout.model import Instant
+from keymark.table.layout.naming import METADATA, TEMP, parse_base_file, parse_log_file
+from keymark.table.layout.view import Listing
+from keymark.table.metadata.partitions import FILES
+from keymark.table.metadata.reader import MetadataTable
+from keymark.table.properties.config import TableConfig, archive_folder
+from keymark.table.properties.options import COMMITS_RETAINED, KEEP_MAX, KEEP_MIN, Options
+from keymark.table.services.clean import metadata_commits_retained
+from keymark.table.state.table_state import list_storage
+from keymark.table.state.uncommitted import stored_files, uncommitted_files
+from keymark.table.storage.lease import Lease
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.archived import (
     archive_name,
     archive_number,
     archived_instant,
     encode_archive,
 )
-from table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline
-from table.view import Listing
+from keymark.table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 # Savepoints stay until they are dropped.
 _OTHER_ACTIONS = ("clean", "rollback", "restore", "indexing")

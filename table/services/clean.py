@@ -17,28 +17,28 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from table.clock import Clock
-from table.errors import CorruptFileError, InputError
-from table.format.schema import from_avro, with_meta, without_meta
-from table.lease import Lease
-from table.metadata.reader import MetadataTable
-from table.metadata.writer import DeltaCommit, take_back_delta
-from table.model import BaseFile
-from table.naming import METADATA, PINS, parse_base_file, parse_log_file
-from table.services.retention import Retention
-from table.state.table_state import TableState, table_schema
-from table.storage import Storage
-from table.timeline.clean_metadata import (
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.format.schema import from_avro, with_meta, without_meta
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import METADATA, PINS, parse_base_file, parse_log_file
+from keymark.table.layout.view import snapshot
+from keymark.table.metadata.reader import MetadataTable
+from keymark.table.metadata.writer import DeltaCommit, take_back_delta
+from keymark.table.runtime.clock import Clock
+from keymark.table.services.retention import Retention
+from keymark.table.state.table_state import TableState, table_schema
+from keymark.table.storage.lease import Lease
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.clean_metadata import (
     Clean,
     CleanPlan,
     decode_clean_plan,
     encode_clean,
     encode_clean_plan,
 )
-from table.timeline.instant_name import COMPLETED, REQUESTED
-from table.timeline.savepoint_metadata import decode_savepoint
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline, next_instant
-from table.view import snapshot
+from keymark.table.timeline.instant_name import COMPLETED, REQUESTED
+from keymark.table.timeline.savepoint_metadata import decode_savepoint
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline, next_instant
 
 _SUFFIX = "002"
 _RETAINED_MIN = 20

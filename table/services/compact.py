@@ -20,38 +20,38 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import UnsupportedTableError
-from table.format.hashing import file_id_hash, partition_id
-from table.format.hfile.file_info import IDENTITY, identity
-from table.format.hfile.writer import HFileWriter
-from table.format.log.block import BlockType
-from table.format.log.writer import empty_delete_block
-from table.lease import Lease
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
-from table.metadata.reader import MetadataTable, Shard, merged_files
-from table.metadata.records import (
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.format.hashing import file_id_hash, partition_id
+from keymark.table.format.hfile.file_info import IDENTITY, identity
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.log.block import BlockType
+from keymark.table.format.log.writer import empty_delete_block
+from keymark.table.layout.model import BaseFile, Instant, LogFile, WriteStat
+from keymark.table.layout.naming import METADATA, content_token, parse_base_file, parse_log_file
+from keymark.table.layout.view import Listing
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
+from keymark.table.metadata.reader import MetadataTable, Shard, merged_files
+from keymark.table.metadata.records import (
     ALL_PARTITIONS,
     PARTITION_LIST,
     SCHEMA,
     encode_files,
     partition_identifier,
 )
-from table.metadata.records import FILES as FILE_LIST
-from table.metadata.writer import put_again
-from table.model import BaseFile, Instant, LogFile, WriteStat
-from table.naming import METADATA, content_token, parse_base_file, parse_log_file
-from table.runtime.runner import TaskRunner
-from table.state.late import note_fenced
-from table.storage import Storage
-from table.timeline.commit_metadata import DeltaStat, encode_commit
-from table.timeline.compaction_plan import (
+from keymark.table.metadata.records import FILES as FILE_LIST
+from keymark.table.metadata.writer import put_again
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.late import note_fenced
+from keymark.table.storage.lease import Lease
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
+from keymark.table.timeline.compaction_plan import (
     CompactionOperation,
     encode_compaction_plan,
     slice_metrics,
 )
-from table.timeline.instant_name import COMPLETED
-from table.timeline.timeline import Timeline
-from table.view import Listing
+from keymark.table.timeline.instant_name import COMPLETED
+from keymark.table.timeline.timeline import Timeline
 
 _SUFFIX = "001"
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from table.config import load_config
-from table.format.parquet import read_footer
-from table.metadata.partitions import PARTITIONS, RECORD_INDEX
-from table.metadata.reader import Shard, slice_of
-from table.model import BaseFile
-from table.naming import METADATA
-from table.read.arrow import open_base
-from table.runtime.runner import TaskRunner
-from table.state.table_state import TableState
-from table.storage import Storage
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.partitions import PARTITIONS, RECORD_INDEX
+from keymark.table.metadata.reader import Shard, slice_of
+from keymark.table.properties.config import load_config
+from keymark.table.read.arrow import open_base
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
 
 # About what reading a footer costs, beside bytes of other work.
 _FOOTER_BYTES = 128 << 10

@@ -6,38 +6,38 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from table.bootstrap.uniqueness import FOLDER
-from table.clock import Clock
-from table.config import TableConfig, load_config
-from table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
-from table.fence import FencedStorage
-from table.index.external import outside_entries
-from table.lease import Lease
-from table.metadata.writer import take_back_orphans
-from table.naming import METADATA
-from table.options import Options
-from table.runtime.runner import Progress, TaskRunner, no_progress
-from table.services.archive import Archived, Archiver, Limits
-from table.services.builds import (
-    drop_remains,
-    partitions_without_files,
-    save_partitions,
-    settle_builds,
-)
-from table.services.clean import (
+from keymark.table.bootstrap.uniqueness import FOLDER
+from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
+from keymark.table.index.external import outside_entries
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.writer import take_back_orphans
+from keymark.table.properties.config import TableConfig, load_config
+from keymark.table.properties.options import Options
+from keymark.table.runtime.clock import Clock
+from keymark.table.runtime.runner import Progress, TaskRunner, no_progress
+from keymark.table.services.archive import Archived, Archiver, Limits
+from keymark.table.services.clean import (
     Cleaner,
     clean_metadata_table,
     outdated_files,
     resume_metadata_cleans,
 )
-from table.services.compact import Compactor, take_back_compactions
-from table.services.indexing import BUILT_BY, Indexer
-from table.services.restore import Restorer, sweep_taken_back, take_back_unfinished
-from table.services.retention import Retention
-from table.state.table_state import Change, TableState
-from table.storage import Storage
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline
-from table.write.writer import Attempt
+from keymark.table.services.compact import Compactor, take_back_compactions
+from keymark.table.services.index.builds import (
+    drop_remains,
+    partitions_without_files,
+    save_partitions,
+    settle_builds,
+)
+from keymark.table.services.index.indexing import BUILT_BY, Indexer
+from keymark.table.services.recover.restore import Restorer, sweep_taken_back, take_back_unfinished
+from keymark.table.services.retention import Retention
+from keymark.table.state.table_state import Change, TableState
+from keymark.table.storage.fence import FencedStorage
+from keymark.table.storage.lease import Lease
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from keymark.table.write.writer import Attempt
 
 Step = Callable[[TableState, Lease], Change | None]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from table.model import Instant
-from table.options import Options
+from keymark.table.layout.model import Instant
+from keymark.table.properties.options import Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

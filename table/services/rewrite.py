@@ -23,24 +23,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.config import KEY_COLUMN, TableConfig, load_config, save_config
-from table.errors import InputError
-from table.format.parquet import BLOOM_ENTRY, read_base_file, read_metadata
-from table.index.external import EntryChanges
-from table.keygen.definition import KeyDefinition
-from table.keygen.stored import StoredKeys
-from table.keygen.virtual import virtual_facts
-from table.lease import Lease
-from table.model import BaseFile, CommitResult
-from table.options import KEYS_IGNORED, META_FIELDS
-from table.read.arrow import open_base
-from table.runtime.runner import Progress
-from table.state.table_state import TableState
-from table.storage import Storage
-from table.write.commit import commit
-from table.write.file_group import FileGroupWrite
-from table.write.rewrite import refuse_other_keys, rewrite_group
-from table.write.writer import BLOOM_ENABLED, Attempt, Services, Writer, base_file_options
+from keymark.table.errors import InputError
+from keymark.table.format.parquet.base_file import BLOOM_ENTRY, read_base_file, read_metadata
+from keymark.table.index.external import EntryChanges
+from keymark.table.keygen.definition import KeyDefinition
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.keygen.virtual import virtual_facts
+from keymark.table.layout.model import BaseFile, CommitResult
+from keymark.table.properties.config import KEY_COLUMN, TableConfig, load_config, save_config
+from keymark.table.properties.options import KEYS_IGNORED, META_FIELDS
+from keymark.table.read.arrow import open_base
+from keymark.table.runtime.runner import Progress
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.lease import Lease
+from keymark.table.storage.storage import Storage
+from keymark.table.write.commit import commit
+from keymark.table.write.file_group import FileGroupWrite
+from keymark.table.write.rewrite import refuse_other_keys, rewrite_group
+from keymark.table.write.writer import BLOOM_ENABLED, Attempt, Services, Writer, base_file_options
 
 TARGETS = ("on", "off", "ignore")
 # File groups of a commit: what a dead rewriting does again at most.

@@ -1,6 +1,6 @@
 """Tables as a source of Spark's own reader, on PySpark 4.1 and later.
 
-from table.source import register
+from keymark.table.source import register
 register(spark)
 spark.read.format("keymark").load("path").where("uuid = '...'")
 
@@ -17,7 +17,7 @@ import re
 import warnings
 from typing import Any
 
-from table.errors import TableWarning, UnsupportedTableError
+from keymark.table.errors import TableWarning, UnsupportedTableError
 
 FORMAT = "keymark"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -35,7 +35,7 @@ def register(spark: Any) -> None:
             f"the format {FORMAT!r} needs PySpark 4.1 or later, not {spark.version}: "
             "use Table.open(path).read(where=...)"
         )
-    from table.source.reader import TableSource  # noqa: PLC0415  its bases are not in PySpark 3.5
+    from keymark.table.source.reader import TableSource  # noqa: PLC0415  its bases are not in PySpark 3.5
 
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(TableSource)

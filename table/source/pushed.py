@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.read.predicate import AllOf, Comparison, Condition, Op
+from keymark.table.read.predicate import AllOf, Comparison, Condition, Op
 
 _OPS = {
     "EqualTo": Op.IN,

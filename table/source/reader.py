@@ -18,17 +18,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from table.errors import InputError, InvalidOptionError
-from table.model import BaseFile
-from table.read.arrow import FileRows, plan_read
-from table.read.predicate import ANYTHING, Condition, fixed_keys
-from table.read.skipping import skip_files
-from table.rows import arrow_of
-from table.runtime.runner import pack, quiet_worker
-from table.source import FORMAT
-from table.source.pushed import pushed_condition
-from table.state.table_state import TableState
-from table.table import Table
+from keymark.table.errors import InputError, InvalidOptionError
+from keymark.table.layout.model import BaseFile
+from keymark.table.read.arrow import FileRows, plan_read
+from keymark.table.read.predicate import ANYTHING, Condition, fixed_keys
+from keymark.table.read.skipping import skip_files
+from keymark.table.rows.arrow import arrow_of
+from keymark.table.runtime.runner import pack, quiet_worker
+from keymark.table.source import FORMAT
+from keymark.table.source.pushed import pushed_condition
+from keymark.table.state.table_state import TableState
+from keymark.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

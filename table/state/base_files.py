@@ -6,14 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from table.errors import CorruptFileError, InputError
-from table.format.parquet import (
-    BaseFileFooter,
-    read_base_file,
-)
-from table.format.schema import conform, with_meta
-from table.model import BaseFile
-from table.storage import BytesReader, RangeReader, Storage
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.format.parquet.base_file import BaseFileFooter, read_base_file
+from keymark.table.format.schema import conform, with_meta
+from keymark.table.layout.model import BaseFile
+from keymark.table.storage.storage import BytesReader, RangeReader, Storage
 
 
 def stored_rows(

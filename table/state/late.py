@@ -2,7 +2,7 @@
 
     .hoodie/.keymark/fenced/<T>    instant T was taken back while its writer may have been alive
 
-Such a writer changes one more file at most (table/fence.py). A file of T that appears after T was
+Such a writer changes one more file at most (table/storage/fence.py). A file of T that appears after T was
 taken back belongs to no commit. Each write of the following days looks where it could be, and
 deletes it. Until then readers leave files of these instants out.
 """
@@ -13,11 +13,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from table.fence import FencedStorage
-from table.metadata.writer import late_files_of_metadata
-from table.naming import FENCED, PARTITION_METADATA
-from table.storage import Storage
-from table.timeline.timeline import Timeline
+from keymark.table.layout.naming import FENCED, PARTITION_METADATA
+from keymark.table.metadata.writer import late_files_of_metadata
+from keymark.table.storage.fence import FencedStorage
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import Timeline
 
 # A machine that slept for longer is not expected to wake up.
 _KEPT_MILLIS = 7 * 24 * 3600 * 1000

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from table.config import TableConfig, load_config
-from table.errors import CorruptFileError
-from table.format.schema import from_avro, with_meta, without_meta
-from table.metadata.partitions import FILES
-from table.metadata.reader import MetadataTable, Validity
-from table.model import BaseFile
-from table.naming import (
-    parse_base_file,
-)
-from table.state.late import fenced_times
-from table.storage import Storage
-from table.timeline.timeline import Timeline
-from table.view import Listing, Snapshot, snapshot
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.schema import from_avro, with_meta, without_meta
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import parse_base_file
+from keymark.table.layout.view import Listing, Snapshot, snapshot
+from keymark.table.metadata.partitions import FILES
+from keymark.table.metadata.reader import MetadataTable, Validity
+from keymark.table.properties.config import TableConfig, load_config
+from keymark.table.state.late import fenced_times
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import Timeline
 
 _LOOKS = 3
 _REMEDY = "table recover PATH"

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from table.config import archive_folder
-from table.model import BaseFile
-from table.naming import HOODIE, parse_base_file
-from table.state.late import fenced_times
-from table.storage import Storage
-from table.timeline.archived import archive_number, decode_archive
-from table.timeline.instant_name import COMPLETED
-from table.timeline.timeline import Timeline
-from table.view import Listing
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import HOODIE, parse_base_file
+from keymark.table.layout.view import Listing
+from keymark.table.properties.config import archive_folder
+from keymark.table.state.late import fenced_times
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.archived import archive_number, decode_archive
+from keymark.table.timeline.instant_name import COMPLETED
+from keymark.table.timeline.timeline import Timeline
 
 
 def completed_in_archive(timeline: Timeline) -> frozenset[str]:

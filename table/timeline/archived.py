@@ -14,21 +14,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from table.errors import CorruptFileError
-from table.format.coding import ByteCursor, encode_int32
-from table.format.log.block import BlockType, HeaderKey, LogBlock
-from table.format.log.reader import read_blocks
-from table.format.log.writer import encode_block
-from table.model import Instant
-from table.storage import RangeReader
-from table.timeline.avro_file import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.coding import ByteCursor, encode_int32
+from keymark.table.format.log.block import BlockType, HeaderKey, LogBlock
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.format.log.writer import encode_block
+from keymark.table.layout.model import Instant
+from keymark.table.storage.storage import RangeReader
+from keymark.table.timeline.avro_file import (
     RecordReader,
     decode_container,
     encode_record,
     load_schema,
 )
-from table.timeline.commit_record import commit_record, replace_commit_record
-from table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED
+from keymark.table.timeline.commit_record import commit_record, replace_commit_record
+from keymark.table.timeline.instant_name import COMPLETED, INFLIGHT, REQUESTED
 
 _ENTRY = "archived_meta_entry"
 _CONTENT_VERSION = 3

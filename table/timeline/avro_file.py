@@ -22,8 +22,8 @@ from typing import Any
 
 import fastavro
 
-from table.errors import CorruptFileError
-from table.format.avro import AvroCursor, encode_bytes, encode_long, encode_text
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.avro.records import AvroCursor, encode_bytes, encode_long, encode_text
 
 _MAGIC = b"Obj\x01"
 _SCHEMA_KEY, _CODEC_KEY, _NO_CODEC = "avro.schema", "avro.codec", b"null"

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from table.errors import UnsupportedTableError
-from table.model import Instant
-from table.timeline.avro_file import decode_container, encode_container, load_schema
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.layout.model import Instant
+from keymark.table.timeline.avro_file import decode_container, encode_container, load_schema
 
 KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
 _PLAN, _METADATA = "clean_plan", "clean_metadata"

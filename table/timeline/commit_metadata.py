@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from table.errors import CorruptFileError
-from table.model import WriteStat
+from keymark.table.errors import CorruptFileError
+from keymark.table.layout.model import WriteStat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

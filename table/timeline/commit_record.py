@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from table.errors import CorruptFileError
+from keymark.table.errors import CorruptFileError
 
 _LONG_MAX = (1 << 63) - 1
 _TEXTS = ("fileId", "path", "prevCommit", "partitionPath")

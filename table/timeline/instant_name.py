@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 
-from table.errors import CorruptFileError, InputError
-from table.model import Instant
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.layout.model import Instant
 
 COMPLETED, INFLIGHT, REQUESTED = "completed", "inflight", "requested"
 _NAME = re.compile(r"^(\d{1,30})\.([a-z]+)(?:\.(requested|inflight))?$")

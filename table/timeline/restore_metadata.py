@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from table.timeline.avro_file import decode_container, encode_container, load_schema
-from table.timeline.rollback_metadata import Rollback, rollback_record
+from keymark.table.timeline.avro_file import decode_container, encode_container, load_schema
+from keymark.table.timeline.rollback_metadata import Rollback, rollback_record
 
 _PLAN, _METADATA = "restore_plan", "restore_metadata"
 _PLAN_VERSION, _METADATA_VERSION = 2, 1

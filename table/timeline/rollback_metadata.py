@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from table.errors import CorruptFileError
-from table.timeline.avro_file import decode_container, encode_container, load_schema
+from keymark.table.errors import CorruptFileError
+from keymark.table.timeline.avro_file import decode_container, encode_container, load_schema
 
 _PLAN, _METADATA = "rollback_plan", "rollback_metadata"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from table.timeline.avro_file import decode_container, encode_container, load_schema
+from keymark.table.timeline.avro_file import decode_container, encode_container, load_schema
 
 _METADATA = "savepoint_metadata"
 _VERSION = 1

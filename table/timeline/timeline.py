@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any
 
-from table.clock import Clock
-from table.errors import CommitConflictError
-from table.model import Instant
-from table.naming import FENCED, HOODIE
-from table.storage import Storage
-from table.timeline.clean_metadata import decode_clean
-from table.timeline.commit_metadata import CommitMetadata, decode_commit
-from table.timeline.instant_name import (
+from keymark.table.errors import CommitConflictError
+from keymark.table.layout.model import Instant
+from keymark.table.layout.naming import FENCED, HOODIE
+from keymark.table.runtime.clock import Clock
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.clean_metadata import decode_clean
+from keymark.table.timeline.commit_metadata import CommitMetadata, decode_commit
+from keymark.table.timeline.instant_name import (
     COMPLETED,
     INFLIGHT,
     REQUESTED,
@@ -24,8 +24,8 @@ from table.timeline.instant_name import (
     instant_millis,
     parse_instant,
 )
-from table.timeline.restore_metadata import decode_restore_plan, restored
-from table.timeline.rollback_metadata import decode_plan, rolled_back
+from keymark.table.timeline.restore_metadata import decode_restore_plan, restored
+from keymark.table.timeline.rollback_metadata import decode_plan, rolled_back
 
 COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
 _RANK = {REQUESTED: 0, INFLIGHT: 1, COMPLETED: 2}

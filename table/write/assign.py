@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.ids import Ids
-from table.model import BaseFile
-from table.naming import bucket_file_id, numbered_file_id
-from table.options import Options
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import bucket_file_id, numbered_file_id
+from keymark.table.properties.options import Options
+from keymark.table.runtime.ids import Ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

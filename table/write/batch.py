@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import TableConfig
-from table.errors import InputError
-from table.keygen import partition_paths, record_keys
+from keymark.table.errors import InputError
+from keymark.table.keygen import partition_paths, record_keys
+from keymark.table.properties.config import TableConfig
 
 DELETED_COLUMN = "_hoodie_is_deleted"
 

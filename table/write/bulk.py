@@ -21,29 +21,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import TableConfig
-from table.durability import sync_all
-from table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
-from table.format.parquet import write_base_file
-from table.format.schema import with_meta
-from table.index.external import EntryChanges, KeyPart, OutsideIndex
-from table.index.key_file import KeyFile, stretches, write_key_file
-from table.index.protocol import Index
-from table.keygen import partition_paths, record_keys
-from table.keygen.auto import auto_keys
-from table.metadata.partitions import RECORD_INDEX
-from table.metadata.writer import DeltaCommit
-from table.model import BaseFile, CommitResult, WriteStat
-from table.naming import bucket_file_id, numbered_file_id, write_token
-from table.options import DUP_POLICY, Options
-from table.rows import arrow_schema, is_frame
-from table.runtime.runner import quiet_worker
-from table.write.assign import FileSizing
-from table.write.batch import DELETED_COLUMN, check_fields, delete_flags
-from table.write.bulk_index import update_index_in_bulk
-from table.write.commit import commit
-from table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
-from table.write.writer import Attempt, Writer, in_table_schema
+from keymark.table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
+from keymark.table.format.parquet.base_file import write_base_file
+from keymark.table.format.schema import with_meta
+from keymark.table.index.external import EntryChanges, KeyPart, OutsideIndex
+from keymark.table.index.key_file import KeyFile, stretches, write_key_file
+from keymark.table.index.protocol import Index
+from keymark.table.keygen import partition_paths, record_keys
+from keymark.table.keygen.auto import auto_keys
+from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
+from keymark.table.layout.naming import bucket_file_id, numbered_file_id, write_token
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.writer import DeltaCommit
+from keymark.table.properties.config import TableConfig
+from keymark.table.properties.options import DUP_POLICY, Options
+from keymark.table.rows.arrow import arrow_schema, is_frame
+from keymark.table.runtime.runner import quiet_worker
+from keymark.table.storage.durability import sync_all
+from keymark.table.write.assign import FileSizing
+from keymark.table.write.batch import DELETED_COLUMN, check_fields, delete_flags
+from keymark.table.write.bulk_index import update_index_in_bulk
+from keymark.table.write.commit import commit
+from keymark.table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
+from keymark.table.write.writer import Attempt, Writer, in_table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from table.errors import DuplicateKeyError
-from table.index.dedup import sorted_last
-from table.index.key_file import KeyFile
-from table.metadata.partitions import RECORD_INDEX
-from table.metadata.reader import Shard
-from table.metadata.records import encode_locations
-from table.metadata.writer import DeltaCommit, GroupUpdate
-from table.options import DUP_POLICY
-from table.timeline.commit_metadata import DeltaStat
-from table.timeline.instant_name import instant_millis
-from table.write.writer import Attempt
+from keymark.table.errors import DuplicateKeyError
+from keymark.table.index.dedup import sorted_last
+from keymark.table.index.key_file import KeyFile
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.records import encode_locations
+from keymark.table.metadata.writer import DeltaCommit, GroupUpdate
+from keymark.table.properties.options import DUP_POLICY
+from keymark.table.timeline.commit_metadata import DeltaStat
+from keymark.table.timeline.instant_name import instant_millis
+from keymark.table.write.writer import Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,18 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import DuplicateKeyError, InputError
-from table.index.dedup import last_of_each
-from table.index.protocol import load_index
-from table.metadata.writer import DeltaCommit
-from table.model import BaseFile, CommitResult
-from table.naming import bucket_of
-from table.options import DUP_POLICY
-from table.rows import arrow_schema
-from table.write.assign import FileSizing, assign, assign_buckets
-from table.write.batch import Batch, combine
-from table.write.commit import IndexUpdate, commit, entry_changes, update_record_index
-from table.write.file_group import (
+from keymark.table.errors import DuplicateKeyError, InputError
+from keymark.table.index.dedup import last_of_each
+from keymark.table.index.protocol import load_index
+from keymark.table.layout.model import BaseFile, CommitResult
+from keymark.table.layout.naming import bucket_of
+from keymark.table.metadata.writer import DeltaCommit
+from keymark.table.properties.options import DUP_POLICY
+from keymark.table.rows.arrow import arrow_schema
+from keymark.table.write.assign import FileSizing, assign, assign_buckets
+from keymark.table.write.batch import Batch, combine
+from keymark.table.write.commit import IndexUpdate, commit, entry_changes, update_record_index
+from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
     Op,
@@ -35,8 +35,8 @@ from table.write.file_group import (
     stored_ordering,
     write_file_group,
 )
-from table.write.placement import Entries, NewGroups, Placement, append, moving_rows, place
-from table.write.writer import Attempt, Writer
+from keymark.table.write.placement import Entries, NewGroups, Placement, append, moving_rows, place
+from keymark.table.write.writer import Attempt, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

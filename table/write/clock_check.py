@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime
 
-from table.clock import Clock
-from table.errors import CorruptFileError, InputError
-from table.options import CLOCK_DAYS, Options
-from table.storage import Dated, Storage
-from table.timeline.instant_name import instant_millis
-from table.timeline.timeline import Timeline
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.properties.options import CLOCK_DAYS, Options
+from keymark.table.runtime.clock import Clock
+from keymark.table.storage.storage import Dated, Storage
+from keymark.table.timeline.instant_name import instant_millis
+from keymark.table.timeline.timeline import Timeline
 
 _DAY = 24 * 3600 * 1000
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.errors import TableError
-from table.index.external import (
+from keymark.table.errors import TableError
+from keymark.table.index.external import (
     CHANGES,
     EntryChanges,
     KeyPart,
@@ -29,20 +29,20 @@ from table.index.external import (
     settle,
     warn_unsettled,
 )
-from table.index.key_file import stretches, write_key_file
-from table.metadata.partitions import RECORD_INDEX
-from table.metadata.reader import split_by_shard
-from table.metadata.records import encode_locations
-from table.metadata.writer import DeltaCommit, write_group
-from table.model import BaseFile, WriteStat
-from table.runtime.runner import TaskRunner
-from table.state.table_state import TableState
-from table.timeline.commit_metadata import encode_commit
-from table.timeline.instant_name import COMPLETED, instant_millis
-from table.view import Snapshot
-from table.write.file_group import FileGroupResult
-from table.write.undo import sweep_losers
-from table.write.writer import Attempt
+from keymark.table.index.key_file import stretches, write_key_file
+from keymark.table.layout.model import BaseFile, WriteStat
+from keymark.table.layout.view import Snapshot
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.reader import split_by_shard
+from keymark.table.metadata.records import encode_locations
+from keymark.table.metadata.writer import DeltaCommit, write_group
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.table_state import TableState
+from keymark.table.timeline.commit_metadata import encode_commit
+from keymark.table.timeline.instant_name import COMPLETED, instant_millis
+from keymark.table.write.file_group import FileGroupResult
+from keymark.table.write.undo import sweep_losers
+from keymark.table.write.writer import Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

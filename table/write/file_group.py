@@ -20,27 +20,27 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import KEY_COLUMN
-from table.errors import CorruptFileError
-from table.format.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
-from table.format.parquet import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import (
     BaseFileFooter,
     BaseFileOptions,
     read_base_file,
     read_footer,
     write_base_file,
 )
-from table.format.schema import META_COLUMNS, with_meta
-from table.ids import RANDOM, Ids
-from table.keygen.stored import StoredKeys
-from table.metadata.bloom import bloom_records
-from table.metadata.column_stats import column_stats_records, stat_schema
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from table.metadata.writer import partition_metadata
-from table.model import BaseFile, WriteStat
-from table.naming import PARTITION_METADATA, marker_path, write_token
-from table.state.base_files import read_base, stored_rows, without_values
-from table.storage import BytesReader, Storage
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
+from keymark.table.format.schema import META_COLUMNS, with_meta
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile, WriteStat
+from keymark.table.layout.naming import PARTITION_METADATA, marker_path, write_token
+from keymark.table.metadata.bloom import bloom_records
+from keymark.table.metadata.column_stats import column_stats_records, stat_schema
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from keymark.table.metadata.writer import partition_metadata
+from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.runtime.ids import RANDOM, Ids
+from keymark.table.state.base_files import read_base, stored_rows, without_values
+from keymark.table.storage.storage import BytesReader, Storage
 
 
 class Op(IntEnum):

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from table.config import (
+from keymark.table.errors import InvalidOptionError, UnsupportedTableError
+from keymark.table.format.parquet.base_file import read_base_file
+from keymark.table.keygen import check_key_generator
+from keymark.table.keygen.facts import missing_facts
+from keymark.table.keygen.texts import texts_of
+from keymark.table.layout.naming import PROPERTIES
+from keymark.table.metadata.partitions import supported
+from keymark.table.properties.config import (
     COMPLEX_KEYS,
     KEY_COLUMN,
     TableConfig,
@@ -20,14 +27,7 @@ from table.config import (
     parse_config,
     save_config,
 )
-from table.errors import InvalidOptionError, UnsupportedTableError
-from table.format.parquet import read_base_file
-from table.keygen import check_key_generator
-from table.keygen.facts import missing_facts
-from table.keygen.texts import texts_of
-from table.metadata.partitions import supported
-from table.naming import PROPERTIES
-from table.options import (
+from keymark.table.properties.options import (
     EVENT_TIME_PAYLOAD,
     KEY_ENCODING,
     NAMED_ENCODING,
@@ -35,11 +35,11 @@ from table.options import (
     PAYLOAD_CLASS,
     PLAIN_ENCODING,
 )
-from table.seal import SEAL, STORED_PAYLOAD
-from table.state.base_files import read_base
-from table.state.table_state import TableState
-from table.storage import Storage
-from table.write.seal_check import check_seal
+from keymark.table.properties.seal import SEAL, STORED_PAYLOAD
+from keymark.table.state.base_files import read_base
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
+from keymark.table.write.seal_check import check_seal
 
 
 def settle_keys(storage: Storage, given: Mapping[str, str]) -> TableConfig:

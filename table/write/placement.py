@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.write.batch import Batch
-from table.write.file_group import Op
+from keymark.table.write.batch import Batch
+from keymark.table.write.file_group import Op
 
 NewGroups = Callable[[pa.Array, pa.Array], list[str]]
 """(partition paths, keys) of new rows -> file id of each"""

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import KEY_COLUMN
-from table.errors import CorruptFileError
-from table.format.footer_check import FILE_NAME_COLUMN
-from table.format.parquet import read_footer
-from table.format.schema import META_COLUMNS, with_meta
-from table.state.base_files import read_base, stored_rows
-from table.write.file_group import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
+from keymark.table.format.schema import META_COLUMNS, with_meta
+from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.state.base_files import read_base, stored_rows
+from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
     meta_columns,

@@ -11,7 +11,13 @@ import warnings
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.config import (
+from keymark.table.errors import CorruptFileError, InputError, TableError, TableWarning
+from keymark.table.format.parquet.base_file import read_base_file, read_metadata
+from keymark.table.keygen import makes_keys, partition_paths, record_keys
+from keymark.table.keygen.generators import check_key_generator
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import METADATA, PROPERTIES
+from keymark.table.properties.config import (
     KEY_COLUMN,
     TableConfig,
     broken_seal,
@@ -20,14 +26,8 @@ from table.config import (
     save_config,
     sealed_partitions,
 )
-from table.errors import CorruptFileError, InputError, TableError, TableWarning
-from table.format.parquet import read_base_file, read_metadata
-from table.keygen import makes_keys, partition_paths, record_keys
-from table.keygen.generators import check_key_generator
-from table.model import BaseFile
-from table.naming import METADATA, PROPERTIES
-from table.options import META_FIELDS
-from table.seal import (
+from keymark.table.properties.options import META_FIELDS
+from keymark.table.properties.seal import (
     BUILDING_PARTITIONS,
     METADATA_PARTITIONS,
     PARTITION_FIELDS,
@@ -35,9 +35,9 @@ from table.seal import (
     RECOVERY,
     SEAL,
 )
-from table.state.base_files import open_sized
-from table.state.table_state import TableState
-from table.storage import Storage
+from keymark.table.state.base_files import open_sized
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
 
 _ROWS = 100
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from table.config import restore_properties
-from table.errors import UnsupportedTableError
-from table.metadata.writer import take_back_delta
-from table.naming import (
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.layout.naming import (
     PARTITION_METADATA,
     TEMP,
     check_relative,
     marked_file,
     parse_base_file,
 )
-from table.state.late import note_fenced, sweep_late
-from table.state.uncommitted import may_be_archived
-from table.storage import Storage
-from table.timeline.instant_name import COMPLETED
-from table.timeline.timeline import Timeline
+from keymark.table.metadata.writer import take_back_delta
+from keymark.table.properties.config import restore_properties
+from keymark.table.state.late import note_fenced, sweep_late
+from keymark.table.state.uncommitted import may_be_archived
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.instant_name import COMPLETED
+from keymark.table.timeline.timeline import Timeline
 
 _MARKERS_FILE = re.compile(r"^MARKERS\d+$")
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from table.clock import Clock
-from table.config import TableConfig
-from table.errors import (
+from keymark.table.errors import (
     InputError,
     LeaseLostError,
     StorageError,
@@ -20,8 +18,8 @@ from table.errors import (
     TableWarning,
     UnsupportedTableError,
 )
-from table.format.parquet import BaseFileOptions, FooterOptions
-from table.format.schema import (
+from keymark.table.format.parquet.base_file import BaseFileOptions, FooterOptions
+from keymark.table.format.schema import (
     avro_names,
     conform,
     from_avro,
@@ -29,17 +27,16 @@ from table.format.schema import (
     with_meta,
     without_meta,
 )
-from table.ids import RANDOM, Ids
-from table.index.external import OutsideIndex, recover, take_back, unsettled
-from table.index.protocol import Index, IndexContext, load_index, usable_index
-from table.index.stale_index import refuse_left_behind
-from table.keygen import record_keys
-from table.keygen.auto import auto_keys
-from table.keygen.stored import StoredKeys
-from table.lease import Lease, LeaseTerms, hold
-from table.model import BaseFile, CommitResult
-from table.naming import TEMP
-from table.options import (
+from keymark.table.index.external import OutsideIndex, recover, take_back, unsettled
+from keymark.table.index.protocol import Index, IndexContext, load_index, usable_index
+from keymark.table.index.stale_index import refuse_left_behind
+from keymark.table.keygen import record_keys
+from keymark.table.keygen.auto import auto_keys
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.model import BaseFile, CommitResult
+from keymark.table.layout.naming import TEMP
+from keymark.table.properties.config import TableConfig
+from keymark.table.properties.options import (
     EVENT_TIME_PAYLOAD,
     KEY_ENCODING,
     MOVE_OPTIONS,
@@ -47,16 +44,19 @@ from table.options import (
     PAYLOAD_CLASS,
     Options,
 )
-from table.rows import to_arrow
-from table.runtime.runner import TaskRunner
-from table.state.table_state import Change, TableState, table_schema
-from table.storage import Storage
-from table.timeline.timeline import next_instant
-from table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
-from table.write.clock_check import check_clock
-from table.write.file_group import WriteTarget
-from table.write.key_facts import settle_keys
-from table.write.undo import clear_failed, undo
+from keymark.table.rows.arrow import to_arrow
+from keymark.table.runtime.clock import Clock
+from keymark.table.runtime.ids import RANDOM, Ids
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.table_state import Change, TableState, table_schema
+from keymark.table.storage.lease import Lease, LeaseTerms, hold
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import next_instant
+from keymark.table.write.batch import DELETED_COLUMN, Batch, check_fields, delete_flags, keyed
+from keymark.table.write.clock_check import check_clock
+from keymark.table.write.file_group import WriteTarget
+from keymark.table.write.key_facts import settle_keys
+from keymark.table.write.undo import clear_failed, undo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from table import Table
-from table.index.protocol import LookupStats, load_index
-from table.local_storage import LocalStorage
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.index.protocol import LookupStats, load_index
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
 
 FILE_ROWS = 2000
 # What a bulk insert takes a row of these for.

@@ -36,11 +36,11 @@ import pyarrow as pa
 from rich.progress import track
 from scipy import stats
 
-from table import Table
-from table.local_storage import LocalStorage
-from table.naming import HOODIE, METADATA
-from table.state.table_state import TableState
-from table.storage import FileStatus, RangeReader
+from keymark import Table
+from keymark.table.layout.naming import HOODIE, METADATA
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import FileStatus, RangeReader
 
 KEYS, BATCH, CHURN, CYCLE = 2000, 100, 25, 20
 AGEING_CYCLES, THIRD = 6, 2

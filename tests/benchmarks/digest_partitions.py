@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pyspark.sql import SparkSession
 
-from datasets.digest import Truth
-from datasets.files import Round
-from datasets.generated import GeneratedDataset
-from datasets.spark import digest_dataframe
-from datasets.spec import load_spec
+from keymark.datasets.generate.digest import Truth
+from keymark.datasets.generate.files import Round
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.generate.spark import digest_dataframe
+from keymark.datasets.specs.spec import load_spec
 
 
 def timed(name: str, work: Callable[[], Truth]) -> Truth:

@@ -27,15 +27,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets.text import uuid_text
-from harness import revisions
-from harness.results import Sample
-from harness.run_record import RunRecord
-from harness.store import RunFolder
-from reports.gate import run_numbers
-from reports.gate.compare import Gate, compare
-from reports.gate.policy import Kind, Level, Policy, PolicyRule
-from table import Table
+from keymark import Table
+from keymark.datasets.columns.text import uuid_text
+from keymark.harness.engines import revisions
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store.results import Sample
+from keymark.harness.store.store import RunFolder
+from keymark.reports.gate import run_numbers
+from keymark.reports.gate.compare import Gate, compare
+from keymark.reports.gate.policy import Kind, Level, Policy, PolicyRule
 
 ROOT = Path(__file__).parents[2]
 WRITER = "table/write/writer.py"
@@ -118,7 +118,7 @@ import json, shutil, sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import pyarrow.parquet as pq
-from table import Table
+from keymark import Table
 loaded, batch = Path(sys.argv[2]), pq.read_table(sys.argv[3])
 for turn in sys.stdin:
     copy = Path(sys.argv[4])

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 from gate_live import REQUIRED
 from gate_noise import CELLS, STEPS, side
 
-from harness.store import RunFolder
-from reports.gate.compare import compare
-from reports.gate.run_numbers import Key
+from keymark.harness.store.store import RunFolder
+from keymark.reports.gate.compare import compare
+from keymark.reports.gate.run_numbers import Key
 
 SLOT = 3
 SLOTS = 24

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 
 from gate_noise import CELLS, STEPS, Machine, calm, rough, two_sides
 
-from reports.gate.compare import compare
-from reports.gate.policy import Level, Policy, PolicyRule
-from reports.gate.verdicts import Verdict
+from keymark.reports.gate.compare import compare
+from keymark.reports.gate.policy import Level, Policy, PolicyRule
+from keymark.reports.gate.verdicts import Verdict
 
 REQUIRED = Policy(rule=(PolicyRule(metric="wall_s", level=Level.REQUIRED),))
 ONE_OF_THREE = 1 / 0.67

@@ -38,13 +38,13 @@ import numpy as np
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from datasets import files
-from datasets.files import Round
-from datasets.generated import GeneratedDataset
-from datasets.keys import Uuid
-from datasets.kind import Values
-from datasets.rows import make_rows
-from datasets.spec import DatasetSpec
+from keymark.datasets.columns.keys import Uuid
+from keymark.datasets.columns.kind import Values
+from keymark.datasets.generate import files
+from keymark.datasets.generate.files import Round
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.specs.spec import DatasetSpec
 
 try:
     import dbldatagen

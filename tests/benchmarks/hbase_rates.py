@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from harness import hbase_server
-from indexes.hbase_client import Access, connected
-from table import Table
+from keymark import Table
+from keymark.harness.hbase import server as hbase_server
+from keymark.indexes.hbase_client import Access, connected
 
 NAME = "keymark_rates"
 FREE = str(10**9)

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from datasets.text import uuid_text
-from table import Table
-from table.ids import RANDOM, Ids, SeededIds
+from keymark import Table
+from keymark.datasets.columns.text import uuid_text
+from keymark.table.runtime.ids import RANDOM, Ids, SeededIds
 
 SHARDS = {f"hoodie.metadata.record.index.{end}.filegroup.count": "2" for end in ("min", "max")}
 

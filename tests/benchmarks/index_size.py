@@ -15,7 +15,7 @@ import tempfile
 import numpy as np
 import pyarrow as pa
 
-from table import Table
+from keymark import Table
 
 GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
 PARTITIONS, FILES_PER_PARTITION = 20, 11

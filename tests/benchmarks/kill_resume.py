@@ -20,8 +20,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness.store import RunFolder
-from harness.units import METRICS
+from keymark.harness.store.store import RunFolder
+from keymark.harness.store.units import METRICS
 
 ROOT = Path(__file__).parents[2]
 SETS = {

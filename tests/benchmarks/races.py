@@ -26,9 +26,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 from hdfs_server import hdfs_server
 from s3_server import s3_server
 
-from table.errors import CommitConflictError
-from table.stores import storage_at
-from table.timeline.timeline import Timeline
+from keymark.table.errors import CommitConflictError
+from keymark.table.storage.stores import storage_at
+from keymark.table.timeline.timeline import Timeline
 
 STORES = ("local", "s3", "hdfs")
 # Of the third one the jars have to be there.
@@ -80,7 +80,9 @@ def race(url: str, options: Mapping[str, str], *, writers: int, rounds: int) -> 
     """Race on a storage."""
     # One process imports, and the writers are forked of it: it has no connections.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["table.stores", "table.timeline.timeline"])
+    context.set_forkserver_preload(
+        ["keymark.table.storage.stores", "keymark.table.timeline.timeline"]
+    )
     start, answers = context.Barrier(writers), context.Queue()
     processes = [
         context.Process(

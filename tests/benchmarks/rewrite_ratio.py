@@ -24,14 +24,14 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from datasets.digest import digest_arrow
-from table import Table
-from table.format.parquet import read_footer
-from table.services import rewrite
-from table.services.rewrite import Rewriter
-from table.state.base_files import read_base, stored_rows
-from table.state.table_state import TableState
-from table.write.file_group import (
+from keymark import Table
+from keymark.datasets.generate.digest import digest_arrow
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.services import rewrite
+from keymark.table.services.rewrite import Rewriter
+from keymark.table.state.base_files import read_base, stored_rows
+from keymark.table.state.table_state import TableState
+from keymark.table.write.file_group import (
     FILE_NAME_COLUMN,
     FileGroupResult,
     FileGroupWrite,

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pyarrow as pa
 
-from table import Table
+from keymark import Table
 
 FILES, FILE_BYTES, VALUE_BYTES = 20, 64 * 10**6 // 20, 1000
 ROWS = FILE_BYTES // VALUE_BYTES

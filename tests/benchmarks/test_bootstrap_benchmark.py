@@ -30,18 +30,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reports.charts import GRID, INDEX_COLORS, INK, render
-from table import Table
-from table.bootstrap.record_index import ENTRY_BYTES, build_record_index, scan_tasks
-from table.bootstrap.scan import ScanTask
-from table.bootstrap.target import BuildTarget
-from table.format.parquet import read_base_file
-from table.keygen.stored import KEY_COLUMN
-from table.local_storage import LocalStorage
-from table.naming import METADATA
-from table.runtime.runner import LocalRunner, SparkRunner
-from table.spark import session
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.reports.render.charts import GRID, INDEX_COLORS, INK, render
+from keymark.table.bootstrap.record_index import ENTRY_BYTES, build_record_index, scan_tasks
+from keymark.table.bootstrap.scan import ScanTask
+from keymark.table.bootstrap.target import BuildTarget
+from keymark.table.format.parquet.base_file import read_base_file
+from keymark.table.keygen.stored import KEY_COLUMN
+from keymark.table.layout.naming import METADATA
+from keymark.table.runtime.runner import LocalRunner, SparkRunner
+from keymark.table.runtime.spark import session
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
 
 PARTITIONS, FILES = 20, 220
 CHUNK = 1_000_000

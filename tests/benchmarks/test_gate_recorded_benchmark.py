@@ -9,8 +9,8 @@ import gate_recorded
 import numpy as np
 import pytest
 
-from harness.run_record import RunRecord
-from harness.store import RunFolder
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store.store import RunFolder
 
 
 @pytest.fixture

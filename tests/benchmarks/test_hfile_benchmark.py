@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.writer import write_hfile
-from table.local_storage import LocalStorage
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.storage.local_storage import LocalStorage
 
 TINY_KEYS = 20_000
 FULL_KEYS = 1_000_000

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from datasets.digest import Digest
-from datasets.rows import make_rows
-from datasets.spec import load_spec
-from table.format.bloom import BloomFilter
-from table.format.hashing import buckets, java_hashes, shards
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.writer import write_hfile
-from table.format.log.block import BlockType, HeaderKey
-from table.format.log.deletes import decode_deletes, encode_deletes
-from table.format.log.reader import read_blocks
-from table.format.log.writer import encode_block
-from table.storage import BytesReader
+from keymark.datasets.generate.digest import Digest
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.specs.spec import load_spec
+from keymark.table.format.bloom.filter import BloomFilter
+from keymark.table.format.hashing import buckets, java_hashes, shards
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.format.log.block import BlockType, HeaderKey
+from keymark.table.format.log.deletes import decode_deletes, encode_deletes
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.format.log.writer import encode_block
+from keymark.table.storage.storage import BytesReader
 
 TINY, FULL = 500, 100_000
 FPP = 0.01

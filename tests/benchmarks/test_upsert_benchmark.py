@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table import Table
+from keymark import Table
 
 PARTITIONS = 20
 FILES = 220

@@ -24,21 +24,27 @@ from campaign import Outcome
 from table_cases import create, rows
 
 import run_bench
-from harness import event_log
-from harness.store import RunFolder
-from table.files import read_data, read_keys
-from table.format.avro import encode_bytes, encode_long, encode_text
-from table.format.bloom import DYNAMIC, DYNAMIC_HEADER, SIMPLE, SIMPLE_HEADER, BloomFilter
-from table.format.bloom_text import BloomText
-from table.format.hfile.block import BYTES_PER_CHECKSUM, HEADER_SIZE, BlockKind, BlockReader
-from table.format.hfile.reader import HFileReader
-from table.format.log.block import MAGIC
-from table.format.log.reader import read_blocks
-from table.format.parquet import read_base_file
-from table.storage import BytesReader
-from table.timeline.archived import decode_archive
-from table.timeline.avro_file import decode_container, load_schema
-from table.timeline.commit_metadata import decode_commit
+from keymark.harness.measure import event_log
+from keymark.harness.store.store import RunFolder
+from keymark.table.format.avro.records import encode_bytes, encode_long, encode_text
+from keymark.table.format.bloom.filter import (
+    DYNAMIC,
+    DYNAMIC_HEADER,
+    SIMPLE,
+    SIMPLE_HEADER,
+    BloomFilter,
+)
+from keymark.table.format.bloom.text import BloomText
+from keymark.table.format.hfile.block import BYTES_PER_CHECKSUM, HEADER_SIZE, BlockKind, BlockReader
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.log.block import MAGIC
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.format.parquet.base_file import read_base_file
+from keymark.table.rows.files import read_data, read_keys
+from keymark.table.storage.storage import BytesReader
+from keymark.table.timeline.archived import decode_archive
+from keymark.table.timeline.avro_file import decode_container, load_schema
+from keymark.table.timeline.commit_metadata import decode_commit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 

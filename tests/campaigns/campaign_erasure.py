@@ -24,9 +24,9 @@ from child_process import HangError, in_child, modes_count, mounts_work
 from purge_cases import grep, key_rows
 from table_cases import by_listing, create, data_rows, latest_files
 
-from table import Table
-from table.errors import TableError
-from table.services.purge import PurgeReport
+from keymark import Table
+from keymark.table.errors import TableError
+from keymark.table.services.purge.purge import PurgeReport
 
 KEYS = [f"customer-{number:05d}" for number in range(6)]
 PURGED = [KEYS[0], KEYS[3]]

@@ -24,9 +24,9 @@ from campaign import Outcome
 from operations import OPERATIONS, Prepared
 from table_cases import files_listed, files_stored, left_over
 
-from table import Table
-from table.errors import TableError
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.errors import TableError
+from keymark.table.storage.local_storage import LocalStorage
 
 PROTOCOL, SYSTEM = "protocol", "system"
 KINDS = {

@@ -24,9 +24,9 @@ from history_storage import TickingClock, same_each_time
 from purge_cases import entries, grep
 from table_cases import SMALL_BLOOMS
 
-from table import Table
-from table.errors import InputError
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.storage.local_storage import LocalStorage
 
 CASES, AT_ONCE = 1000, 5
 KINDS = ("steps", "purges", "local", "local", "purges", "local")

@@ -33,9 +33,9 @@ from kill_tables import (
 )
 from table_cases import rows
 
-from table import Table
-from table.errors import CorruptFileError, NotATableError, TableError
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.errors import CorruptFileError, NotATableError, TableError
+from keymark.table.storage.local_storage import LocalStorage
 
 PARTS = 6
 CALLS_MAX = 400

@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 from synthetic_runs import INFO, beats, sample, write_run
 
 import run_bench
-from harness.results import SCHEMA_VERSION, Sample, Stage
-from harness.store import RunFolder
+from keymark.harness.store.results import SCHEMA_VERSION, Sample, Stage
+from keymark.harness.store.store import RunFolder
 
 CANARY = "canary7c1"
 HOSTILE = {

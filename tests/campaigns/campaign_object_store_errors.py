@@ -23,10 +23,10 @@ from campaign import Outcome
 from obstore.exceptions import GenericError, PermissionDeniedError
 from operations import OPERATIONS, Prepared
 
-from table import object_storage
-from table.errors import TableError
-from table.storage import Storage
-from table.stores import storage_at
+from keymark.table.errors import TableError
+from keymark.table.storage import object_storage
+from keymark.table.storage.storage import Storage
+from keymark.table.storage.stores import storage_at
 
 TIMEOUT, BUSY, BROKEN, DENIED = "timeout", "503", "500", "403"
 LOST, SHORT, SLOW = "answer lost", "short body", "slow"

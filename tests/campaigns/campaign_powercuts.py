@@ -23,9 +23,9 @@ from campaign import Outcome
 from forgetful_disk import Disk, Watch
 from table_cases import files_listed, files_stored
 
-from table import Table
-from table.errors import TableError
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.errors import TableError
+from keymark.table.storage.local_storage import LocalStorage
 
 MODEL, UNSYNCED, EXT4, EXT4_UNSYNCED = "model", "unsynced", "ext4", "ext4 unsynced"
 COUNTS = {MODEL: 300, UNSYNCED: 30, EXT4: 60, EXT4_UNSYNCED: 6}

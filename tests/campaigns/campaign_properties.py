@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from campaign import Outcome
 from table_cases import EVENT_TIME, MOVES, PAYLOAD, create, files, latest_files, rows, unpack
 
-from table import Table
-from table.errors import TableError, TableWarning
+from keymark import Table
+from keymark.table.errors import TableError, TableWarning
 
 OURS, CASES = "ours", 400
 # Tables of Hudi's, by archive; one flip in so many is tried.

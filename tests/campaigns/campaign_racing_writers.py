@@ -26,14 +26,14 @@ from fenced_cases import FarStorage
 from histories.history_storage import PassingStorage
 from s3_server import s3_server
 
-from table import lease as lease_module
-from table.clock import SystemClock
-from table.errors import CommitConflictError, LeaseLostError, LockHeldError, TableError
-from table.lease import Lease, LeaseTerms, hold
-from table.local_storage import LocalStorage
-from table.naming import METADATA
-from table.storage import Storage
-from table.stores import storage_at
+from keymark.table.errors import CommitConflictError, LeaseLostError, LockHeldError, TableError
+from keymark.table.layout.naming import METADATA
+from keymark.table.runtime.clock import SystemClock
+from keymark.table.storage import lease as lease_module
+from keymark.table.storage.lease import Lease, LeaseTerms, hold
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import Storage
+from keymark.table.storage.stores import storage_at
 
 WRITERS = 8
 _ROUNDS = 10

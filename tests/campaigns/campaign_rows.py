@@ -19,8 +19,8 @@ from bounded import bounded
 from campaign import Outcome
 from table_cases import create, data_rows, rows
 
-from table import Table
-from table.files import read_data
+from keymark import Table
+from keymark.table.rows.files import read_data
 
 Row = dict[str, object]
 

@@ -40,13 +40,13 @@ from fenced_cases import (
 from histories.history_storage import same_each_time
 from table_cases import create, rows
 
-from table import Table
-from table import local_storage as local
-from table.errors import LockHeldError, TableError
-from table.lease_files import expires_at, highest_number, lease_number, lease_path
-from table.local_storage import LocalStorage
-from table.storage import FileStatus, Obstacle, RangeReader, Storage
-from table.timeline.timeline import Timeline
+from keymark import Table
+from keymark.table.errors import LockHeldError, TableError
+from keymark.table.storage import local_storage as local
+from keymark.table.storage.lease_files import expires_at, highest_number, lease_number, lease_path
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import FileStatus, Obstacle, RangeReader, Storage
+from keymark.table.timeline.timeline import Timeline
 
 T = TypeVar("T")
 _PAST_THE_LEASE = 400.0

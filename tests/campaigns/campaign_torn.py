@@ -14,8 +14,8 @@ from pathlib import Path
 from campaign import Outcome
 from table_cases import MOVES, by_hudi_rs, by_listing, create, left_over, rows
 
-from table import Table
-from table.errors import TableError
+from keymark import Table
+from keymark.table.errors import TableError
 
 STEPS, TORN_STEPS, CASES = 6, 3, 300
 SHAPES = {

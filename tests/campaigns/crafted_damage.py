@@ -18,20 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from indexes.bucket import BucketIndex
-from table import Table
-from table.format import parquet
-from table.format.hashing import shards
-from table.format.parquet import read_footer, write_base_file
-from table.metadata.bloom import bloom_key, bloom_records
-from table.metadata.column_stats import column_stats_records, column_stats_tombstones
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
-from table.metadata.reader import split_by_shard
-from table.metadata.records import FILES as FILE_LIST
-from table.metadata.records import encode_files, encode_locations
-from table.metadata.writer import DeltaCommit
-from table.model import BaseFile
-from table.state.table_state import TableState, stored_schema
+from keymark import Table
+from keymark.indexes.bucket import BucketIndex
+from keymark.table.format.hashing import shards
+from keymark.table.format.parquet import base_file as parquet
+from keymark.table.format.parquet.base_file import read_footer, write_base_file
+from keymark.table.layout.model import BaseFile
+from keymark.table.metadata.bloom import bloom_key, bloom_records
+from keymark.table.metadata.column_stats import column_stats_records, column_stats_tombstones
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
+from keymark.table.metadata.reader import split_by_shard
+from keymark.table.metadata.records import FILES as FILE_LIST
+from keymark.table.metadata.records import encode_files, encode_locations
+from keymark.table.metadata.writer import DeltaCommit
+from keymark.table.state.table_state import TableState, stored_schema
 
 KEY = "_hoodie_record_key"
 
@@ -309,7 +309,7 @@ def _rewritten(
     whole = pq.read_table(_path(state, file), columns=["k", "p", "ts", "v"])
     row = whole.slice(rng.randrange(len(whole)), 1)
     row = row.set_column(2, "ts", pa.array([99], pa.int64()))
-    unseen = mock.patch("table.format.footer_check._FooterCheck._check_named")
+    unseen = mock.patch("keymark.table.format.parquet.footer_check._FooterCheck._check_named")
     with mock.patch(target, damaged), unseen:
         table.upsert(row)
 
@@ -339,7 +339,7 @@ def row_duplicated(table: Table, rng: random.Random) -> str:
         both = pa.concat_tables([rows, named.select(rows.column_names).cast(rows.schema)])
         return write_base_file(both, options=options)
 
-    _rewritten(table, rng, file, "table.write.file_group.write_base_file", damaged)
+    _rewritten(table, rng, file, "keymark.table.write.file_group.write_base_file", damaged)
     return f"{extra[KEY][0]} in {file.file_id}"
 
 
@@ -356,7 +356,7 @@ def row_of_another_partition(table: Table, rng: random.Random) -> str:
         changed = rows.set_column(column, rows.schema.field(column), [paths])
         return write_base_file(changed, options=options)
 
-    _rewritten(table, rng, file, "table.write.file_group.write_base_file", damaged)
+    _rewritten(table, rng, file, "keymark.table.write.file_group.write_base_file", damaged)
     return file.file_id
 
 
@@ -394,7 +394,7 @@ def filter_lacks_a_key(table: Table, rng: random.Random) -> str:
         del previous, inserted
         return right(found.filter(pc.not_equal(found.cast(pa.string()), lost)), options, None, None)
 
-    _rewritten(table, rng, file, "table.format.parquet._bloom_text", damaged)
+    _rewritten(table, rng, file, "keymark.table.format.parquet.base_file._bloom_text", damaged)
     return f"{file.file_id} {lost}"
 
 
@@ -410,7 +410,7 @@ def range_lacks_a_key(table: Table, rng: random.Random) -> str:
     def damaged(*arguments: Any) -> Any:
         return {**right(*arguments), end: shorter.encode()}
 
-    _rewritten(table, rng, file, "table.format.parquet._footer_entries", damaged)
+    _rewritten(table, rng, file, "keymark.table.format.parquet.base_file._footer_entries", damaged)
     return f"{file.file_id} {end.decode()} {shorter}"
 
 

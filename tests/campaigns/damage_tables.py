@@ -26,8 +26,8 @@ from campaign import Outcome
 from table_cases import SHARDS, SMALL_BLOOMS, create, rows, unpack
 from table_cases import files as all_files
 
-from table import Table
-from table.errors import TableError
+from keymark import Table
+from keymark.table.errors import TableError
 
 OPTIONS = {
     **SHARDS,

@@ -16,8 +16,8 @@ from unittest import mock
 
 from history_storage import PassingStorage
 
-from table.errors import FileTakenError, MissingFileError, StorageError
-from table.storage import FileStatus, Obstacle, RangeReader, Storage
+from keymark.table.errors import FileTakenError, MissingFileError, StorageError
+from keymark.table.storage.storage import FileStatus, Obstacle, RangeReader, Storage
 
 ABSENT, TAKEN, REFUSED, LOST, SHORT = "absent", "taken", "refused", "answer lost", "short"
 # What each call of the protocol may answer instead of what it was asked for.

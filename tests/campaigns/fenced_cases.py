@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 from hudi import HudiTableBuilder
 from table_cases import SHARDS, SMALL_BLOOMS, data_rows
 
-from table import Table
-from table.naming import HOODIE, LEASE, METADATA, parse_base_file, parse_log_file
-from table.state.table_state import TableState
-from table.storage import BytesReader, FileStatus, RangeReader, Storage, Unwatched
-from table.timeline.archived import decode_archive
-from table.timeline.timeline import Timeline
+from keymark import Table
+from keymark.table.layout.naming import HOODIE, LEASE, METADATA, parse_base_file, parse_log_file
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import BytesReader, FileStatus, RangeReader, Storage, Unwatched
+from keymark.table.timeline.archived import decode_archive
+from keymark.table.timeline.timeline import Timeline
 
 OPTIONS = {
     **SHARDS,

@@ -156,7 +156,7 @@ class Watch:
                 stack.enter_context(mock.patch.object(os, name, wrapped))
             stack.enter_context(mock.patch.object(builtins, "open", self._opening(builtins.open)))
             # In one thread, so that the same seed gives the same moments.
-            stack.enter_context(mock.patch("table.durability._THREADS", 1))
+            stack.enter_context(mock.patch("keymark.table.storage.durability._THREADS", 1))
             yield
 
     def _wrapped(self, function: Callable[..., Any], after: Callable[..., None]) -> Any:

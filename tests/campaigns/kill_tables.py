@@ -21,9 +21,9 @@ from unittest import mock
 from hbase_fake import QUICK, FakeHBase
 from table_cases import SHARDS, SMALL_BLOOMS, rows
 
-from table import Table
-from table.local_storage import LocalStorage
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
+from keymark import Table
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
+from keymark.table.storage.local_storage import LocalStorage
 
 INDEXES = ("record", "global_simple", "global_bloom", "simple", "bloom", "bucket", "hbase")
 OPTIONS = {
@@ -208,7 +208,7 @@ def served(entries: dict[str, Any]) -> Any:
 class _Served:
     def __init__(self, server: FakeHBase) -> None:
         self.server = server
-        self.patch = mock.patch("indexes.hbase_client.connected", server.connected)
+        self.patch = mock.patch("keymark.indexes.hbase_client.connected", server.connected)
 
     def __enter__(self) -> FakeHBase:
         self.patch.start()

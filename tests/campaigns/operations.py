@@ -23,10 +23,10 @@ from table_cases import (
     rows,
 )
 
-from table import Table
-from table.clock import Clock
-from table.local_storage import LocalStorage
-from table.storage import Storage
+from keymark import Table
+from keymark.table.runtime.clock import Clock
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import Storage
 
 INDEXES = ("record", "global_simple", "global_bloom", "simple", "bloom", "bucket")
 GLOBAL = INDEXES[:3]

@@ -22,7 +22,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="session")
 def spark(cluster):
     """A session on all of the cluster; a process has one, so it is no other test's."""
-    from table.spark import session
+    from keymark.table.runtime.spark import session
 
     # Tasks find the modules of the tests where the driver does.
     paths = os.pathsep.join(path for path in sys.path if path)

@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from table.local_storage import LocalStorage
-from table.storage import RangeReader
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import RangeReader
 
 BEFORE, AFTER = "before", "after"
 

@@ -19,7 +19,7 @@ from typing import Self
 
 import pyspark
 
-from table.spark import ensure_java
+from keymark.table.runtime.spark import ensure_java
 
 HOST = "127.0.0.1"
 STARTED_MAX_S = 300.0

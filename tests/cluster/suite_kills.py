@@ -21,8 +21,8 @@ from table_cases import (
     rows,
 )
 
-from table import Table
-from table.options import LOCAL_BYTES
+from keymark import Table
+from keymark.table.properties.options import LOCAL_BYTES
 
 ON_EXECUTORS = {LOCAL_BYTES: "0"}
 SHARD = r"^\.hoodie/metadata/record_index/"

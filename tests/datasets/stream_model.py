@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from datasets.digest import Truth, digest_arrow
+from keymark.datasets.generate.digest import Truth, digest_arrow
 
 
 class TableModel:

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import xxhash
 
-from datasets.hashing import SPARK_SEED, derive, draw, hash_bytes, hash_int, hash_long
+from keymark.datasets.generate.hashing import (
+    SPARK_SEED,
+    derive,
+    draw,
+    hash_bytes,
+    hash_int,
+    hash_long,
+)
 
 TEXT = np.frombuffer(bytes(range(256)), np.uint8)
 

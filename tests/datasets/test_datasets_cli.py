@@ -6,11 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from datasets.cli import app
-from datasets.digest import digest_arrow
-from datasets.errors import DatasetError
-from datasets.generated import GeneratedDataset
-from datasets.spec import load_spec
+from keymark.datasets.cli import app
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.digest import digest_arrow
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.specs.spec import load_spec
 
 
 def answer(*arguments):
@@ -74,7 +74,7 @@ def test_tasks_write_what_threads_write(tmp_path, spark):
 
 @pytest.mark.spark
 def test_what_a_task_cannot_write_is_one_error(tmp_path, spark, monkeypatch):
-    from datasets import in_tasks
+    from keymark.datasets.generate import in_tasks
 
     gone = in_tasks.make_folder
     monkeypatch.setattr(in_tasks, "make_folder", lambda out: (gone(out), out.rmdir()))
@@ -128,7 +128,7 @@ def test_a_folder_that_holds_something_or_cannot_be_made_is_refused(tmp_path):
 
 
 def test_progress_goes_to_standard_error_with_the_time_left(capsys, monkeypatch):
-    from datasets import cli
+    from keymark.datasets import cli
 
     now = iter([0.0, 1.0, 2.5, 2.6, 4.0])
     monkeypatch.setattr(cli.time, "monotonic", lambda: next(now))
@@ -141,7 +141,7 @@ def test_progress_goes_to_standard_error_with_the_time_left(capsys, monkeypatch)
 
 
 def test_a_full_disk_is_one_error_and_leaves_no_half_file(tmp_path, monkeypatch):
-    from datasets import files
+    from keymark.datasets.generate import files
 
     class Full(files.pq.ParquetWriter):
         def write_table(self, *_):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.digest import Digest, Truth, digest_arrow
-from datasets.errors import DatasetError
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.digest import Digest, Truth, digest_arrow
 
 _DEC = decimal.Decimal
 _UTC = dt.UTC
@@ -163,7 +163,7 @@ def test_sums_of_single_rows_are_the_digest_of_all(rows):
 def test_spark_computes_the_same_digest_of_every_type(spark, tmp_path):
     import pyarrow.parquet as pq
 
-    from datasets.spark import digest_dataframe
+    from keymark.datasets.generate.spark import digest_dataframe
 
     table = every_type()
     pq.write_table(table, tmp_path / "every.parquet")
@@ -176,7 +176,7 @@ def test_spark_computes_the_same_digest_of_every_type(spark, tmp_path):
 
 @pytest.mark.spark
 def test_spark_refuses_what_has_no_digest(spark):
-    from datasets.spark import digest_dataframe
+    from keymark.datasets.generate.spark import digest_dataframe
 
     with pytest.raises(DatasetError, match="'span'"):
         digest_dataframe(spark.sql("select interval '1' day as span"))
@@ -185,7 +185,7 @@ def test_spark_refuses_what_has_no_digest(spark):
 @pytest.mark.spark
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_sums_beyond_64_bits_wrap_in_spark_as_well(spark, ansi):
-    from datasets.spark import digest_dataframe
+    from keymark.datasets.generate.spark import digest_dataframe
 
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", ansi)

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from stream_model import TableModel
 
-from datasets.digest import digest_arrow
-from datasets.errors import DatasetError
-from datasets.generated import GeneratedDataset
-from datasets.rows import make_rows
-from datasets.spec import built_in_names, load_spec
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.digest import digest_arrow
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.specs.spec import built_in_names, load_spec
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 

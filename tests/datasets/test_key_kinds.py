@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.errors import DatasetError
-from datasets.rows import make_rows
-from datasets.spark import inserted
-from datasets.spark import rows as spark_rows
-from datasets.spec import load_spec
-from datasets.stream import Stream
-from table.format.hashing import java_hashes
+from keymark.datasets.changes.stream import Stream
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.generate.spark import inserted
+from keymark.datasets.generate.spark import rows as spark_rows
+from keymark.datasets.specs.spec import load_spec
+from keymark.table.format.hashing import java_hashes
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 KINDS = {

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from value_kinds import KINDS, LONG
 
-from datasets.digest import digest_arrow
-from datasets.errors import DatasetError
-from datasets.pools import POOL_NAMES, pool
-from datasets.rows import make_rows
-from datasets.spark import digest_dataframe, inserted
-from datasets.spark import rows as spark_rows
-from datasets.spec import load_spec
-from datasets.stream import Stream
+from keymark.datasets.changes.stream import Stream
+from keymark.datasets.columns.pools import POOL_NAMES, pool
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.digest import digest_arrow
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.generate.spark import digest_dataframe, inserted
+from keymark.datasets.generate.spark import rows as spark_rows
+from keymark.datasets.specs.spec import load_spec
 
 ROWS = 400
 

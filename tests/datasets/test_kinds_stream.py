@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from stream_model import TableModel
 from value_kinds import KINDS
 
-from datasets.generated import GeneratedDataset
-from datasets.rows import make_rows
-from datasets.spec import load_spec
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.specs.spec import load_spec
 
 KEYS = ("uuid", "uuid7", "sequence", "numbered", "hashed", "letters", "one_shard")
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from datasets.errors import DatasetError
-from datasets.generated import GeneratedDataset
-from datasets.lake_loader import expand
-from datasets.spec import load_spec
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.specs.lake_loader import expand
+from keymark.datasets.specs.spec import load_spec
 
 FACT = {
     "numRounds": 3,

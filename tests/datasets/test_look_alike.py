@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.errors import DatasetError
-from datasets.folders import KeyCounts
-from datasets.look_alike import look_alike
-from datasets.profile import Column, Lengths, Partitions, Profile, Request
-from datasets.shapes import look_at
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.profiles.folders import KeyCounts
+from keymark.datasets.profiles.look_alike import look_alike
+from keymark.datasets.profiles.profile import Column, Lengths, Partitions, Profile, Request
+from keymark.datasets.profiles.shapes import look_at
 
 ROWS = 1_000
 

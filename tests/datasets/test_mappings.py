@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.errors import DatasetError
-from datasets.mappings import Mappings
-from datasets.rows import make_rows
-from datasets.spec import load_spec
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.mappings import Mappings
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.specs.spec import load_spec
 
 FILE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-0")
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from datasets.permutation import Permutation
+from keymark.datasets.changes.permutation import Permutation
 
 
 @settings(max_examples=60, deadline=None)

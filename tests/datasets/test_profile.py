@@ -6,10 +6,10 @@ import tomllib
 import numpy as np
 import pytest
 
-from datasets.generated import GeneratedDataset
-from datasets.look_alike import look_alike
-from datasets.profile import Request, described, profile
-from datasets.spec import DatasetSpec, load_spec
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.profiles.look_alike import look_alike
+from keymark.datasets.profiles.profile import Request, described, profile
+from keymark.datasets.specs.spec import DatasetSpec, load_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

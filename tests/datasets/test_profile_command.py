@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from datasets.cli import app
-from datasets.errors import DatasetError
-from datasets.folders import format_of
-from datasets.spec import load_spec
+from keymark.datasets.cli import app
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.profiles.folders import format_of
+from keymark.datasets.specs.spec import load_spec
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "hudi-0.15.0-record_index.tar.gz"
 

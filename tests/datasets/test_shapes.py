@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.columns import Partition
-from datasets.generated import GeneratedDataset
-from datasets.rows import make_rows
-from datasets.shapes import fitted, gini, java_hashes, largest_shard, look_at, rank_correlation
-from datasets.spec import load_spec
-from table.format.hashing import shards
+from keymark.datasets.columns.kinds import Partition
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.profiles.shapes import (
+    fitted,
+    gini,
+    java_hashes,
+    largest_shard,
+    look_at,
+    rank_correlation,
+)
+from keymark.datasets.specs.spec import load_spec
+from keymark.table.format.hashing import shards
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))

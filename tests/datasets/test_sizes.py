@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from datasets.errors import DatasetError
-from datasets.rows import chunk_rows, make_rows
-from datasets.sizes import plain_bytes
-from datasets.spark import inserted
-from datasets.spark import rows as spark_rows
-from datasets.spec import load_spec
-from datasets.stream import Stream
+from keymark.datasets.changes.stream import Stream
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.rows import chunk_rows, make_rows
+from keymark.datasets.generate.spark import inserted
+from keymark.datasets.generate.spark import rows as spark_rows
+from keymark.datasets.specs.sizes import plain_bytes
+from keymark.datasets.specs.spec import load_spec
 
 NARROW = """
 name = "narrow"

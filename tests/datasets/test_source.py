@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_model import TableModel
 
-from datasets.errors import DatasetError
-from datasets.source import SourceDataset
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.source import SourceDataset
 
 
 def source_rows(size=40, **columns):
@@ -153,7 +153,7 @@ def test_too_many_changes_and_full_types_are_refused():
 
 @pytest.mark.spark
 def test_spark_reads_the_rows_and_changes_as_they_are(spark):
-    from datasets.spark import digest_dataframe
+    from keymark.datasets.generate.spark import digest_dataframe
 
     dataset = make(source_rows())
     assert digest_dataframe(dataset.load(spark)) == dataset.truth(0, deleted=False)

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from datasets.errors import DatasetError
-from datasets.spec import built_in_names, load_spec
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.specs.spec import built_in_names, load_spec
 
 SMALL = """
 name = "small"

@@ -18,11 +18,11 @@ from test_generated import (
     small,
 )
 
-from datasets.choice import UpdateChoice, pieces, shared_out
-from datasets.errors import DatasetError
-from datasets.generated import GeneratedDataset
-from datasets.rows import make_rows
-from datasets.spec import load_spec
+from keymark.datasets.changes.choice import UpdateChoice, pieces, shared_out
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.generate.rows import make_rows
+from keymark.datasets.specs.spec import load_spec
 
 KINDS = ("uniform", "zipf", "recent", "hot")
 SHARES = [(0.8, 0.1), (1.0,), (0.0, 0.5, 0.5), (0.25,)]

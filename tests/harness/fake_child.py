@@ -1,11 +1,11 @@
-"""A child process without Java: answers like `harness.engines.hudi_child`, from memory."""
+"""A child process without Java: answers like `keymark.harness.engines.hudi_child`, from memory."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from harness.engines.pipe import serve
+from keymark.harness.engines.pipe import serve
 
 
 class Handler:

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.engines.base import Layout
-from harness.kit import RunContext
-from harness.runner import Runner
+from keymark.harness.engines.base import Layout
+from keymark.harness.run.kit import RunContext
+from keymark.harness.run.runner import Runner
 
 FILE_ID = "11111111-0"
 # A scenario so small that real engines take seconds for it.

@@ -19,10 +19,11 @@ from pathlib import Path
 
 from harness_fakes import Quiet, context
 
-from harness import bench, matrix, scenario
-from harness.canary import Canary
-from harness.runner import Runner
-from harness.store import RunFolder
+from keymark.harness.measure.canary import Canary
+from keymark.harness.run import bench
+from keymark.harness.run.runner import Runner
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.store.store import RunFolder
 
 SETS = ["indexes=['record','bucket']", "schedule.repetitions=3", "dataset.batches=[2, 4]"]
 

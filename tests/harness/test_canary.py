@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 from test_run_store import SAMPLE
 
-from harness import event_log, processor_time
-from harness.canary import COST, FIRST, Canary
-from harness.cell import samples as lines_of
-from harness.counters import counter_samples, unfinished
-from harness.engines.bare import BareEngine
-from harness.engines.native import NativeEngine
-from harness.event_log import Counters, StepCounters
-from harness.log_cost import LogClock
-from harness.matrix import Cell, Trial
-from harness.processor_time import Spent
-from harness.results import Beat
-from harness.session import SparkRuntime
-from harness.step import WHOLE, Step, StepResult
-from harness.store import RunFolder
-from harness.table_places import LocalTables
+from keymark.harness.engines.bare import BareEngine
+from keymark.harness.engines.native import NativeEngine
+from keymark.harness.measure import event_log, processor_time
+from keymark.harness.measure.canary import COST, FIRST, Canary
+from keymark.harness.measure.counters import counter_samples, unfinished
+from keymark.harness.measure.event_log import Counters, StepCounters
+from keymark.harness.measure.log_cost import LogClock
+from keymark.harness.measure.processor_time import Spent
+from keymark.harness.measure.session import SparkRuntime
+from keymark.harness.run.cell import samples as lines_of
+from keymark.harness.scenario.matrix import Cell, Trial
+from keymark.harness.step import WHOLE, Step, StepResult
+from keymark.harness.store.results import Beat
+from keymark.harness.store.store import RunFolder
+from keymark.harness.store.table_places import LocalTables
 
 BEAT = Beat(
     at=1.0, before="a|r0", cpu_s=0.01, disk_s=0.02, memory_s=0.03, load_1m=1.5, mhz=2100.0,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.engines import engine_indexes, engine_mistake, hudi_version
+from keymark.harness.engines import engine_indexes, engine_mistake, hudi_version
 
 
 @pytest.mark.parametrize("name", ["native", "hudi@0.15.0", "hudi@1.1.1", "hudi@12.3.45"])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from harness import event_log
-from harness.errors import RunFolderError
-from harness.event_log import Counters
+from keymark.harness.errors import RunFolderError
+from keymark.harness.measure import event_log
+from keymark.harness.measure.event_log import Counters
 
 LOG = Path(__file__).parents[1] / "data" / "event_log" / "spark-3.5.9.zstd"
 

@@ -8,9 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from harness import cli, jars
-from harness.errors import HarnessError, ScenarioError
-from harness.schema import scenario_schema
+from keymark.harness import cli
+from keymark.harness.engines import jars
+from keymark.harness.errors import HarnessError, ScenarioError
+from keymark.harness.scenario.schema import scenario_schema
 
 runner = CliRunner()
 

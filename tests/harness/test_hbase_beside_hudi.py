@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from harness_fakes import SMALL
 
-from harness import hbase_cells, jars
+from keymark.harness.engines import jars
+from keymark.harness.hbase import cells as hbase_cells
 
 ROOT = Path(__file__).parents[2]
 SETS = [*SMALL, "schedule.repetitions=2"]

@@ -10,15 +10,16 @@ import pytest
 from harness_fakes import context, taker
 from hbase_fake import FakeHBase
 
-from harness import hbase_cells, hbase_server
-from harness.engines import engine_indexes
-from harness.engines.lineup import missing
-from harness.errors import HarnessError
-from harness.matrix import expand
-from harness.scenario import WorkloadSection, load
-from harness.store import RunFolder
-from harness.workload import steps
-from table import Table
+from keymark import Table
+from keymark.harness.engines import engine_indexes
+from keymark.harness.engines.lineup import missing
+from keymark.harness.errors import HarnessError
+from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.hbase import server as hbase_server
+from keymark.harness.run.workload import steps
+from keymark.harness.scenario.matrix import expand
+from keymark.harness.scenario.scenario import WorkloadSection, load
+from keymark.harness.store.store import RunFolder
 
 RUNNING = hbase_server.Running(
     folder="f", thrift_port=9, zookeeper_port=8, server_pid=1, thrift_pid=2

@@ -10,8 +10,9 @@ import xml.etree.ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
-from harness import cli, hbase_server
-from harness.errors import HarnessError
+from keymark.harness import cli
+from keymark.harness.errors import HarnessError
+from keymark.harness.hbase import server as hbase_server
 
 PORTS = {"thrift_port": 1, "zookeeper_port": 2}
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from harness_fakes import HeldFrame, RecordedChild
 
-from harness.engines.base import Layout
-from harness.engines.hudi import HudiEngine, session_conf
-from harness.engines.hudi_options import table_options
-from harness.errors import CellError
+from keymark.harness.engines.base import Layout
+from keymark.harness.engines.hudi import HudiEngine, session_conf
+from keymark.harness.engines.hudi_options import table_options
+from keymark.harness.errors import CellError
 
 LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")
 FIRST, SECOND = "20260101000000001", "20260101000000002"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from harness_fakes import SMALL
 
-from harness import jars
+from keymark.harness.engines import jars
 
 ROOT = Path(__file__).parents[2]
 PHASES = ("tag", "write", "index", "total")  # 1.1 commits without a Spark stage

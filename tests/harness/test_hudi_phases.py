@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from harness import event_log
-from harness.counters import counter_samples
-from harness.engines.hudi_phases import phase_of
-from harness.event_log import StepCounters
+from keymark.harness.engines.hudi_phases import phase_of
+from keymark.harness.measure import event_log
+from keymark.harness.measure.counters import counter_samples
+from keymark.harness.measure.event_log import StepCounters
 
 RDD = "org.apache.hudi.data.HoodieJavaRDD"
 CONTEXT = "org.apache.hudi.client.common.HoodieSparkEngineContext"

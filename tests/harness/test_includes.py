@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from harness import includes, scenario
-from harness.errors import ScenarioError
+from keymark.harness.errors import ScenarioError
+from keymark.harness.scenario import includes, scenario
 
 
 @pytest.fixture

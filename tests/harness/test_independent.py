@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import independent
-from harness.errors import HarnessError
+from keymark.harness.errors import HarnessError
+from keymark.harness.run import independent
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "hudi-0.15.0-record_index.tar.gz"
 

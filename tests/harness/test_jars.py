@@ -8,8 +8,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from harness import jars
-from harness.errors import HarnessError
+from keymark.harness.engines import jars
+from keymark.harness.errors import HarnessError
 
 FOLDER = "org/apache/hudi/hudi-spark3.5-bundle_2.12"
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import kernels, revisions
-from harness.errors import HarnessError
-from harness.store import RunFolder
+from keymark.harness.engines import revisions
+from keymark.harness.errors import HarnessError
+from keymark.harness.measure import kernels
+from keymark.harness.store.store import RunFolder
 
 ENGINES = ("native@aaaaaaaaaaaa", "native@worktree")
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import bench, scenario
-from harness.errors import RunFolderError
-from harness.store import RunFolder
+from keymark.harness.errors import RunFolderError
+from keymark.harness.run import bench
+from keymark.harness.scenario import scenario
+from keymark.harness.store.store import RunFolder
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,10 +4,9 @@ import re
 
 import pytest
 
-from harness import jars
-from harness.engines import lineup
-from harness.errors import HarnessError
-from table.errors import UnsupportedTableError
+from keymark.harness.engines import jars, lineup
+from keymark.harness.errors import HarnessError
+from keymark.table.errors import UnsupportedTableError
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,11 @@ import pyarrow as pa
 import pytest
 from harness_fakes import HonestTable, context, taker
 
-from harness import matrix, scenario, workload
-from harness.lookup_model import ABSENT, COLD, LOGS, PRESENT, Point, asked, points
-from harness.runner import complete_trials
-from harness.store import RunFolder
+from keymark.harness.run import workload
+from keymark.harness.run.lookup_model import ABSENT, COLD, LOGS, PRESENT, Point, asked, points
+from keymark.harness.run.runner import complete_trials
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.store.store import RunFolder
 
 SETS = [
     "workload.model_keys=[1, 4]",

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from harness_fakes import Quiet
 
-from harness import bench, mappings, scenario
-from harness.errors import HarnessError, ScenarioError
-from harness.pace import BuildProgress, duration
-from harness.store import RunFolder
-from reports.publish import publish
-from table import Table
-from table.errors import CorruptFileError, StorageError
+from keymark import Table
+from keymark.harness.errors import HarnessError, ScenarioError
+from keymark.harness.measure.pace import BuildProgress, duration
+from keymark.harness.run import bench, mappings
+from keymark.harness.scenario import scenario
+from keymark.harness.store.store import RunFolder
+from keymark.reports.publish import publish
+from keymark.table.errors import CorruptFileError, StorageError
 
 ROOT = Path(__file__).parents[2]
 SMALL = (

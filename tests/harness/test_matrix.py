@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from datasets.generated import GeneratedDataset
-from harness import matrix, scenario
-from harness.dataset_section import DataPoint
-from harness.errors import ScenarioError
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.harness.errors import ScenarioError
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.scenario.dataset_section import DataPoint
 
 
 def test_cells_have_stable_ids_and_their_own_options_over_the_common_ones():

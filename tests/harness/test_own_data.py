@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from datasets.errors import DatasetError
-from datasets.source import SourceDataset
-from harness import scenario
-from harness.bench import describe
-from harness.errors import HarnessError
-from harness.own_data import ORDERING, SourceSection, load
-from harness.redaction import REDACTED
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.source import SourceDataset
+from keymark.harness.errors import HarnessError
+from keymark.harness.redaction import REDACTED
+from keymark.harness.run.bench import describe
+from keymark.harness.run.own_data import ORDERING, SourceSection, load
+from keymark.harness.scenario import scenario
 
 FAR = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 ROWS = pa.table(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.pipe import Child
-from harness.errors import CellError
+from keymark.harness.engines.pipe import Child
+from keymark.harness.errors import CellError
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_child.py")
@@ -20,7 +20,7 @@ PARENT = f"""
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
-from harness.engines.pipe import Child
+from keymark.harness.engines.pipe import Child
 child = Child([sys.executable, {str(FAKE)!r}], log=Path(sys.argv[1]), name="fake")
 print(child.call("pid"), flush=True)
 sys.stdin.read()

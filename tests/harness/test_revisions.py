@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from harness_fakes import HeldFrame, RecordedChild
 
-from harness import revisions
-from harness.engines import engine_indexes, engine_mistake, is_native
-from harness.engines.base import Layout
-from harness.engines.pipe import Child
-from harness.engines.revision import RevisionEngine
-from harness.errors import HarnessError
-from harness.table_places import LocalTables
-from table.index.protocol import LookupStats
+from keymark.harness.engines import engine_indexes, engine_mistake, is_native, revisions
+from keymark.harness.engines.base import Layout
+from keymark.harness.engines.pipe import Child
+from keymark.harness.engines.revision import RevisionEngine
+from keymark.harness.errors import HarnessError
+from keymark.harness.store.table_places import LocalTables
+from keymark.table.index.protocol import LookupStats
 
 CHILD = Path(__file__).parents[2] / "harness" / "engines" / "revision_child.py"
 LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")

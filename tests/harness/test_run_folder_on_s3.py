@@ -10,11 +10,11 @@ from s3_server import SECRET
 from test_mapping_run import SMALL
 
 import run_bench
-from harness.mappings import MappingRun
-from harness.results import Sample
-from harness.run_places import PARTS
-from table.options import STORAGE_SETTINGS
-from table.stores import storage_at
+from keymark.harness.run.mappings import MappingRun
+from keymark.harness.store.results import Sample
+from keymark.harness.store.run_places import PARTS
+from keymark.table.properties.options import STORAGE_SETTINGS
+from keymark.table.storage.stores import storage_at
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from s3_server import KEY, SECRET
 
-from table.stores import storage_at
+from keymark.table.storage.stores import storage_at
 
 ROOT = Path(__file__).parents[2]
 SMALL = {

@@ -10,17 +10,18 @@ import pytest
 from harness_fakes import HonestTable, context, taker
 from test_run_store import SAMPLE
 
-from harness import bench, matrix, probes, scenario, snapshot
-from harness.counters import counter_samples, label_of
-from harness.event_log import Counters, StepCounters
-from harness.key_text import encode_keys
-from harness.probes import Listing
-from harness.redaction import REDACTED, redact, redact_arguments
-from harness.scenario import SparkSection
-from harness.session import measuring_conf
-from harness.step import label
-from harness.store import RunFolder
-from harness.units import METRICS
+from keymark.harness.measure.counters import counter_samples, label_of
+from keymark.harness.measure.event_log import Counters, StepCounters
+from keymark.harness.measure.session import measuring_conf
+from keymark.harness.redaction import REDACTED, redact, redact_arguments
+from keymark.harness.run import bench, probes, snapshot
+from keymark.harness.run.key_text import encode_keys
+from keymark.harness.run.probes import Listing
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.step import label
+from keymark.harness.store.store import RunFolder
+from keymark.harness.store.units import METRICS
 
 LOGGED = {
     "native/record|r0|upsert_1": StepCounters(

@@ -15,13 +15,13 @@ import pytest
 from faults import DEAD, FaultStorage, Killed
 from test_run_store import SAMPLE
 
-from harness import run_places
-from harness.errors import RunFolderError
-from harness.run_places import RunFolderMirror
-from harness.run_record import RunRecord
-from harness.store import RunFolder
-from table.storage import FileStatus
-from table.stores import storage_at
+from keymark.harness.errors import RunFolderError
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store import run_places
+from keymark.harness.store.run_places import RunFolderMirror
+from keymark.harness.store.store import RunFolder
+from keymark.table.storage.storage import FileStatus
+from keymark.table.storage.stores import storage_at
 
 URL = "memory://store/runs/x"
 REPETITIONS = 3

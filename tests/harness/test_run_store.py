@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from harness.errors import RunFolderError
-from harness.results import Sample
-from harness.run_record import RunRecord
-from harness.store import RunFolder
+from keymark.harness.errors import RunFolderError
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store.results import Sample
+from keymark.harness.store.store import RunFolder
 
 SAMPLE = Sample(
     run_id="r1",

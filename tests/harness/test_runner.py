@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 from harness_fakes import FILE_ID, Frame, HonestTable, Quiet, context, taker
 
-from harness import matrix, runner, scenario
-from harness.runner import affordable, complete_trials
-from harness.store import RunFolder
+from keymark.harness.run import runner
+from keymark.harness.run.runner import affordable, complete_trials
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.store.store import RunFolder
 
 STEPS = ["upsert_1", "upsert_2", "delete", "lookup", "point_query"]
 

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness import matrix, scenario, workload
-from harness.engines import engine_indexes
-from harness.errors import ScenarioError
-from harness.redaction import redact_text
-from table.options import MOVE_OPTIONS
+from keymark.harness.engines import engine_indexes
+from keymark.harness.errors import ScenarioError
+from keymark.harness.redaction import redact_text
+from keymark.harness.run import workload
+from keymark.harness.scenario import matrix, scenario
+from keymark.table.properties.options import MOVE_OPTIONS
 
 SECTIONS = "dataset, description, engines, include, indexes, name, schedule, spark, table, workload"
 

@@ -5,10 +5,10 @@ import tomllib
 import jsonschema
 import pytest
 
-from harness import scenario
-from harness.documents import BUILT_IN
-from harness.engines import engine_mistake, own_master
-from harness.schema import scenario_schema
+from keymark.harness.engines import engine_mistake, own_master
+from keymark.harness.scenario import scenario
+from keymark.harness.scenario.documents import BUILT_IN
+from keymark.harness.scenario.schema import scenario_schema
 
 SCHEMA = scenario_schema()
 CHECKER = jsonschema.Draft7Validator(SCHEMA)

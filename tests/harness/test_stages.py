@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import bench, event_log
-from harness.results import Sample, Stage
-from harness.stages import stage_name
-from harness.store import RunFolder
+from keymark.harness.measure import event_log
+from keymark.harness.measure.stages import stage_name
+from keymark.harness.run import bench
+from keymark.harness.store.results import Sample, Stage
+from keymark.harness.store.store import RunFolder
 
 LOG = Path(__file__).parents[1] / "data" / "event_log" / "spark-3.5.9.zstd"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness import independent
-from harness.probes import Listing
-from harness.table_places import LocalTables, RemoteTables
-from table import Table
-from table.errors import StorageError
-from table.stores import storage_at
+from keymark import Table
+from keymark.harness.run import independent
+from keymark.harness.run.probes import Listing
+from keymark.harness.store.table_places import LocalTables, RemoteTables
+from keymark.table.errors import StorageError
+from keymark.table.storage.stores import storage_at
 
 ROWS = [{"k": f"k{n}", "p": f"p{n % 2}", "v": n} for n in range(10)]
 

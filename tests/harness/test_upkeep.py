@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 from harness_fakes import Frame, HonestTable, context
 
-from harness import cell, matrix, scenario, workload
-from harness.errors import ScenarioError
-from harness.step import BULK_INSERT
+from keymark.harness.errors import ScenarioError
+from keymark.harness.run import cell, workload
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.step import BULK_INSERT
 
 EVERY = [
     "workload.build_index=true",

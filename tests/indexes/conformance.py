@@ -15,11 +15,11 @@ import pyarrow as pa
 from hudi import HudiTableBuilder
 from table_model import COUNTS, Rules, TableModel, values
 
-from table import Table
-from table.errors import DuplicateKeyError
-from table.index.protocol import load_index
-from table.options import EVENT_TIME_PAYLOAD
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.errors import DuplicateKeyError
+from keymark.table.index.protocol import load_index
+from keymark.table.properties.options import EVENT_TIME_PAYLOAD
+from keymark.table.state.table_state import TableState
 
 GLOBAL = ("record", "global_simple", "global_bloom", "hbase")
 MOVES = {

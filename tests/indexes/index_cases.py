@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from conformance import SMALL_FILTERS
 
-from table import Table
-from table.index.protocol import LookupStats
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.index.protocol import LookupStats
+from keymark.table.state.table_state import TableState
 
 
 def create(path, index, *, options=None, spark=None, partition="dt"):

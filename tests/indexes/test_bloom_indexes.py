@@ -11,17 +11,17 @@ from conformance import METADATA
 from index_cases import batch, create, files, lookup, stored
 from typer.testing import CliRunner
 
-from indexes import bloom_metadata
-from indexes.bloom import BloomIndex
-from table import Table
-from table.cli import app
-from table.errors import InputError, UnsupportedTableError
-from table.index.protocol import LookupStats
-from table.metadata.bloom import bloom_tombstones
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from table.metadata.reader import Shard
-from table.options import Options
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.indexes import bloom_metadata
+from keymark.indexes.bloom import BloomIndex
+from keymark.table.cli import app
+from keymark.table.errors import InputError, UnsupportedTableError
+from keymark.table.index.protocol import LookupStats
+from keymark.table.metadata.bloom import bloom_tombstones
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from keymark.table.metadata.reader import Shard
+from keymark.table.properties.options import Options
+from keymark.table.state.table_state import TableState
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
 PATHS = ("footers", "metadata")

@@ -11,20 +11,20 @@ import pytest
 from conformance import SHAPES_BY_NAME, History
 from index_cases import batch, create, files, lookup, stored, with_policy
 
-from indexes.bucket import BucketIndex
-from table import Table
-from table.config import load_config
-from table.errors import (
+from keymark import Table
+from keymark.indexes.bucket import BucketIndex
+from keymark.table.errors import (
     CorruptFileError,
     DuplicateKeyError,
     InputError,
     TableWarning,
     UnsupportedTableError,
 )
-from table.naming import bucket_of
-from table.options import Options
-from table.state.table_state import TableState
-from table.view import Snapshot
+from keymark.table.layout.naming import bucket_of
+from keymark.table.layout.view import Snapshot
+from keymark.table.properties.config import load_config
+from keymark.table.properties.options import Options
+from keymark.table.state.table_state import TableState
 
 COUNT = "hoodie.bucket.index.num.buckets"
 FIELDS = "hoodie.bucket.index.hash.field"

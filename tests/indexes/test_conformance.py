@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from conformance import BY_METADATA, FINDERS, SHAPES, SHAPES_BY_NAME, History
 
-from table import Table
-from table.options import LOCAL_BYTES
+from keymark import Table
+from keymark.table.properties.options import LOCAL_BYTES
 
 # Some texts of the histories have a colon, which the bucket index warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:keys of column id hold a colon")

@@ -12,7 +12,7 @@ import pytest
 from conformance import SHAPES, History, values
 from test_conformance import INDEXES, finders, play
 
-from table.options import META_FIELDS
+from keymark.table.properties.options import META_FIELDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:keys of column id hold a colon")
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from index_cases import batch, create, files, lookup, with_policy
 
-from indexes.key_ranges import SortedKeys, places_in
-from table.errors import CorruptFileError
-from table.state import base_files
+from keymark.indexes.key_ranges import SortedKeys, places_in
+from keymark.table.errors import CorruptFileError
+from keymark.table.state import base_files
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 from index_cases import DAMAGES, batch, create, damaged, files, lookup, with_policy
 
-from indexes import simple
-from table.errors import CorruptFileError
-from table.options import LOCAL_BYTES
+from keymark.indexes import simple
+from keymark.table.errors import CorruptFileError
+from keymark.table.properties.options import LOCAL_BYTES
 
 pytestmark = pytest.mark.spark
 

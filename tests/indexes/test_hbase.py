@@ -10,19 +10,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from index_cases import batch, create, files, lookup, stored, with_policy
 
-from indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH
-from table import Table
-from table.errors import (
+from keymark import Table
+from keymark.indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH
+from keymark.table.errors import (
     CorruptFileError,
     IndexUnavailableError,
     InvalidOptionError,
     UnsupportedTableError,
 )
-from table.index import key_file
-from table.index.external import CHANGES, OutsideIndex
-from table.index.protocol import load_index
-from table.state.table_state import TableState
-from table.timeline.timeline import Timeline
+from keymark.table.index import key_file
+from keymark.table.index.external import CHANGES, OutsideIndex
+from keymark.table.index.protocol import load_index
+from keymark.table.state.table_state import TableState
+from keymark.table.timeline.timeline import Timeline
 
 MOVES = {"hoodie.hbase.index.update.partition.path": "true"}
 

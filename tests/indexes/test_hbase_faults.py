@@ -21,10 +21,10 @@ from hbase_fake import QUICK, FakeHBase, Killed
 from index_cases import batch, create, lookup, with_policy
 from test_hbase import check_exact, truth
 
-from table import Table
-from table.errors import TableError
-from table.local_storage import LocalStorage
-from table.timeline.timeline import Timeline
+from keymark import Table
+from keymark.table.errors import TableError
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.timeline.timeline import Timeline
 
 OPTIONS = {**QUICK, "hoodie.hbase.index.update.partition.path": "true"}
 

@@ -6,11 +6,12 @@ import pytest
 from index_cases import batch, create, lookup
 from test_hbase import truth
 
-from harness import hbase_cells, hbase_server
-from indexes.hbase_client import Access, ThriftClient, connected
-from table.errors import IndexUnavailableError
-from table.index.protocol import load_index
-from table.state.table_state import TableState
+from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.hbase import server as hbase_server
+from keymark.indexes.hbase_client import Access, ThriftClient, connected
+from keymark.table.errors import IndexUnavailableError
+from keymark.table.index.protocol import load_index
+from keymark.table.state.table_state import TableState
 
 pytestmark = pytest.mark.xdist_group("hbase")
 

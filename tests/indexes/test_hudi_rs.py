@@ -7,7 +7,7 @@ import pytest
 from conformance import SMALL_FILTERS
 from hudi import HudiTableBuilder
 
-from table import Table
+from keymark import Table
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
 every_index = pytest.mark.parametrize("index", INDEXES)

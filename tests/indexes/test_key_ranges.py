@@ -7,10 +7,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexes.key_ranges import SortedKeys, count_of, keys_in, parts, places_in
-from indexes.scope import scopes
-from table.model import BaseFile
-from table.view import Snapshot
+from keymark.indexes.key_ranges import SortedKeys, count_of, keys_in, parts, places_in
+from keymark.indexes.scope import scopes
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.view import Snapshot
 
 TEXTS = st.text(st.sampled_from("abz\0 ~é퟿\ue000\uff5e\U0001f600"), max_size=5)
 ENDS = st.one_of(st.none(), TEXTS)

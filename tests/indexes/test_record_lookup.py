@@ -7,9 +7,9 @@ import uuid
 import pytest
 from index_cases import batch, create, lookup
 
-from table import Table
-from table.errors import InputError
-from table.index.protocol import LookupStats
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.index.protocol import LookupStats
 
 CACHE = "keymark.hfile.block.cache.bytes"
 GROUPS = "hoodie.metadata.record.index.min.filegroup.count"

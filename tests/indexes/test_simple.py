@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from index_cases import DAMAGES, batch, create, damaged, files, lookup, stored
 
-from indexes.key_scan import key_probes
-from indexes.scope import scopes
-from indexes.simple import SimpleIndex
-from table import Table
-from table.errors import CorruptFileError, InputError
-from table.format.parquet import BaseFileOptions, write_base_file
-from table.index.protocol import LookupStats
-from table.options import LOCAL_BYTES
-from table.state import base_files
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.indexes.key_scan import key_probes
+from keymark.indexes.scope import scopes
+from keymark.indexes.simple import SimpleIndex
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.format.parquet.base_file import BaseFileOptions, write_base_file
+from keymark.table.index.protocol import LookupStats
+from keymark.table.properties.options import LOCAL_BYTES
+from keymark.table.state import base_files
+from keymark.table.state.table_state import TableState
 
 SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
 

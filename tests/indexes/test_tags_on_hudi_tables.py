@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table import Table
-from table.index.protocol import LookupStats, load_index
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.index.protocol import LookupStats, load_index
+from keymark.table.state.table_state import TableState
 
 DATA = Path(__file__).parents[1] / "data"
 ARCHIVES = {

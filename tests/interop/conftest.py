@@ -10,8 +10,8 @@ sys.path.append(str(Path(__file__).parents[1] / "table"))
 
 from hudi_judge import VERSIONS, Hudi
 
-from harness.jars import bundle, missing_bundle
-from table.spark import ensure_java
+from keymark.harness.engines.jars import bundle, missing_bundle
+from keymark.table.runtime.spark import ensure_java
 
 
 def pytest_addoption(parser):

@@ -28,7 +28,7 @@ from hudi_judge import (
 )
 from table_cases import EVENT_TIME, PAYLOAD, SMALL_BLOOMS
 
-from table import Table
+from keymark import Table
 
 INDEX_TYPES = {
     "record": "RECORD_INDEX",

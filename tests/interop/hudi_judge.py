@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from table_cases import by_hudi_rs, files_stored
 
-from harness.engines.pipe import Child
-from harness.errors import CellError
-from table.config import decode_properties
+from keymark.harness.engines.pipe import Child
+from keymark.harness.errors import CellError
+from keymark.table.properties.config import decode_properties
 
 VERSIONS = ("0.15.0", "1.1.1")
 INDEXES = {

@@ -18,7 +18,7 @@ import pytest
 from hudi_judge import VERSIONS, texts
 from table_cases import SMALL_BLOOMS
 
-from table import Table
+from keymark import Table
 
 INDEXES = ("record", "global_simple", "global_bloom", "bucket")
 LOCAL_INDEXES = ("bucket", "simple", "bloom")

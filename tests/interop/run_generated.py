@@ -31,7 +31,7 @@ for folder in ("tests/interop", "tests/table", "."):
 from generated_tables import Figures, run_table  # noqa: E402  after the path to it
 from hudi_judge import VERSIONS, Hudi  # noqa: E402
 
-from harness.jars import bundle  # noqa: E402
+from keymark.harness.engines.jars import bundle  # noqa: E402
 
 
 @dataclass

@@ -9,9 +9,9 @@ import pytest
 from hudi_judge import by_key, findings, metadata_partitions, writer_options
 from interop_cells import FACTORS, Cell, Ledger, all_cells, shared
 
-from harness.errors import CellError
-from table import Table
-from table.errors import CorruptFileError
+from keymark import Table
+from keymark.harness.errors import CellError
+from keymark.table.errors import CorruptFileError
 
 CELLS = all_cells()
 # Hudi's own compaction, clean and archiving with its first write.

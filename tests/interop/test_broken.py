@@ -12,8 +12,8 @@ import pytest
 from hudi_judge import VERSIONS, findings
 from interop_cells import Cell, Ledger, shared
 
-from table import Table
-from table.metadata import records
+from keymark import Table
+from keymark.table.metadata import records
 
 CELL = Cell("record", "simple", "maintained", "delete")
 HFILE_HEADER = 33

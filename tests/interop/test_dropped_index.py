@@ -6,8 +6,8 @@ import pytest
 from hudi_judge import findings, metadata_partitions, writer_options
 from interop_cells import Cell, Ledger
 
-from table import Table
-from table.errors import IndexUnavailableError
+from keymark import Table
+from keymark.table.errors import IndexUnavailableError
 
 CELL = Cell("record", "simple", "maintained", "delete")
 

@@ -12,11 +12,12 @@ import pytest
 from hudi_judge import VERSIONS, by_key, findings, places, writer_options
 from interop_cells import OPTIONS, Cell, Ledger
 
-from harness import hbase_cells, hbase_server
-from indexes.hbase import HBaseIndex
-from indexes.hbase_client import FILE_NAME, PARTITION_PATH, Access, connected
-from table import Table
-from table.errors import IndexUnavailableError, TableWarning
+from keymark import Table
+from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.hbase import server as hbase_server
+from keymark.indexes.hbase import HBaseIndex
+from keymark.indexes.hbase_client import FILE_NAME, PARTITION_PATH, Access, connected
+from keymark.table.errors import IndexUnavailableError, TableWarning
 
 # Hudi's client asks the server for a codec of its bundle's, which no server has: see docs.
 SITE = """<configuration><property>

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hudi_judge import INDEXES, PARTITIONS, by_key, options_of
 
-from harness.errors import CellError
-from table import Table
+from keymark import Table
+from keymark.harness.errors import CellError
 
 KEYGEN = "org.apache.hudi.keygen."
 UNPRUNED = {**INDEXES, "hoodie.enable.data.skipping": "false"}

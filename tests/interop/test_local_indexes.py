@@ -13,7 +13,7 @@ import pytest
 from hudi_judge import VERSIONS, by_key, findings, options_of, properties, texts, writer_options
 from interop_cells import Cell, Ledger, frame, shared
 
-from table import Table
+from keymark import Table
 
 LOCAL = {"simple": VERSIONS[0], "bloom": VERSIONS[-1], "bucket": VERSIONS[0]}
 KEYS = {"simple": "composite_hive", "bloom": "unicode", "bucket": "simple"}

@@ -18,11 +18,17 @@ from hudi_judge import (
 from interop_cells import Cell, Ledger, frame
 from table_cases import files_stored
 
-from harness.errors import CellError
-from table import Table
-from table.errors import IndexUnavailableError
-from table.index.protocol import HUDI_TYPES
-from table.options import HUDI_READS, INDEX_TYPE, KEY_GENERATOR_TYPE, META_FIELDS, RECORD_INDEX_ON
+from keymark import Table
+from keymark.harness.errors import CellError
+from keymark.table.errors import IndexUnavailableError
+from keymark.table.index.protocol import HUDI_TYPES
+from keymark.table.properties.options import (
+    HUDI_READS,
+    INDEX_TYPE,
+    KEY_GENERATOR_TYPE,
+    META_FIELDS,
+    RECORD_INDEX_ON,
+)
 
 
 class Virtual(Cell):

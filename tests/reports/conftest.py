@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import quickstart
 
-from reports.publish import publish
+from keymark.reports.publish import publish
 
 
 @pytest.fixture(scope="session")

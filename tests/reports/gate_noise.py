@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.signal import lfilter
 
-from reports.gate.run_numbers import Key, MeasuredNumber, RunNumbers
+from keymark.reports.gate.run_numbers import Key, MeasuredNumber, RunNumbers
 
 CELLS = ("record", "global_simple", "global_bloom", "bucket")
 STEPS = ("upsert_1", "upsert_2", "delete")

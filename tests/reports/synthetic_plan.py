@@ -8,10 +8,10 @@ from pathlib import Path
 
 from synthetic_runs import INFO, sample, write_run
 
-from harness.run_record import RunRecord
-from indexes.workload import FILTER_BYTES, Workload
-from reports.plan.formulas import amounts, mode_of
-from reports.plan.observe import asked, equation_of
+from keymark.harness.run_record import RunRecord
+from keymark.indexes.workload import FILTER_BYTES, Workload
+from keymark.reports.plan.formulas import amounts, mode_of
+from keymark.reports.plan.observe import asked, equation_of
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
 PARTITIONS = {"random": 10, "ordered": 40}

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from harness.results import Beat, Sample
-from harness.run_record import RunRecord
-from harness.store import RunFolder
-from harness.units import METRICS
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store.results import Beat, Sample
+from keymark.harness.store.store import RunFolder
+from keymark.harness.store.units import METRICS
 
 INDEXES = ("record", "global_simple", "global_bloom", "bucket")
 MIB = float(1 << 20)

@@ -7,7 +7,8 @@ import re
 import pytest
 from synthetic_runs import quickstart
 
-from reports import charts, projection, tables
+from keymark.reports.model import projection, tables
+from keymark.reports.render import charts
 
 
 @pytest.fixture

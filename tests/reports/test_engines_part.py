@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
-from reports.engines_part import Duel, duels, engines_part, verdict
-from reports.projection import load
-from reports.publish import publish
-from reports.stats import summarize
-from reports.tables import BY_KEY
+from keymark.reports.model.projection import load
+from keymark.reports.model.tables import BY_KEY
+from keymark.reports.publish import publish
+from keymark.reports.sections.engines_part import Duel, duels, engines_part, verdict
+from keymark.reports.stats.statistics import summarize
 
 HUDI = "hudi@0.15.0"
 TAG = BY_KEY["tag"]

@@ -5,9 +5,9 @@ import json
 import pytest
 from synthetic_runs import INFO, quickstart, sample, write_run
 
-from reports import facts
-from reports.errors import ReportError
-from reports.projection import load
+from keymark.reports.errors import ReportError
+from keymark.reports.model import facts
+from keymark.reports.model.projection import load
 
 
 def run_with(tmp_path, info):

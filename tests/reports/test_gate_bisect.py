@@ -6,13 +6,13 @@ import subprocess
 import pytest
 from gate_noise import side
 
-from harness.run_record import RunRecord
-from reports.errors import ReportError
-from reports.gate import bisect, render
-from reports.gate.compare import compare
-from reports.gate.policy import Kind, Level, Policy, PolicyRule
-from reports.gate.run_numbers import Key
-from reports.gate.verdicts import Verdict
+from keymark.harness.run_record import RunRecord
+from keymark.reports.errors import ReportError
+from keymark.reports.gate import bisect, render
+from keymark.reports.gate.compare import compare
+from keymark.reports.gate.policy import Kind, Level, Policy, PolicyRule
+from keymark.reports.gate.run_numbers import Key
+from keymark.reports.gate.verdicts import Verdict
 
 TASKS = Key("record", "upsert_1", "total", "tasks")
 TIME = Key("record", "upsert_1", "tag", "wall_s")
@@ -174,7 +174,7 @@ def measuring(monkeypatch, history, codes):
             write_run(out, revision, worse=history.index(revision) >= 2)
         return subprocess.CompletedProcess(command, code, stdout=b"{}")
 
-    monkeypatch.setattr("reports.gate.measure_revisions.subprocess.run", stand_in)
+    monkeypatch.setattr("keymark.reports.gate.measure_revisions.subprocess.run", stand_in)
     return measured
 
 
@@ -221,7 +221,7 @@ def write_run(out, revision, *, worse):
 
     from synthetic_runs import sample
 
-    from harness.store import RunFolder
+    from keymark.harness.store.store import RunFolder
 
     folder = RunFolder.create(Path(out))
     engines = ["native@base", f"native@{revision[:12]}"]

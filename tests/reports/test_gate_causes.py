@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from gate_noise import side
 
-from harness.results import Stage
-from harness.run_record import RunRecord
-from harness.store import RunFolder
-from reports.gate import render, run_numbers
-from reports.gate.compare import compare
-from reports.gate.policy import Level, Policy, PolicyRule
-from reports.gate.run_numbers import Key
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store.results import Stage
+from keymark.harness.store.store import RunFolder
+from keymark.reports.gate import render, run_numbers
+from keymark.reports.gate.compare import compare
+from keymark.reports.gate.policy import Level, Policy, PolicyRule
+from keymark.reports.gate.run_numbers import Key
 
 CELL = "native/record"
 

@@ -11,7 +11,7 @@ import pytest
 from synthetic_runs import INDEXES, quickstart, sample, write_run
 
 import run_bench
-from reports.publish import publish
+from keymark.reports.publish import publish
 
 HOSTILE = '<b>&"]]>|`\x1b[2J\x00\u202e\ud800'
 
@@ -246,7 +246,7 @@ def measured_by(monkeypatch, run, code=0):
         text = json.dumps({"run_id": run.name}).encode()
         return subprocess.CompletedProcess(command, code, stdout=text)
 
-    monkeypatch.setattr("reports.gate.measure_revisions.subprocess.run", stand_in)
+    monkeypatch.setattr("keymark.reports.gate.measure_revisions.subprocess.run", stand_in)
     return words
 
 

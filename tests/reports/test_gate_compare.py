@@ -5,13 +5,13 @@ from gate_noise import side
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.units import METRICS
-from reports.errors import ReportError
-from reports.gate.compare import ALL_STEPS, compare
-from reports.gate.policy import Kind, Level, Policy, PolicyRule
-from reports.gate.run_numbers import Key, MeasuredNumber
-from reports.gate.verdicts import Verdict
-from reports.stats import CaveatKind
+from keymark.harness.store.units import METRICS
+from keymark.reports.errors import ReportError
+from keymark.reports.gate.compare import ALL_STEPS, compare
+from keymark.reports.gate.policy import Kind, Level, Policy, PolicyRule
+from keymark.reports.gate.run_numbers import Key, MeasuredNumber
+from keymark.reports.gate.verdicts import Verdict
+from keymark.reports.stats.statistics import CaveatKind
 
 REQUIRED = Policy(rule=(PolicyRule(metric="wall_s", level=Level.REQUIRED),))
 COUNTERS = sorted(name for name, metric in METRICS.items() if metric.counter)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.units import METRICS, Better
-from reports.errors import PolicyError
-from reports.gate.policy import Kind, Level, Policy, check_used, load
-from reports.gate.run_numbers import Key
+from keymark.harness.store.units import METRICS, Better
+from keymark.reports.errors import PolicyError
+from keymark.reports.gate.policy import Kind, Level, Policy, check_used, load
+from keymark.reports.gate.run_numbers import Key
 
 TAG = Key("native/record", "upsert_1", "tag", "wall_s")
 TASKS = Key("native/record", "upsert_1", "tag", "tasks")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from gate_noise import calm, rough, two_sides
 
-from reports.gate.compare import compare
-from reports.gate.policy import Level, Policy, PolicyRule
-from reports.gate.verdicts import Verdict
+from keymark.reports.gate.compare import compare
+from keymark.reports.gate.policy import Level, Policy, PolicyRule
+from keymark.reports.gate.verdicts import Verdict
 
 TIMES_REQUIRED = Policy(rule=(PolicyRule(metric="wall_s", level=Level.REQUIRED),))
 # The median of three values has 0.67 of their spread.

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import sample, write_run
 
-from reports import projection
-from reports.growth import Axis, contests, lines, meeting_point
-from reports.growth_chart import Scales, growth_chart, spread_out
-from reports.growth_part import growth_part, verdict
-from reports.publish import publish
-from reports.tables import HEADLINE
+from keymark.reports.model import projection
+from keymark.reports.model.tables import HEADLINE
+from keymark.reports.publish import publish
+from keymark.reports.render.growth_chart import Scales, growth_chart, spread_out
+from keymark.reports.sections.growth_part import growth_part, verdict
+from keymark.reports.stats.growth import Axis, contests, lines, meeting_point
 
 SIZES = (1_000, 3_000, 9_000)
 UPSERT = next(each for each in HEADLINE if each.key == "write_latency")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from synthetic_runs import sample, write_run
 
 import run_bench
-from reports.history.change_points import counter_changes, time_changes
-from reports.publish import publish
+from keymark.reports.history.change_points import counter_changes, time_changes
+from keymark.reports.publish import publish
 
 
 def noisy(seed, *levels, spread=0.02):

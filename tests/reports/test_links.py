@@ -7,11 +7,12 @@ import json
 import pytest
 from synthetic_runs import sample, write_run
 
-from harness import bench, scenario
-from harness.errors import RunFolderError, ScenarioError
-from harness.store import RunFolder, is_run_name
-from reports.errors import ReportError
-from reports.publish import publish
+from keymark.harness.errors import RunFolderError, ScenarioError
+from keymark.harness.run import bench
+from keymark.harness.scenario import scenario
+from keymark.harness.store.store import RunFolder, is_run_name
+from keymark.reports.errors import ReportError
+from keymark.reports.publish import publish
 
 FILES = ("summary.md", "summary.json", "samples.csv", "report/index.html", ".summary.md.tmp")
 

@@ -9,8 +9,8 @@ import pytest
 from synthetic_matrix import matrix
 from synthetic_runs import sample, write_run
 
-from reports.projection import load
-from reports.publish import publish
+from keymark.reports.model.projection import load
+from keymark.reports.publish import publish
 
 INDEXES = ("record", "global_simple", "bucket")
 

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from synthetic_runs import INFO, sample, write_run
 from test_publish import Page
 
-from reports import projection
-from reports.lookup_model import block_cost, is_point, least_deviations, lookup_model, saturations
-from reports.publish import publish
+from keymark.reports.model import projection
+from keymark.reports.publish import publish
+from keymark.reports.stats.lookup_model import (
+    block_cost,
+    is_point,
+    least_deviations,
+    lookup_model,
+    saturations,
+)
 
 STATES = list(itertools.product(("logs", "compacted"), ("cold", "warm"), ("present", "absent")))
 NUMBERS = (1, 10, 100, 1_000, 10_000)

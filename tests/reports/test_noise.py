@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import INFO, beats, quickstart, sample, write_run
 
-from reports import bootstrap
-from reports.cautions import cautions
-from reports.noise import noise_part, spreads
-from reports.projection import load
-from reports.publish import publish
-from reports.stats import CaveatKind, shape_caveats
+from keymark.reports.model.cautions import cautions
+from keymark.reports.model.projection import load
+from keymark.reports.publish import publish
+from keymark.reports.stats import bootstrap
+from keymark.reports.stats.noise import noise_part, spreads
+from keymark.reports.stats.statistics import CaveatKind, shape_caveats
 
 
 def run_with(path, taken, *, machine=None, schedule=None, samples=None):

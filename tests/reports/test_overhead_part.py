@@ -7,10 +7,10 @@ import json
 import pytest
 from synthetic_runs import sample, write_run
 
-from reports.overhead_part import overhead_part, verdict
-from reports.projection import load
-from reports.publish import publish
-from reports.stats import summarize
+from keymark.reports.model.projection import load
+from keymark.reports.publish import publish
+from keymark.reports.sections.overhead_part import overhead_part, verdict
+from keymark.reports.stats.statistics import summarize
 
 
 def run_of(path, *, times=1.005, repetitions=8, engines=("native", "native@bare")):

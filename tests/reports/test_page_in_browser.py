@@ -16,7 +16,7 @@ from test_virtual_part import cells_of
 from test_virtual_part import run_of as virtual_of
 
 import run_bench
-from reports.publish import publish
+from keymark.reports.publish import publish
 
 pytestmark = [
     pytest.mark.slow,

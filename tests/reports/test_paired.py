@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from reports.gate.paired import adjusted, log_ratios, p_above, pairs_needed, shift
+from keymark.reports.gate.paired import adjusted, log_ratios, p_above, pairs_needed, shift
 
 LOGS = st.lists(st.integers(-6, 6).map(lambda n: n / 8), min_size=1, max_size=9)
 

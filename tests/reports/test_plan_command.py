@@ -12,15 +12,15 @@ import pytest
 from synthetic_plan import TRUE, place, plan_run
 
 import run_bench
-from indexes.spec import TASKS, THREADS
-from indexes.workload import Workload
-from reports.plan import calibration
-from reports.plan.answer import PlanRequest
-from reports.plan.answer import plan as answer
-from reports.plan.constants import worded
-from reports.plan.decide import choose
-from reports.plan.formulas import QUANTITIES, amounts, known
-from reports.plan.predict import Estimate, estimate
+from keymark.indexes.spec import TASKS, THREADS
+from keymark.indexes.workload import Workload
+from keymark.reports.plan import calibration
+from keymark.reports.plan.answer import PlanRequest
+from keymark.reports.plan.answer import plan as answer
+from keymark.reports.plan.constants import worded
+from keymark.reports.plan.decide import choose
+from keymark.reports.plan.formulas import QUANTITIES, amounts, known
+from keymark.reports.plan.predict import Estimate, estimate
 
 ROOT = Path(__file__).parents[2]
 METRICS = {
@@ -127,7 +127,7 @@ def test_nothing_is_recommended_where_all_ranges_overlap(fitted, monkeypatch):
         "global_simple": Estimate(1.1, 0.6, 2.2),
         "global_bloom": Estimate(1.2, 1.0, 3.0),
     }
-    monkeypatch.setattr("reports.plan.decide.added", lambda _, index, __: costs[index])
+    monkeypatch.setattr("keymark.reports.plan.decide.added", lambda _, index, __: costs[index])
     undecided = choose(known, at, list(costs))
     assert undecided.recommended is None
     assert undecided.options == {}

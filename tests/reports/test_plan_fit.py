@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from synthetic_plan import TRUE, place, plan_run, true
 
-from reports.errors import ReportError
-from reports.plan import fit
-from reports.plan.answer import PlanRequest, plan
-from reports.plan.calibration import load
-from reports.plan.observe import observations, pooled
-from reports.plan.predict import PARTS, beyond, quantity
-from reports.plan.score import score
-from reports.projection import load as load_runs
+from keymark.reports.errors import ReportError
+from keymark.reports.model.projection import load as load_runs
+from keymark.reports.plan import fit
+from keymark.reports.plan.answer import PlanRequest, plan
+from keymark.reports.plan.calibration import load
+from keymark.reports.plan.observe import observations, pooled
+from keymark.reports.plan.predict import PARTS, beyond, quantity
+from keymark.reports.plan.score import score
 
 
 @pytest.fixture(scope="module")

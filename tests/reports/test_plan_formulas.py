@@ -9,15 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexes import bloom_cost
-from indexes.spec import TASKS, THREADS
-from indexes.specs import record
-from indexes.workload import FILTER_BYTES, Workload, files_for, touched
-from reports.plan import formulas
-from reports.plan.decide import options_of
-from reports.plan.formulas import QUANTITIES, amounts, cost_of, indexes_of, known, mode_of, name_of
-from reports.plan.observe import equation_of
-from table.index.protocol import HUDI_TYPES
+from keymark.indexes import bloom_cost
+from keymark.indexes.spec import TASKS, THREADS
+from keymark.indexes.specs import record
+from keymark.indexes.workload import FILTER_BYTES, Workload, files_for, touched
+from keymark.reports.plan import formulas
+from keymark.reports.plan.decide import options_of
+from keymark.reports.plan.formulas import (
+    QUANTITIES,
+    amounts,
+    cost_of,
+    indexes_of,
+    known,
+    mode_of,
+    name_of,
+)
+from keymark.reports.plan.observe import equation_of
+from keymark.table.index.protocol import HUDI_TYPES
 
 SMALL = Workload(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
 

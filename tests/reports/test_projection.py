@@ -5,8 +5,8 @@ import json
 import pytest
 from synthetic_runs import INDEXES, quickstart, sample, write_run
 
-from reports.errors import ReportError
-from reports.projection import UPSERT, load, step_order
+from keymark.reports.errors import ReportError
+from keymark.reports.model.projection import UPSERT, load, step_order
 
 
 def cell_of(tmp_path, samples, info=None):

@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from synthetic_runs import INFO, quickstart, sample, write_run
 
-from reports.errors import ReportError
-from reports.publish import publish
+from keymark.reports.errors import ReportError
+from keymark.reports.publish import publish
 
 GOLDEN = Path(__file__).parent / "golden"
 SCRIPT = '"><script>alert(1)</script>'

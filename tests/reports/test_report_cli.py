@@ -5,8 +5,8 @@ import json
 from synthetic_runs import quickstart, sample, write_run
 from typer.testing import CliRunner
 
-from reports.cli import app
-from reports.errors import ReportError
+from keymark.reports.cli import app
+from keymark.reports.errors import ReportError
 
 
 def run(*words):

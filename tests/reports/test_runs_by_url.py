@@ -9,8 +9,8 @@ from synthetic_plan import plan_run
 from synthetic_runs import quickstart
 
 import run_bench
-from reports.publish import publish
-from table.stores import storage_at
+from keymark.reports.publish import publish
+from keymark.table.storage.stores import storage_at
 
 STORE = "memory://reports"
 

@@ -8,9 +8,9 @@ import pytest
 from synthetic_runs import quickstart, sample, write_run
 
 import run_bench
-from harness.redaction import REDACTED, redact_arguments, redact_document, redact_text
-from harness.store import RunFolder
-from reports.publish import publish
+from keymark.harness.redaction import REDACTED, redact_arguments, redact_document, redact_text
+from keymark.harness.store.store import RunFolder
+from keymark.reports.publish import publish
 
 SECRET = "Can4ry-0f-a-S3cret"
 PLACES = [

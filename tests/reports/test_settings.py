@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
-from harness.run_record import CellRecord
-from reports.projection import CellView, load
-from reports.settings import Setting, by_setting, leading, settings_of
+from keymark.harness.run_record import CellRecord
+from keymark.reports.model.projection import CellView, load
+from keymark.reports.model.settings import Setting, by_setting, leading, settings_of
 
 
 def listed(*cells):

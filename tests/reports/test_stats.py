@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from reports.stats import CaveatKind, Summary, interval_depth, paired_ratio, summarize
+from keymark.reports.stats.statistics import (
+    CaveatKind,
+    Summary,
+    interval_depth,
+    paired_ratio,
+    summarize,
+)
 
 numbers = st.floats(min_value=1e-6, max_value=1e12, allow_nan=False)
 

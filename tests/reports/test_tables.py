@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import quickstart, sample, write_run
 
-from reports import page, prose, tables
-from reports.grids import finding, grid
-from reports.projection import UPSERT, load
-from reports.tables import Standing
+from keymark.reports.model import tables
+from keymark.reports.model.projection import UPSERT, load
+from keymark.reports.model.tables import Standing
+from keymark.reports.render import prose
+from keymark.reports.render.grids import finding, grid
+from keymark.reports.sections import page
 
 
 def lookups(tmp_path, values_by_index, metric="wall_s"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.text import clean, listed, markdown, spreadsheet
+from keymark.reports.render.text import clean, listed, markdown, spreadsheet
 
 
 def test_terminal_sequences_vanish():

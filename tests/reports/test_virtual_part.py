@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
-from reports.projection import load
-from reports.publish import publish
-from reports.stats import summarize
-from reports.virtual_part import pairs, verdict, virtual_part
-from reports.which_index import which_index
+from keymark.reports.model.projection import load
+from keymark.reports.model.which_index import which_index
+from keymark.reports.publish import publish
+from keymark.reports.sections.virtual_part import pairs, verdict, virtual_part
+from keymark.reports.stats.statistics import summarize
 
 META = "hoodie.populate.meta.fields"
 SIDES = {"stored": {}, "virtual": {META: "False"}}

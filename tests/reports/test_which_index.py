@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
-from indexes.installed import specs
-from reports.projection import load
-from reports.summary_page import which_index_markdown
-from reports.which_index import columns, which_index
+from keymark.indexes.installed import specs
+from keymark.reports.model.projection import load
+from keymark.reports.model.which_index import columns, which_index
+from keymark.reports.sections.summary_page import which_index_markdown
 
 SLOWER = {"record": 1.0, "global_simple": 4.0, "bucket": 0.5}
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
-from reports.projection import load
-from reports.settings import Setting
-from reports.tables import BY_KEY
-from reports.winners import map_values, winner_map, winners
+from keymark.reports.model.projection import load
+from keymark.reports.model.settings import Setting
+from keymark.reports.model.tables import BY_KEY
+from keymark.reports.model.winners import map_values, winner_map, winners
 
 LOOKUP = BY_KEY["lookup"]
 

@@ -17,15 +17,15 @@ from table_cases import (
     rows,
 )
 
-from table import Table
-from table.clock import SystemClock
-from table.config import load_config
-from table.lease import LeaseTerms, hold
-from table.local_storage import LocalStorage
-from table.services.archive import Archived, Archiver, Limits
-from table.timeline.archived import decode_archive
-from table.timeline.instant_name import parse_instant
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from keymark import Table
+from keymark.table.properties.config import load_config
+from keymark.table.runtime.clock import SystemClock
+from keymark.table.services.archive import Archived, Archiver, Limits
+from keymark.table.storage.lease import LeaseTerms, hold
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.timeline.archived import decode_archive
+from keymark.table.timeline.instant_name import parse_instant
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 SMALL = {
     "hoodie.cleaner.commits.retained": "2",

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from table_cases import EVENT_TIME, MOVES, PAYLOAD, SMALL_BLOOMS
 
-from table import Table
+from keymark import Table
 
 KEYS = ["a", "b", "ä", "Ключ", "😀x", "with space", "c,d", "e:f", "g/h", "i", "j", "__null__"]
 DELETED = "_hoodie_is_deleted"

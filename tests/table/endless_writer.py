@@ -9,8 +9,8 @@ import pyarrow as pa
 from faults import FaultStorage
 from table_cases import MOVES, SMALL_BLOOMS
 
-from table import Table
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.storage.local_storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
 CALL, DONE = b"c", b"d"

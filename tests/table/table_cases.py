@@ -62,7 +62,7 @@ def rows(keys: Any, *, ts: int = 1, partition: Any = None, value: str = "v") -> 
 
 def create(path: Path, options: dict[str, str] | None = None, **changes: Any) -> Any:
     """An empty table of rows k, p, ts, v with two shards and small bloom filters."""
-    from table import Table
+    from keymark import Table
 
     identity = {"name": "t", "record_key": "k", "partition_path": "p", "ordering": "ts", **changes}
     given = {**SHARDS, **SMALL_BLOOMS, **(options or {})}
@@ -200,7 +200,7 @@ def _opens_group(path: str) -> bool:
 
 def files_listed(table: Any) -> dict[str, int]:
     """Path -> size of the live base files that the metadata table lists."""
-    from table.state.table_state import TableState
+    from keymark.table.state.table_state import TableState
 
     metadata = TableState.load(table.storage).metadata
     return {

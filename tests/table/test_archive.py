@@ -32,15 +32,15 @@ from table_cases import (
     rows,
 )
 
-from table.errors import InputError, InvalidOptionError, TableWarning
-from table.local_storage import LocalStorage
-from table.metadata.partitions import RECORD_INDEX
-from table.naming import METADATA
-from table.options import Options, check_options
-from table.services import clean
-from table.services.archive import Archived, Limits, outdated
-from table.timeline.instant_name import parse_instant
-from table.timeline.timeline import Timeline
+from keymark.table.errors import InputError, InvalidOptionError, TableWarning
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.properties.options import Options, check_options
+from keymark.table.services import clean
+from keymark.table.services.archive import Archived, Limits, outdated
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.timeline.instant_name import parse_instant
+from keymark.table.timeline.timeline import Timeline
 
 
 @pytest.fixture(scope="module")

@@ -31,16 +31,16 @@ from table_cases import (
     unpack,
 )
 
-from table import Table
-from table.errors import InputError, StorageError
-from table.local_storage import LocalStorage
-from table.metadata.partitions import COLUMN_STATS
-from table.naming import METADATA
-from table.options import Options
-from table.services import clean
-from table.services.archive import Archived, Archiver, Limits
-from table.state.table_state import TableState
-from table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from keymark import Table
+from keymark.table.errors import InputError, StorageError
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.partitions import COLUMN_STATS
+from keymark.table.properties.options import Options
+from keymark.table.services import clean
+from keymark.table.services.archive import Archived, Archiver, Limits
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from table_cases import (
     unpack,
 )
 
-from table import Table
-from table.errors import (
+from keymark import Table
+from keymark.table.errors import (
     CorruptFileError,
     DuplicateKeyError,
     InputError,
@@ -30,9 +30,9 @@ from table.errors import (
     TableError,
     UnsupportedTableError,
 )
-from table.seal import SEAL
-from table.timeline.restore_metadata import RestorePlan, encode_restore_plan
-from table.timeline.rollback_metadata import encode_plan
+from keymark.table.properties.seal import SEAL
+from keymark.table.timeline.restore_metadata import RestorePlan, encode_restore_plan
+from keymark.table.timeline.rollback_metadata import encode_plan
 
 LOOKALIKE = "hoodie.parquet.max.file.sise"
 

@@ -11,10 +11,10 @@ import pytest
 from faults import DEAD, FaultStorage, Killed, every_fault
 from table_cases import create, rows
 
-from table import Table
-from table.config import load_config
-from table.local_storage import LocalStorage
-from table.naming import PROPERTIES
+from keymark import Table
+from keymark.table.layout.naming import PROPERTIES
+from keymark.table.properties.config import load_config
+from keymark.table.storage.local_storage import LocalStorage
 
 
 def bare(path):

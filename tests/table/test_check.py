@@ -18,14 +18,14 @@ from faults import DEAD, FULL, FaultStorage, Killed
 from pyspark import cloudpickle
 from table_cases import DUP_POLICY, SMALL_BLOOMS, create, rows
 
-from table import Table
-from table.cli import app
-from table.errors import NotATableError, StorageError
-from table.local_storage import LocalStorage
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from table.runtime.runner import LocalRunner
-from table.services import check_keys
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.cli import app
+from keymark.table.errors import NotATableError, StorageError
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from keymark.table.runtime.runner import LocalRunner
+from keymark.table.services.check import keys as check_keys
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
 
 BUCKETS = {"hoodie.bucket.index.num.buckets": "2"}
 LOCAL = ("simple", "bloom", "bucket")

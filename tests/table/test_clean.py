@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from table_cases import create, data_rows, files, rows
 
-from table import Table
-from table.errors import InputError
-from table.metadata.partitions import FILES, RECORD_INDEX
-from table.services.clean import clean_metadata_table
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.metadata.partitions import FILES, RECORD_INDEX
+from keymark.table.services.clean import clean_metadata_table
+from keymark.table.state.table_state import TableState
 
 OPTIONS = {
     "hoodie.cleaner.commits.retained": "2",
@@ -40,7 +40,7 @@ def _latest(metadata):
 
 
 def test_a_clean_whose_name_is_taken_waits_for_the_next_delta_commit(root, monkeypatch):
-    monkeypatch.setattr("table.services.clean._RETAINED_MIN", 1)
+    monkeypatch.setattr("keymark.table.services.clean._RETAINED_MIN", 1)
     Table.open(root).compact()
     metadata = TableState.load(Table.open(root).storage).metadata
     assert metadata is not None

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from table_cases import SHARDS, SMALL_BLOOMS, create, rows
 
-from table import Table
-from table.clock import SystemClock
-from table.errors import InputError
-from table.local_storage import LocalStorage
-from table.options import CLOCK_DAYS
-from table.stores import storage_at
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.properties.options import CLOCK_DAYS
+from keymark.table.runtime.clock import SystemClock
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.stores import storage_at
 
 DAY = 24 * 3600
 FAR = 10**9

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_cases import create, data_rows, rows
 
-from table import Table
-from table.config import (
+from keymark import Table
+from keymark.table.errors import StorageError, UnsupportedTableError
+from keymark.table.properties.config import (
     COMPLEX_KEYS,
     NO_PARTITION_KEYS,
     SIMPLE_KEYS,
@@ -21,9 +22,8 @@ from table.config import (
     parse_config,
     save_config,
 )
-from table.errors import StorageError, UnsupportedTableError
-from table.local_storage import LocalStorage
-from table.options import DEFAULTS, UNSUPPORTED, check_options
+from keymark.table.properties.options import DEFAULTS, UNSUPPORTED, check_options
+from keymark.table.storage.local_storage import LocalStorage
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
 

@@ -19,11 +19,11 @@ import pytest
 from table_cases import MOVES, create, data_rows, left_over, rows, unpack
 from table_cases import files as all_files
 
-from table import Table
-from table.errors import CorruptFileError, StorageError, TableError
-from table.local_storage import LocalStorage
-from table.metadata.records import encode_files
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.errors import CorruptFileError, StorageError, TableError
+from keymark.table.metadata.records import encode_files
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
 
 SEED = 20
 # A commit that is gone was never completed, and a table without a marker of its commits is empty.
@@ -192,7 +192,7 @@ def test_names_in_the_listing_that_lead_away(ours, tmp_path, name, place):
 
 def _poison(table: Table, partition: str, name: str) -> None:
     """Add a commit whose listing names such a file, as only an attacker would."""
-    from table.metadata.writer import DeltaCommit
+    from keymark.table.metadata.writer import DeltaCommit
 
     state = TableState.load(table.storage)
     time = "20990101000000000"

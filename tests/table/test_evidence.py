@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from table_cases import create
 
-from table.errors import CorruptFileError
-from table.format.hfile.writer import write_hfile
-from table.format.log.block import BlockType, HeaderKey
-from table.format.log.deletes import encode_deletes
-from table.format.log.writer import encode_block
-from table.metadata.column_stats import column_stats_records
-from table.metadata.records import SCHEMA, encode_locations
-from table.services.evidence import FileSearch, KeySet, search_file
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.format.log.block import BlockType, HeaderKey
+from keymark.table.format.log.deletes import encode_deletes
+from keymark.table.format.log.writer import encode_block
+from keymark.table.metadata.column_stats import column_stats_records
+from keymark.table.metadata.records import SCHEMA, encode_locations
+from keymark.table.services.purge.evidence import FileSearch, KeySet, search_file
 
 BASE = "p0/0-0_0-0-0_20200101000000000.parquet"
 INDEX = ".hoodie/metadata/record_index/record-index-0000-0_0-0-0_20200101000000000.hfile"

@@ -30,11 +30,11 @@ from table_cases import (
     rows,
 )
 
-from table import Table
-from table.clock import SystemClock
-from table.errors import LockHeldError, NotATableError, StorageError
-from table.lease import LeaseTerms, hold
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.errors import LockHeldError, NotATableError, StorageError
+from keymark.table.runtime.clock import SystemClock
+from keymark.table.storage.lease import LeaseTerms, hold
+from keymark.table.storage.local_storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
 

@@ -15,11 +15,11 @@ from histories.history_storage import PassingStorage
 from table_cases import by_hudi_rs, create, data_rows, files_stored, left_over, rows
 from test_lease import MovedClock
 
-from table import Table
-from table.local_storage import LocalStorage
-from table.naming import FENCED, METADATA, PROPERTIES
-from table.stores import storage_at
-from table.timeline.timeline import Timeline
+from keymark import Table
+from keymark.table.layout.naming import FENCED, METADATA, PROPERTIES
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.stores import storage_at
+from keymark.table.timeline.timeline import Timeline
 
 PAST_THE_LEASE = 400
 

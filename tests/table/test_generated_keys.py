@@ -7,9 +7,9 @@ import re
 import pytest
 from table_cases import create, rows
 
-from table import Table
-from table.errors import InputError, InvalidOptionError
-from table.options import KEY_GENERATOR_TYPE, TIME_OUTPUT, TIME_TYPE
+from keymark import Table
+from keymark.table.errors import InputError, InvalidOptionError
+from keymark.table.properties.options import KEY_GENERATOR_TYPE, TIME_OUTPUT, TIME_TYPE
 
 KEY = "_hoodie_record_key"
 
@@ -65,7 +65,7 @@ def test_a_failed_write_leaves_no_key(table, monkeypatch):
         raise OSError("disk gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("table.write.client.commit", fail)
+        patch.setattr("keymark.table.write.client.commit", fail)
         with pytest.raises(OSError, match="disk gone"):
             table.insert(rows(range(3)))
     table.insert(rows(range(3)))

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from table.errors import StorageError
-from table.hadoop_storage import HadoopStorage
-from table.naming import STAGING
-from table.stores import storage_at
+from keymark.table.errors import StorageError
+from keymark.table.layout.naming import STAGING
+from keymark.table.storage.hadoop_storage import HadoopStorage
+from keymark.table.storage.stores import storage_at
 
 SECRET = "canary-of-a-secret"
 # No checksum side-cars: what is on the disk is what was put.
@@ -27,8 +27,8 @@ RAW = {"fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs
 NEVER = {"keymark.storage.ipc.client.connect.max.retries": "0"}
 CHILD = """
 import sys
-from table import jvm
-from table.hadoop_storage import HadoopStorage
+from keymark.table.runtime import jvm
+from keymark.table.storage.hadoop_storage import HadoopStorage
 
 HadoopStorage(sys.argv[1]).put("a", b"x")
 door = jvm.gateway()

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from table_cases import create, data_rows, rows
 
-from table import Table
-from table.errors import StorageError
-from table.naming import STAGING
-from table.options import LOCAL_BYTES
-from table.stores import storage_at
+from keymark import Table
+from keymark.table.errors import StorageError
+from keymark.table.layout.naming import STAGING
+from keymark.table.properties.options import LOCAL_BYTES
+from keymark.table.storage.stores import storage_at
 
 
 class Cutting:

@@ -26,11 +26,11 @@ from table_cases import (
     unpack,
 )
 
-from table import Table
-from table.errors import DuplicateKeyError, InputError, TableError
-from table.format.hashing import column_id, file_id_hash, partition_id
-from table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.errors import DuplicateKeyError, InputError, TableError
+from keymark.table.format.hashing import column_id, file_id_hash, partition_id
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from keymark.table.state.table_state import TableState
 
 # Releases from 1.0 on write table version 6 when they are told to.
 LATER = tuple(f"{v}/{name}" for v in ("1.0.2", "1.1.1") for name in ("record_index", "complex_key"))

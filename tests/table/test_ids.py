@@ -6,9 +6,9 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from table import Table
-from table.ids import RANDOM, SeededIds
-from table.metadata.records import encode_locations
+from keymark import Table
+from keymark.table.metadata.records import encode_locations
+from keymark.table.runtime.ids import RANDOM, SeededIds
 
 
 def many(ids, count=2000):

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from table_cases import create, data_rows, files, rows
 
-from table import Table
-from table.errors import CorruptFileError, IndexUnavailableError, InputError, InvalidOptionError
+from keymark import Table
+from keymark.table.errors import (
+    CorruptFileError,
+    IndexUnavailableError,
+    InputError,
+    InvalidOptionError,
+)
 
 ALL = ("bloom_filters", "column_stats", "files", "record_index")
 ON = {

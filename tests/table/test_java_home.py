@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from table.java import java_home
-from table.spark import ensure_java
+from keymark.table.runtime.java import java_home
+from keymark.table.runtime.spark import ensure_java
 
 
 def java(folder, release=None, answer=None):

@@ -9,10 +9,15 @@ import pyarrow as pa
 import pytest
 from table_cases import create, data_rows, rows, unpack
 
-from table import Table, TableError
-from table.config import COMPLEX_KEYS, CUSTOM_KEYS, NO_PARTITION_KEYS, TIMESTAMP_KEYS
-from table.errors import InputError, InvalidOptionError, UnsupportedTableError
-from table.options import (
+from keymark import Table, TableError
+from keymark.table.errors import InputError, InvalidOptionError, UnsupportedTableError
+from keymark.table.properties.config import (
+    COMPLEX_KEYS,
+    CUSTOM_KEYS,
+    NO_PARTITION_KEYS,
+    TIMESTAMP_KEYS,
+)
+from keymark.table.properties.options import (
     KEY_ENCODING,
     KEY_GENERATOR,
     KEY_GENERATOR_TYPE,

@@ -14,10 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_cases import unpack
 
-from table.config import COMPLEX_KEYS, NO_PARTITION_KEYS, SIMPLE_KEYS, TableConfig, load_config
-from table.errors import InputError, UnsupportedTableError
-from table.keygen import check_key_generator, key_generator_for, partition_paths, record_keys
-from table.local_storage import LocalStorage
+from keymark.table.errors import InputError, UnsupportedTableError
+from keymark.table.keygen import (
+    check_key_generator,
+    key_generator_for,
+    partition_paths,
+    record_keys,
+)
+from keymark.table.properties.config import (
+    COMPLEX_KEYS,
+    NO_PARTITION_KEYS,
+    SIMPLE_KEYS,
+    TableConfig,
+    load_config,
+)
+from keymark.table.storage.local_storage import LocalStorage
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from table_cases import DATA
 
-from table.config import TableConfig, parse_config
-from table.errors import InputError, InvalidOptionError
-from table.keygen import partition_paths, record_keys
-from table.keygen.facts import key_facts
-from table.options import check_options
+from keymark.table.errors import InputError, InvalidOptionError
+from keymark.table.keygen import partition_paths, record_keys
+from keymark.table.keygen.facts import key_facts
+from keymark.table.properties.config import TableConfig, parse_config
+from keymark.table.properties.options import check_options
 
 GOLDEN = json.loads((DATA / "hudi-0.15.0-key_generators.json").read_text())
 TYPES = {

@@ -25,7 +25,7 @@ from table_cases import (
     left_over,
 )
 
-from table import Table
+from keymark import Table
 
 KILLS = 10
 

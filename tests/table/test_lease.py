@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import pytest
 from table_cases import create, data_rows, left_over, rows
 
-from table import Table
-from table.clock import SystemClock
-from table.errors import LeaseLostError, LockHeldError
-from table.lease import LeaseTerms, hold
-from table.local_storage import LocalStorage
-from table.naming import LEASE
+from keymark import Table
+from keymark.table.errors import LeaseLostError, LockHeldError
+from keymark.table.layout.naming import LEASE
+from keymark.table.runtime.clock import SystemClock
+from keymark.table.storage.lease import LeaseTerms, hold
+from keymark.table.storage.local_storage import LocalStorage
 
 TERMS = LeaseTerms(wait=0, validity=60, renewal=3600)
 

@@ -15,12 +15,12 @@ from faults import DEAD, FROZEN, FULL, FaultStorage, Killed
 from table_cases import create, data_rows, rows
 from test_lease import PATIENT, TERMS, MovedClock
 
-from table import Table
-from table.clock import SystemClock
-from table.errors import CommitConflictError, LeaseLostError, LockHeldError, StorageError
-from table.lease import hold
-from table.naming import LEASE
-from table.stores import storage_at
+from keymark import Table
+from keymark.table.errors import CommitConflictError, LeaseLostError, LockHeldError, StorageError
+from keymark.table.layout.naming import LEASE
+from keymark.table.runtime.clock import SystemClock
+from keymark.table.storage.lease import hold
+from keymark.table.storage.stores import storage_at
 
 PUTS = [("m/1.deltacommit", b"delta"), ("1.commit", b"commit")]
 

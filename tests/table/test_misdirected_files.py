@@ -12,8 +12,8 @@ import pytest
 from table_cases import by_listing, create, data_rows, rows, unpack
 from table_cases import files as all_files
 
-from table import Table
-from table.errors import CorruptFileError
+from keymark import Table
+from keymark.table.errors import CorruptFileError
 
 KEYS = [f"k{number}" for number in range(200)]
 

@@ -25,9 +25,9 @@ from table_cases import (
     left_over,
 )
 
-from table import Table
-from table.errors import DuplicateKeyError
-from table.naming import is_bucket_file_id
+from keymark import Table
+from keymark.table.errors import DuplicateKeyError
+from keymark.table.layout.naming import is_bucket_file_id
 
 shapes = st.builds(
     Shape,

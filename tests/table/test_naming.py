@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table import naming
-from table.errors import CorruptFileError
-from table.ids import RANDOM
-from table.model import BaseFile, LogFile
+from keymark.table.errors import CorruptFileError
+from keymark.table.layout import naming
+from keymark.table.layout.model import BaseFile, LogFile
+from keymark.table.runtime.ids import RANDOM
 
 digits = st.text("0123456789", min_size=14, max_size=23)
 tokens = st.builds("{}-{}-{}".format, *(st.integers(0, 1 << 31),) * 3)

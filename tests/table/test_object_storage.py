@@ -13,11 +13,11 @@ from s3_server import SECRET
 from table_cases import SHARDS, SMALL_BLOOMS, create, data_rows, rows
 from typer.testing import CliRunner
 
-from table import Table
-from table.cli import app
-from table.errors import InvalidOptionError, LockHeldError, StorageError, TableError
-from table.object_storage import ObjectStorage
-from table.stores import storage_at
+from keymark import Table
+from keymark.table.cli import app
+from keymark.table.errors import InvalidOptionError, LockHeldError, StorageError, TableError
+from keymark.table.storage.object_storage import ObjectStorage
+from keymark.table.storage.stores import storage_at
 
 ONE_WRITER = {"hoodie.write.concurrency.mode": "single_writer"}
 FEW_RETRIES = {"keymark.storage.max_retries": "1"}

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import TableError
-from table.ids import RANDOM
-from table.model import BaseFile
-from table.naming import bucket_of
-from table.runtime.runner import LocalRunner, pack
-from table.write.assign import FileSizing, assign, assign_buckets
-from table.write.batch import Batch
-from table.write.file_group import Op
-from table.write.placement import append, moving_rows, place
+from keymark.table.errors import TableError
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import bucket_of
+from keymark.table.runtime.ids import RANDOM
+from keymark.table.runtime.runner import LocalRunner, pack
+from keymark.table.write.assign import FileSizing, assign, assign_buckets
+from keymark.table.write.batch import Batch
+from keymark.table.write.file_group import Op
+from keymark.table.write.placement import append, moving_rows, place
 
 
 def _file(partition, number, size):

@@ -33,15 +33,15 @@ from table_cases import (
 )
 from typer.testing import CliRunner
 
-from table import Table
-from table.cli import app
-from table.errors import CorruptFileError, InputError
-from table.format.hashing import shards
-from table.format.log.deletes import encode_deletes
-from table.metadata.records import encode_locations
-from table.metadata.writer import DeltaCommit
-from table.services.purge import key_digest
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.cli import app
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.format.hashing import shards
+from keymark.table.format.log.deletes import encode_deletes
+from keymark.table.metadata.records import encode_locations
+from keymark.table.metadata.writer import DeltaCommit
+from keymark.table.services.purge.purge import key_digest
+from keymark.table.state.table_state import TableState
 
 KEYS = [f"customer-{number:05d}" for number in range(30)]
 STATS = {

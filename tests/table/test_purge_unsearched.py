@@ -20,10 +20,10 @@ from purge_cases import grep, key_rows, unchanged
 from table_cases import by_listing, create, data_rows, latest_files
 from typer.testing import CliRunner
 
-from table import Table
-from table.cli import app
-from table.errors import InputError, StorageError
-from table.naming import METADATA
+from keymark import Table
+from keymark.table.cli import app
+from keymark.table.errors import InputError, StorageError
+from keymark.table.layout.naming import METADATA
 
 KEYS = [f"customer-{number:05d}" for number in range(6)]
 # p0 holds keys 0 and 3, p1 keys 1 and 4, p2 keys 2 and 5, or some such order.

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from table.config import KEY_COLUMN
-from table.errors import UnsupportedTableError
-from table.read.predicate import AllOf, Comparison, Op, fixed_keys
-from table.source import register, version
-from table.source.pushed import pushed_condition
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.properties.config import KEY_COLUMN
+from keymark.table.read.predicate import AllOf, Comparison, Op, fixed_keys
+from keymark.table.source import register, version
+from keymark.table.source.pushed import pushed_condition
 
 SCHEMA = pa.schema(
     [

@@ -14,14 +14,14 @@ from archive_cases import SMALL, grow
 from faults import FULL, FaultStorage
 from table_cases import create, rows
 
-from table import Table
-from table.errors import TableWarning
-from table.local_storage import LocalStorage
-from table.naming import METADATA
-from table.state.table_state import Change, TableState
-from table.storage import RangeReader
-from table.timeline.instant_name import parse_instant
-from table.timeline.timeline import Timeline
+from keymark import Table
+from keymark.table.errors import TableWarning
+from keymark.table.layout.naming import METADATA
+from keymark.table.state.table_state import Change, TableState
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import RangeReader
+from keymark.table.timeline.instant_name import parse_instant
+from keymark.table.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from faults import DEAD, Killed, every_fault
 from table_cases import MOVES, by_hudi_rs, by_listing, create, left_over, rows, unpack
 from typer.testing import CliRunner
 
-from table import Table
-from table.cli import app
-from table.config import load_config
-from table.errors import CorruptFileError, InputError, TableError
-from table.local_storage import LocalStorage
-from table.seal import RECOVERY
-from table.services.recover import Recoverer
+from keymark import Table
+from keymark.table.cli import app
+from keymark.table.errors import CorruptFileError, InputError, TableError
+from keymark.table.properties.config import load_config
+from keymark.table.properties.seal import RECOVERY
+from keymark.table.services.recover.recover import Recoverer
+from keymark.table.storage.local_storage import LocalStorage
 
 PROPERTIES = ".hoodie/hoodie.properties"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from table_cases import create, data_rows, files_listed, files_stored, left_over, rows, unpack
 
-from table import Table
-from table.errors import UnsupportedTableError
-from table.format.log.block import BlockType, HeaderKey
-from table.format.log.writer import encode_block
-from table.naming import TEMP
-from table.timeline.timeline import Timeline
+from keymark import Table
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.format.log.block import BlockType, HeaderKey
+from keymark.table.format.log.writer import encode_block
+from keymark.table.layout.naming import TEMP
+from keymark.table.timeline.timeline import Timeline
 
 DEAD = "20990101000000000"
 TOKEN = "0-413-1331"

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.index.dedup import last_of_each, sorted_last
+from keymark.table.index.dedup import last_of_each, sorted_last
 
 KEYS = st.lists(st.text("abé𝄞", max_size=2), max_size=12)
 

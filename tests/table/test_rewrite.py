@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from table_cases import SMALL_BLOOMS, create, data_rows, latest_files, left_over, rows, unpack
 
-from table import Table
-from table.config import save_config
-from table.errors import CorruptFileError, InputError, InvalidOptionError
-from table.options import KEYS_IGNORED, META_FIELDS
-from table.services import rewrite
-from table.state import base_files
+from keymark import Table
+from keymark.table.errors import CorruptFileError, InputError, InvalidOptionError
+from keymark.table.properties.config import save_config
+from keymark.table.properties.options import KEYS_IGNORED, META_FIELDS
+from keymark.table.services import rewrite
+from keymark.table.state import base_files
 
 META = "_hoodie_record_key"
 ROOT = Path(__file__).parents[2]
@@ -223,8 +223,8 @@ def test_a_table_of_hudi_loses_its_keys(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from table import Table
-from table.services import rewrite
+from keymark import Table
+from keymark.table.services import rewrite
 
 done, commit, wanted = [], rewrite.commit, int(sys.argv[3])
 

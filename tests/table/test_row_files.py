@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from table_cases import create, data_rows, rows
 
-from table.errors import InputError
-from table.files import RowWriter, read_data
-from table.format.json_lines import MOST_COLUMNS, read_json_lines
+from keymark.table.errors import InputError
+from keymark.table.format.json_lines import MOST_COLUMNS, read_json_lines
+from keymark.table.rows.files import RowWriter, read_data
 
 GOOD = '{"k": "b", "p": "x", "ts": 2, "v": "w"}\n'
 

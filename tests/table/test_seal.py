@@ -9,9 +9,10 @@ import pytest
 from table_cases import EVENT_TIME, MOVES, PAYLOAD, by_listing, create, data_rows, rows, unpack
 from typer.testing import CliRunner
 
-from table import Table
-from table.cli import app
-from table.config import (
+from keymark import Table
+from keymark.table.cli import app
+from keymark.table.errors import CorruptFileError, TableWarning, UnsupportedTableError
+from keymark.table.properties.config import (
     SEAL,
     decode_properties,
     decode_seal,
@@ -19,8 +20,7 @@ from table.config import (
     load_config,
     refuse_broken_seal,
 )
-from table.errors import CorruptFileError, TableWarning, UnsupportedTableError
-from table.local_storage import LocalStorage
+from keymark.table.storage.local_storage import LocalStorage
 
 PROPERTIES = ".hoodie/hoodie.properties"
 

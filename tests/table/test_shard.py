@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from table_cases import create, rows
 
-from table.format.hfile.cache import BlockCache
-from table.metadata.partitions import RECORD_INDEX
-from table.state.table_state import TableState
+from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.state.table_state import TableState
 
 
 @pytest.fixture(scope="module")

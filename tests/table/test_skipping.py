@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from statistics_cases import SCHEMA, conditions, create_with_statistics, file_rows, table_of
 from table_cases import unpack
 
-from table import Table
-from table.errors import TableWarning
-from table.metadata import column_stats
-from table.read.skipping import ReadStats
-from table.read.spark import with_conf
-from table.write import file_group
+from keymark import Table
+from keymark.table.errors import TableWarning
+from keymark.table.metadata import column_stats
+from keymark.table.read.skipping import ReadStats
+from keymark.table.read.spark import with_conf
+from keymark.table.write import file_group
 
 pytestmark = pytest.mark.spark
 NO_PRUNING = "spark.sql.inMemoryColumnarStorage.partitionPruning"

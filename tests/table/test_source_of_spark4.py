@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from table import Table
-from table.errors import TableWarning
-from table.source import register, version
+from keymark import Table
+from keymark.table.errors import TableWarning
+from keymark.table.source import register, version
 
 NEEDS = "the Python data source needs PySpark 4.1 or later"
 pytestmark = [
@@ -63,7 +63,7 @@ def planned(path, where):
     """The files that a read with a condition plans, as Spark hands the condition down."""
     from pyspark.sql.datasource import EqualTo, In
 
-    from table.source.reader import TableSource
+    from keymark.table.source.reader import TableSource
 
     source = TableSource({"path": path})
     reader = source.reader(source.schema())

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from table import Table
-from table.errors import CorruptFileError, InputError
-from table.runtime.runner import SparkRunner
-from table.write import client
+from keymark import Table
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.runtime.runner import SparkRunner
+from keymark.table.write import client
 
 pytestmark = pytest.mark.spark
 

@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-
 import table.local_storage
-from table.errors import LeaseLostError, LockHeldError, StorageError
-from table.local_files import mount_points
-from table.local_storage import LocalStorage
-from table.naming import STAGING
-from table.storage import FileStatus
+
+from keymark.table.errors import LeaseLostError, LockHeldError, StorageError
+from keymark.table.layout.naming import STAGING
+from keymark.table.storage.local_files import mount_points
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import FileStatus
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_pipe_is_neither_a_file_nor_waited_for(storage):
 
 def test_the_guard_keeps_others_waiting(storage, monkeypatch):
     other = LocalStorage.at(storage.root)
-    monkeypatch.setattr("table.local_storage._GUARD_SECONDS", 0.01)
+    monkeypatch.setattr("keymark.table.storage.local_storage._GUARD_SECONDS", 0.01)
     with storage.guard():
         for second in (storage, other):
             with pytest.raises(LockHeldError), second.guard():
@@ -228,7 +228,7 @@ def test_a_sweep_that_came_first_deletes_nothing_else(storage, monkeypatch):
         link(source, target)
 
     flock = table.local_storage._flock
-    monkeypatch.setattr("table.local_storage._flock", locked_by_a_sweep)
+    monkeypatch.setattr("keymark.table.storage.local_storage._flock", locked_by_a_sweep)
     monkeypatch.setattr("os.link", linked)
     storage.put("p/a", b"x")
     assert storage.read("p/a") == b"x"
@@ -365,7 +365,9 @@ def test_a_folder_with_a_mount_in_it_is_not_deleted(tmp_path, monkeypatch):
     (tmp_path / "a/b c").mkdir(parents=True)
     (tmp_path / "a/b c/file").write_bytes(b"x")
     storage = LocalStorage.at(str(tmp_path))
-    monkeypatch.setattr("table.local_files.mount_points", lambda: ["/", f"{tmp_path}/a/b c"])
+    monkeypatch.setattr(
+        "keymark.table.storage.local_files.mount_points", lambda: ["/", f"{tmp_path}/a/b c"]
+    )
     for path in ("a", "a/b c"):
         with pytest.raises(StorageError, match="a/b c is a mount"):
             storage.delete_tree(path)

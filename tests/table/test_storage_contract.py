@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from table.errors import StorageError
-from table.hadoop_storage import HadoopStorage
-from table.storage import FileStatus
-from table.stores import storage_at
+from keymark.table.errors import StorageError
+from keymark.table.storage.hadoop_storage import HadoopStorage
+from keymark.table.storage.storage import FileStatus
+from keymark.table.storage.stores import storage_at
 
 NAMES = (
     "p=a b/f", "p=a%20b/f", "p=a%2Fb/f", "p=x:y/f", "ü/ß €", "p=#?&+/f", "{x}/f", "*[?]/f",

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from table_cases import create, data_rows, left_over, rows
 
-from table import Table
-from table.errors import CommitConflictError, StorageError
-from table.local_storage import LocalStorage
-from table.metadata.writer import put_again
+from keymark import Table
+from keymark.table.errors import CommitConflictError, StorageError
+from keymark.table.metadata.writer import put_again
+from keymark.table.storage.local_storage import LocalStorage
 
 
 @pytest.fixture

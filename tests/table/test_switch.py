@@ -12,10 +12,10 @@ from faults import DEAD, FULL, Killed, every_fault
 from table_cases import create, data_rows, rows, unpack
 from typer.testing import CliRunner
 
-from table import Table
-from table.bootstrap.uniqueness import FOLDER
-from table.cli import app
-from table.errors import (
+from keymark import Table
+from keymark.table.bootstrap.uniqueness import FOLDER
+from keymark.table.cli import app
+from keymark.table.errors import (
     DuplicateKeyError,
     InvalidOptionError,
     StorageError,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CommitConflictError, CorruptFileError
-from table.local_storage import LocalStorage
-from table.model import Instant, WriteStat
-from table.timeline.commit_metadata import DeltaStat, decode_commit, encode_commit
-from table.timeline.instant_name import (
+from keymark.table.errors import CommitConflictError, CorruptFileError
+from keymark.table.layout.model import Instant, WriteStat
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.timeline.commit_metadata import DeltaStat, decode_commit, encode_commit
+from keymark.table.timeline.instant_name import (
     COMPLETED,
     INFLIGHT,
     REQUESTED,
@@ -22,8 +22,8 @@ from table.timeline.instant_name import (
     instant_millis,
     parse_instant,
 )
-from table.timeline.rollback_metadata import encode_metadata, encode_plan, rolled_back
-from table.timeline.timeline import Timeline, next_instant
+from keymark.table.timeline.rollback_metadata import encode_metadata, encode_plan, rolled_back
+from keymark.table.timeline.timeline import Timeline, next_instant
 
 ACTIONS = ("commit", "deltacommit", "replacecommit", "clean", "rollback", "restore", "indexing")
 # A storage without files.

@@ -7,9 +7,9 @@ import pickle
 import pytest
 from table_cases import create, files, left_over, rows
 
-from table.metadata.partitions import RECORD_INDEX
-from table.services import compact
-from table.state.table_state import TableState
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.services import compact
+from keymark.table.state.table_state import TableState
 
 
 def test_a_shard_travels_without_what_was_read(tmp_path):

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from table_cases import create, files_stored, latest_files, rows, unpack
 
-from table import Table, TableError
-from table.config import COMPLEX_KEYS, TIMESTAMP_KEYS
-from table.errors import (
+from keymark import Table, TableError
+from keymark.table.errors import (
     CorruptFileError,
     IndexUnavailableError,
     InputError,
     InvalidOptionError,
     TableWarning,
 )
-from table.options import (
+from keymark.table.properties.config import COMPLEX_KEYS, TIMESTAMP_KEYS
+from keymark.table.properties.options import (
     CONCATENATOR,
     HUDI_READS,
     KEY_GENERATOR,
@@ -31,7 +31,7 @@ from table.options import (
     TIME_TYPE,
     VIRTUAL_COLUMNS,
 )
-from table.state import base_files
+from keymark.table.state import base_files
 
 VIRTUAL = {META_FIELDS: "false"}
 META = [

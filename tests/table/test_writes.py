@@ -21,11 +21,11 @@ from table_cases import (
     rows,
 )
 
-from table import Table
-from table.errors import InputError
-from table.format.parquet import read_footer
-from table.local_storage import LocalStorage
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.local_storage import LocalStorage
 
 
 def test_a_file_group_whose_rows_are_all_deleted_stays_as_an_empty_file(tmp_path):

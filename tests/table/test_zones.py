@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from table_cases import create, data_rows, rows
 
-from table import Table
-from table.config import load_config, save_config
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.properties.config import load_config, save_config
+from keymark.table.storage.local_storage import LocalStorage
 
 # Runs in a process of its own: a process has one zone.
 SCRIPT = """
 import json, sys
 from table_cases import data_rows, rows
-from table import Table
-from table.clock import SystemClock
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.runtime.clock import SystemClock
+from keymark.table.storage.local_storage import LocalStorage
 
 class Clock(SystemClock):
     def millis(self):

@@ -16,10 +16,15 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from table.errors import CorruptFileError
-from table.format.checksum import CHECKSUM_BYTES, ChecksumType, checksum_count, chunk_checksums
-from table.format.hfile.deflate import Marks, deflate_cells
-from table.storage import RangeReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.checksum import (
+    CHECKSUM_BYTES,
+    ChecksumType,
+    checksum_count,
+    chunk_checksums,
+)
+from keymark.table.format.hfile.deflate import Marks, deflate_cells
+from keymark.table.storage.storage import RangeReader
 
 HEADER_SIZE = 33
 BYTES_PER_CHECKSUM = 16384

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from table.format.coding import ByteCursor, encode_varint
+from keymark.table.format.coding import ByteCursor, encode_varint
 
 IDENTITY = "keymark.file"
 """Entry of HFiles of ours: their file group and the instant that wrote them. Others ignore it."""

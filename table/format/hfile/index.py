@@ -9,12 +9,12 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from table.errors import CorruptFileError
-from table.format.coding import encode_hadoop_vint, encode_int32, encode_int64
-from table.format.hfile import kernels
-from table.format.hfile.block import BlockKind, BlockReader
-from table.format.hfile.strings import Strings
-from table.format.hfile.trailer import Trailer
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.coding import encode_hadoop_vint, encode_int32, encode_int64
+from keymark.table.format.hfile import kernels
+from keymark.table.format.hfile.block import BlockKind, BlockReader
+from keymark.table.format.hfile.strings import Strings
+from keymark.table.format.hfile.trailer import Trailer
 
 _ROOT_ENTRY_BYTES_MIN = 15
 _LEAF_ENTRY_BYTES_MIN = 18

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from table.format.compiled import inlined, kernel
+from keymark.table.format.compiled import inlined, kernel
 
 if TYPE_CHECKING:
-    from table.format.hfile.strings import Cells, Strings
+    from keymark.table.format.hfile.strings import Cells, Strings
 
 _Bytes = npt.NDArray[np.uint8]
 _Numbers = npt.NDArray[np.int64]

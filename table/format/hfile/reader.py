@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.errors import CorruptFileError
-from table.format.coding import encode_int32
-from table.format.hashing import shards
-from table.format.hfile import kernels
-from table.format.hfile.block import BlockKind, BlockReader
-from table.format.hfile.cache import BlockCache
-from table.format.hfile.file_info import IDENTITY, decode_file_info, identity
-from table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
-from table.format.hfile.strings import concat, from_arrow, to_arrow
-from table.format.hfile.trailer import TRAILER_SIZE, read_trailer
-from table.storage import RangeReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.coding import encode_int32
+from keymark.table.format.hashing import shards
+from keymark.table.format.hfile import kernels
+from keymark.table.format.hfile.block import BlockKind, BlockReader
+from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.format.hfile.file_info import IDENTITY, decode_file_info, identity
+from keymark.table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
+from keymark.table.format.hfile.strings import concat, from_arrow, to_arrow
+from keymark.table.format.hfile.trailer import TRAILER_SIZE, read_trailer
+from keymark.table.storage.storage import RangeReader
 
 _KEY_VALUE_VERSION_WITH_MVCC = encode_int32(1)
 _CELL_BYTES_MIN = 20

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from table.format.compiled import kernel, maker
-from table.format.hfile.kernels import compare
+from keymark.table.format.compiled import kernel, maker
+from keymark.table.format.hfile.kernels import compare
 
 if TYPE_CHECKING:
-    from table.format.hfile.strings import Strings
+    from keymark.table.format.hfile.strings import Strings
 
 
 @kernel

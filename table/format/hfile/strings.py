@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import InputError
-from table.format.hfile import kernels
+from keymark.table.errors import InputError
+from keymark.table.format.hfile import kernels
 
 # Values that have so many bytes in common are worth a comparison.
 _KIND_BYTES = 30

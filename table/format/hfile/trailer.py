@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from table.errors import UnsupportedTableError
-from table.format.coding import ByteCursor, encode_varint
-from table.format.hfile.block import SUPPORTED_CODECS, BlockReader, Codec
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.format.coding import ByteCursor, encode_varint
+from keymark.table.format.hfile.block import SUPPORTED_CODECS, BlockReader, Codec
 
 TRAILER_SIZE = 4096
 MAGIC = b'TRABLK"$'

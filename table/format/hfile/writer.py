@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.errors import InputError
-from table.format.coding import encode_int32, encode_int64
-from table.format.hfile import kernels
-from table.format.hfile.block import (
+from keymark.table.errors import InputError
+from keymark.table.format.coding import encode_int32, encode_int64
+from keymark.table.format.hfile import kernels
+from keymark.table.format.hfile.block import (
     BLOCK_BYTES_MAX,
     HEADER_SIZE,
     BlockKind,
@@ -26,11 +26,11 @@ from table.format.hfile.block import (
     compress_block,
     encode_block,
 )
-from table.format.hfile.deflate import Marks
-from table.format.hfile.file_info import encode_file_info
-from table.format.hfile.index import encode_entry
-from table.format.hfile.strings import Cells, Ordered, Strings, from_arrow
-from table.format.hfile.trailer import TRAILER_SIZE, Trailer
+from keymark.table.format.hfile.deflate import Marks
+from keymark.table.format.hfile.file_info import encode_file_info
+from keymark.table.format.hfile.index import encode_entry
+from keymark.table.format.hfile.strings import Cells, Ordered, Strings, from_arrow
+from keymark.table.format.hfile.trailer import TRAILER_SIZE, Trailer
 
 BLOCK_SIZE = 1 << 20
 """Uncompressed bytes at which a data block is closed, where nothing else is asked for."""

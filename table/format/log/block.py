@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from table.errors import CorruptFileError
-from table.storage import RangeReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.storage.storage import RangeReader
 
 MAGIC = b"#HUDI#"
 FORMAT_VERSION = 1

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from table.errors import CorruptFileError, InputError, UnsupportedTableError
-from table.format.avro import encode_long, encode_text, read_long
-from table.format.coding import ByteCursor, encode_int32
-from table.format.hashing import string_buffers
-from table.format.hfile.strings import to_arrow
+from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
+from keymark.table.format.avro.records import encode_long, encode_text, read_long
+from keymark.table.format.coding import ByteCursor, encode_int32
+from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hfile.strings import to_arrow
 
 _VERSION = 3
 _LENGTH_MAX = (1 << 31) - 1

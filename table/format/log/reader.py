@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from table.errors import CorruptFileError
-from table.format.coding import ByteCursor
-from table.format.log.block import FORMAT_VERSION, MAGIC, BlockType, HeaderKey, LogBlock
-from table.storage import RangeReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.coding import ByteCursor
+from keymark.table.format.log.block import FORMAT_VERSION, MAGIC, BlockType, HeaderKey, LogBlock
+from keymark.table.storage.storage import RangeReader
 
 _PREFIX_BYTES = len(MAGIC) + 8
 _FOOT_BYTES_MIN = 4 + 8

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from table.format.coding import encode_int32, encode_int64
-from table.format.log.block import FORMAT_VERSION, MAGIC, ROLLBACK_COMMAND, BlockType, HeaderKey
-from table.format.log.deletes import encode_deletes
+from keymark.table.format.coding import encode_int32, encode_int64
+from keymark.table.format.log.block import (
+    FORMAT_VERSION,
+    MAGIC,
+    ROLLBACK_COMMAND,
+    BlockType,
+    HeaderKey,
+)
+from keymark.table.format.log.deletes import encode_deletes
 
 
 def encode_block(block_type: BlockType, headers: Mapping[HeaderKey, str], content: bytes) -> bytes:

@@ -9,18 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.bootstrap.record_index import build_record_index
-from table.bootstrap.target import BuildTarget, Built
-from table.format.hfile.reader import HFileReader
-from table.format.parquet import BaseFileOptions, FooterOptions, write_base_file
-from table.local_storage import LocalStorage
-from table.metadata.partitions import file_id
-from table.metadata.records import decode_locations
-from table.model import BaseFile
-from table.naming import METADATA
-from table.runtime.runner import LocalRunner
-from table.storage import Storage
-from table.timeline.timeline import zone_of
+from keymark.table.bootstrap.record_index import build_record_index
+from keymark.table.bootstrap.target import BuildTarget, Built
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.parquet.base_file import BaseFileOptions, FooterOptions, write_base_file
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.partitions import file_id
+from keymark.table.metadata.records import decode_locations
+from keymark.table.runtime.runner import LocalRunner
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import zone_of
 
 INSTANT = "20240102030405006011"
 UTC = zone_of("UTC")

@@ -12,20 +12,25 @@ from bootstrap_cases import contents_of, make_table, put_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.bootstrap import footers
-from table.bootstrap.bloom_filters import build_bloom_filters
-from table.bootstrap.changes import key_changes
-from table.bootstrap.column_stats import build_column_stats
-from table.errors import CorruptFileError
-from table.format.hashing import shards
-from table.format.hfile.reader import HFileReader
-from table.format.parquet import BaseFileOptions, FooterOptions, read_footer, write_base_file
-from table.keygen.stored import StoredKeys
-from table.local_storage import LocalStorage
-from table.metadata.bloom import bloom_records
-from table.metadata.column_stats import column_stats_records
-from table.naming import METADATA
-from table.runtime.runner import LocalRunner, SparkRunner
+from keymark.table.bootstrap import footers
+from keymark.table.bootstrap.bloom_filters import build_bloom_filters
+from keymark.table.bootstrap.changes import key_changes
+from keymark.table.bootstrap.column_stats import build_column_stats
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hashing import shards
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.parquet.base_file import (
+    BaseFileOptions,
+    FooterOptions,
+    read_footer,
+    write_base_file,
+)
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.bloom import bloom_records
+from keymark.table.metadata.column_stats import column_stats_records
+from keymark.table.runtime.runner import LocalRunner, SparkRunner
+from keymark.table.storage.local_storage import LocalStorage
 
 SCHEMA = pa.schema([("_hoodie_record_key", pa.string()), ("value", pa.string())])
 CONTENTS = [(f"p{n % 2}", [f"k{n}-{i}" for i in range(n)]) for n in range(7)]

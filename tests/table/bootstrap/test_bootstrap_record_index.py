@@ -14,16 +14,16 @@ from bootstrap_cases import INSTANT, built_entries, contents_of, make_table, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.bootstrap import record_index, scan, shard
-from table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
-from table.errors import CorruptFileError, DuplicateKeyError
-from table.format.hashing import shards
-from table.format.log.writer import empty_delete_block
-from table.format.pieces import Keys, Spilled
-from table.local_storage import LocalStorage
-from table.metadata.records import encode_locations
-from table.runtime import runner
-from table.runtime.runner import LocalRunner, SparkRunner
+from keymark.table.bootstrap import record_index, scan, shard
+from keymark.table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
+from keymark.table.errors import CorruptFileError, DuplicateKeyError
+from keymark.table.format.hashing import shards
+from keymark.table.format.log.writer import empty_delete_block
+from keymark.table.format.pieces import Keys, Spilled
+from keymark.table.metadata.records import encode_locations
+from keymark.table.runtime import runner
+from keymark.table.runtime.runner import LocalRunner, SparkRunner
+from keymark.table.storage.local_storage import LocalStorage
 
 KEYS = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=24

@@ -10,12 +10,12 @@ import pytest
 from bootstrap_cases import built_entries, contents_of, make_table, put_file
 from faults import DEAD, FROZEN, FULL, FaultStorage, Killed, every_fault
 
-from table.bootstrap import record_index, shard
-from table.bootstrap.target import put_base
-from table.errors import CorruptFileError, DuplicateKeyError, StorageError
-from table.format.hfile.writer import HFileWriter
-from table.local_storage import LocalStorage
-from table.runtime.runner import LocalRunner
+from keymark.table.bootstrap import record_index, shard
+from keymark.table.bootstrap.target import put_base
+from keymark.table.errors import CorruptFileError, DuplicateKeyError, StorageError
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.runtime.runner import LocalRunner
+from keymark.table.storage.local_storage import LocalStorage
 
 UNDER = ".hoodie/metadata"
 

@@ -15,13 +15,13 @@ from faults import DEAD, FROZEN, FULL, FaultStorage, Killed, every_fault
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table import Table
-from table.bootstrap import record_index, rows
-from table.bootstrap.spill import encode_numbers, find_stretch, spilled_numbers
-from table.errors import CorruptFileError, DuplicateKeyError, InputError, StorageError
-from table.format.scatter import assign, deal_numbers, no_sums
-from table.local_storage import LocalStorage
-from table.runtime.runner import LocalRunner
+from keymark import Table
+from keymark.table.bootstrap import record_index, rows
+from keymark.table.bootstrap.spill import encode_numbers, find_stretch, spilled_numbers
+from keymark.table.errors import CorruptFileError, DuplicateKeyError, InputError, StorageError
+from keymark.table.format.scatter import assign, deal_numbers, no_sums
+from keymark.table.runtime.runner import LocalRunner
+from keymark.table.storage.local_storage import LocalStorage
 
 UNDER = ".hoodie/metadata/record_index"
 GROUPS = {f"hoodie.metadata.record.index.{end}.filegroup.count": "3" for end in ("min", "max")}
@@ -93,7 +93,7 @@ def answers(path, keys):
 def small(monkeypatch):
     """Tasks of 90 rows, made 30 at a time, one after the other."""
     monkeypatch.setattr(rows, "_ROWS_AT_ONCE", 30)
-    monkeypatch.setattr("table.table.LocalRunner", lambda: LocalRunner(1))
+    monkeypatch.setattr("keymark.table.table.LocalRunner", lambda: LocalRunner(1))
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from table.format.hfile.reader import HFileReader
-from table.storage import BytesReader
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.storage.storage import BytesReader
 
 DATA = Path(__file__).parents[2] / "data" / "hfile"
 BASE_FILE = DATA / "hudi_0.15.0_record_index_base.hfile"

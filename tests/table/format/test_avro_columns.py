@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.format.avro import encode_bytes, encode_long
-from table.format.avro_columns import (
+from keymark.table.format.avro.columns import (
     BOOLEAN,
     BYTES,
     FIXED4,
@@ -17,7 +16,8 @@ from table.format.avro_columns import (
     REFUSED,
     read_records,
 )
-from table.format.hashing import string_buffers
+from keymark.table.format.avro.records import encode_bytes, encode_long
+from keymark.table.format.hashing import string_buffers
 
 SHAPE = ((NULL, BYTES), (LONG,), (NULL, LONG, BOOLEAN, FIXED4, FIXED8), (BYTES,))
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError, InputError, UnsupportedTableError
-from table.format import bloom
-from table.format.bloom import DYNAMIC, SIMPLE, BloomFilter
+from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
+from keymark.table.format.bloom import filter as bloom
+from keymark.table.format.bloom.filter import DYNAMIC, SIMPLE, BloomFilter
 
 KEYS = pa.array(["a", "ü", "key-00000"])
 VECTORS = {

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError, InputError, UnsupportedTableError
-from table.format.bloom import DYNAMIC, SIMPLE, BloomFilter
-from table.format.bloom_text import BloomText
+from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
+from keymark.table.format.bloom.filter import DYNAMIC, SIMPLE, BloomFilter
+from keymark.table.format.bloom.text import BloomText
 
 TYPES = st.sampled_from([SIMPLE, DYNAMIC])
 

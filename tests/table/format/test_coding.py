@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.format.checksum import ChecksumType, chunk_checksums
-from table.format.coding import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.checksum import ChecksumType, chunk_checksums
+from keymark.table.format.coding import (
     ByteCursor,
     encode_hadoop_vint,
     encode_int32,

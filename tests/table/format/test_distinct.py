@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.format import distinct as module
-from table.format.distinct import Distinct
-from table.format.hashing import string_buffers
+from keymark.table.format import distinct as module
+from keymark.table.format.distinct import Distinct
+from keymark.table.format.hashing import string_buffers
 
 
 def number(distinct, strings):

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from table.format.digest import Digest, digest_entries, location_words, total
-from table.format.hashing import shards, string_buffers
-from table.format.scatter import deal
+from keymark.table.format.digest import Digest, digest_entries, location_words, total
+from keymark.table.format.hashing import shards, string_buffers
+from keymark.table.format.scatter import deal
 
 KEYS = st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=50, unique=True)
 WORDS = location_words(["", "p", "p", "p1"], ["f", "f", "1f", "f"])

@@ -7,15 +7,15 @@ import os
 import pyarrow as pa
 import pytest
 
-from table.errors import CorruptFileError
-from table.format.parquet import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import (
     BaseFileOptions,
     FooterOptions,
     read_base_file,
     read_footer,
     write_base_file,
 )
-from table.storage import BytesReader
+from keymark.table.storage.storage import BytesReader
 
 ROWS = pa.table(
     {

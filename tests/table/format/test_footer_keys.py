@@ -12,10 +12,15 @@ from base_files import reader_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.format.footer_keys import FooterKeys, read_footer_keys
-from table.format.parquet import BaseFileOptions, FooterOptions, read_footer, write_base_file
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import (
+    BaseFileOptions,
+    FooterOptions,
+    read_footer,
+    write_base_file,
+)
+from keymark.table.format.parquet.footer_keys import FooterKeys, read_footer_keys
+from keymark.table.storage.storage import BytesReader
 
 DATA = Path(__file__).parents[2] / "data"
 SMALL = FooterOptions(bloom_entries=40, bloom_fpp=0.05, bloom_max_entries=80)

@@ -11,12 +11,12 @@ from hfile_cases import SCHEMA, binary, looked_up, open_bytes, scanned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InputError
-from table.format.hfile.block import BYTES_PER_CHECKSUM, HEADER_SIZE, BlockKind, BlockReader
-from table.format.hfile.index import read_root
-from table.format.hfile.trailer import TRAILER_SIZE, read_trailer
-from table.format.hfile.writer import write_hfile
-from table.storage import BytesReader
+from keymark.table.errors import InputError
+from keymark.table.format.hfile.block import BYTES_PER_CHECKSUM, HEADER_SIZE, BlockKind, BlockReader
+from keymark.table.format.hfile.index import read_root
+from keymark.table.format.hfile.trailer import TRAILER_SIZE, read_trailer
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.storage.storage import BytesReader
 
 unhurried = settings(deadline=None, max_examples=60)
 

@@ -11,13 +11,13 @@ from hfile_cases import SCHEMA, binary, looked_up, scanned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.format.hfile import block
-from table.format.hfile.cache import BlockCache
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.trailer import TRAILER_SIZE
-from table.format.hfile.writer import write_hfile
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hfile import block
+from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.trailer import TRAILER_SIZE
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.storage.storage import BytesReader
 
 ROWS = {b"%05d" % number: b"v" * 80 for number in range(0, 1000, 2)}
 PLENTY = 1 << 30

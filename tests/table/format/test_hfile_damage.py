@@ -18,9 +18,9 @@ from hfile_cases import (
     scanned,
 )
 
-from table.errors import CorruptFileError, TableError, UnsupportedTableError
-from table.format.checksum import chunk_checksums
-from table.format.hfile.block import (
+from keymark.table.errors import CorruptFileError, TableError, UnsupportedTableError
+from keymark.table.format.checksum import chunk_checksums
+from keymark.table.format.hfile.block import (
     BYTES_PER_CHECKSUM,
     HEADER_SIZE,
     BlockKind,
@@ -29,11 +29,11 @@ from table.format.hfile.block import (
     compress_block,
     encode_block,
 )
-from table.format.hfile.file_info import encode_file_info
-from table.format.hfile.index import encode_entry
-from table.format.hfile.trailer import TRAILER_SIZE, Trailer, read_trailer
-from table.format.hfile.writer import write_hfile
-from table.storage import BytesReader
+from keymark.table.format.hfile.file_info import encode_file_info
+from keymark.table.format.hfile.index import encode_entry
+from keymark.table.format.hfile.trailer import TRAILER_SIZE, Trailer, read_trailer
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.storage.storage import BytesReader
 
 FLIPS = (0x01, 0x10, 0x80)
 NONE_FILE = DATA / "hudi_0.15.0_hbase_512_NONE_40.hfile"

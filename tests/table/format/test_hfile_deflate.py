@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from table.format.hfile import huffman
-from table.format.hfile.deflate import deflate_cells
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.writer import write_hfile
-from table.storage import BytesReader
+from keymark.table.format.hfile import huffman
+from keymark.table.format.hfile.deflate import deflate_cells
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.storage.storage import BytesReader
 
 GZIP = 31
 END = b"\x00\x7f" + b"\xff" * 7 + b"\x04"
@@ -157,7 +157,7 @@ def test_a_stream_that_inflates_to_something_else_is_not_stored(monkeypatch):
         return deflate_cells(np.frombuffer(bytes(data), np.uint8))
 
     for wrong in (spoilt, lambda *_: b"\x1f\x8b no stream"):
-        monkeypatch.setattr("table.format.hfile.block.deflate_cells", wrong)
+        monkeypatch.setattr("keymark.table.format.hfile.block.deflate_cells", wrong)
         data = write_hfile(keys, values, schema="{}")
         found = [
             part.to_pylist()

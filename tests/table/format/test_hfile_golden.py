@@ -15,11 +15,11 @@ from hfile_cases import (
     scanned,
 )
 
-from table.format.hfile.block import BlockKind, BlockReader
-from table.format.hfile.index import read_root
-from table.format.hfile.trailer import read_trailer
-from table.format.hfile.writer import write_hfile
-from table.storage import BytesReader
+from keymark.table.format.hfile.block import BlockKind, BlockReader
+from keymark.table.format.hfile.index import read_root
+from keymark.table.format.hfile.trailer import read_trailer
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.storage.storage import BytesReader
 
 by_name = pytest.mark.parametrize(
     ("path", "count"), SYNTHETIC.items(), ids=[path.stem for path in SYNTHETIC]

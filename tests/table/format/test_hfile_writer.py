@@ -13,10 +13,10 @@ from hfile_cases import SCHEMA, binary, open_bytes, scanned, unpacked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InputError
-from table.format.hfile import writer
-from table.format.hfile.strings import Ordered
-from table.format.hfile.writer import HFileWriter, write_hfile
+from keymark.table.errors import InputError
+from keymark.table.format.hfile import writer
+from keymark.table.format.hfile.strings import Ordered
+from keymark.table.format.hfile.writer import HFileWriter, write_hfile
 
 keys = st.lists(st.binary(min_size=1, max_size=12), unique=True, max_size=60).map(sorted)
 block_sizes = st.sampled_from([0, 1, 64, 300, 1 << 20])

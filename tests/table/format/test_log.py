@@ -10,13 +10,13 @@ from hfile_cases import scanned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.format.hfile.reader import HFileReader
-from table.format.log.block import MAGIC, BlockType, HeaderKey
-from table.format.log.deletes import decode_deletes
-from table.format.log.reader import read_blocks
-from table.format.log.writer import empty_delete_block, encode_block, rollback_block
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.log.block import MAGIC, BlockType, HeaderKey
+from keymark.table.format.log.deletes import decode_deletes
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.format.log.writer import empty_delete_block, encode_block, rollback_block
+from keymark.table.storage.storage import BytesReader
 
 DATA = HFILES.parent / "log"
 LOG_FILES = sorted(DATA.glob("*.log"))

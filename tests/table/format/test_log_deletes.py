@@ -13,14 +13,16 @@ from hfile_cases import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.format.coding import encode_int32
-from table.format.log.deletes import decode_deletes, encode_deletes
-from table.format.log.reader import read_blocks
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError, UnsupportedTableError
+from keymark.table.format.coding import encode_int32
+from keymark.table.format.log.deletes import decode_deletes, encode_deletes
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.storage.storage import BytesReader
 
 AVRO = fastavro.parse_schema(
-    json.loads(resources.files("table.format.log").joinpath("delete_record_list.avsc").read_text())
+    json.loads(
+        resources.files("keymark.table.format.log").joinpath("delete_record_list.avsc").read_text()
+    )
 )
 WRAPPER = "org.apache.hudi.avro.model."
 int32 = st.integers(-(2**31), 2**31 - 1)

@@ -7,14 +7,14 @@ import tarfile
 import pytest
 from hfile_cases import DATA, binary, looked_up, open_bytes, scanned
 
-from table.format.hfile.block import BlockReader
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.trailer import Trailer, read_trailer
-from table.format.hfile.writer import write_hfile
-from table.format.log.block import BlockType, HeaderKey
-from table.format.log.deletes import decode_deletes, encode_deletes
-from table.format.log.reader import read_blocks
-from table.storage import BytesReader
+from keymark.table.format.hfile.block import BlockReader
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.trailer import Trailer, read_trailer
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.format.log.block import BlockType, HeaderKey
+from keymark.table.format.log.deletes import decode_deletes, encode_deletes
+from keymark.table.format.log.reader import read_blocks
+from keymark.table.storage.storage import BytesReader
 
 ARCHIVE = DATA.parent / "hudi-0.15.0-record_index.tar.gz"
 

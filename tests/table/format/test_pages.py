@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.format.pages import pages
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.pages import pages
 
 TABLE = pa.table(
     {

@@ -13,12 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 from base_files import reader_of
 
-from table.errors import CorruptFileError, InputError, InvalidOptionError
-from table.format import parquet, schema
-from table.format.bloom import DYNAMIC, SIMPLE, BloomFilter
-from table.format.parquet import BaseFileOptions, FooterOptions, read_base_file, read_footer
-from table.local_storage import LocalStorage
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError, InputError, InvalidOptionError
+from keymark.table.format import schema
+from keymark.table.format.bloom.filter import DYNAMIC, SIMPLE, BloomFilter
+from keymark.table.format.parquet import base_file as parquet
+from keymark.table.format.parquet.base_file import (
+    BaseFileOptions,
+    FooterOptions,
+    read_base_file,
+    read_footer,
+)
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import BytesReader
 
 DATA = Path(__file__).parents[2] / "data" / "base_files"
 HUDI = json.loads((DATA / "records.json").read_text())

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.errors import CorruptFileError
-from table.format.parquet import read_base_file
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import read_base_file
+from keymark.table.storage.storage import BytesReader
 
 
 def read(values, **options):

@@ -11,11 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.format.pages import chunk_pages
-from table.format.parquet import BaseFileOptions, FooterOptions, read_footer, write_base_file
-from table.format.plain_strings import plain_strings
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError, UnsupportedTableError
+from keymark.table.format.parquet.base_file import (
+    BaseFileOptions,
+    FooterOptions,
+    read_footer,
+    write_base_file,
+)
+from keymark.table.format.parquet.pages import chunk_pages
+from keymark.table.format.parquet.plain_strings import plain_strings
+from keymark.table.storage.storage import BytesReader
 
 OPTIONS = BaseFileOptions(footer=FooterOptions(bloom_enabled=False))
 TEXTS = st.lists(st.text(max_size=12), max_size=60)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.format import rezip
+from keymark.table.format.parquet import rezip
 
 
 def sample(rows=5000):

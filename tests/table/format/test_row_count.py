@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.format import row_count as module
-from table.format.parquet import BaseFileOptions, write_base_file
-from table.format.row_count import row_count
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet import row_count as module
+from keymark.table.format.parquet.base_file import BaseFileOptions, write_base_file
+from keymark.table.format.parquet.row_count import row_count
+from keymark.table.storage.storage import BytesReader
 
 KINDS = (
     pa.int32(),

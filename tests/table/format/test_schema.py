@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InputError, UnsupportedTableError
-from table.format import schema as schemas
+from keymark.table.errors import InputError, UnsupportedTableError
+from keymark.table.format import schema as schemas
 
 # extraMetadata.schema of a commit that Hudi 0.15.0 wrote.
 HUDI = (

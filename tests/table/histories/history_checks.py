@@ -27,17 +27,17 @@ from history_model import (
 )
 from table_cases import by_listing, data_rows, files, files_stored
 
-from table import Table
-from table.config import decode_properties
-from table.errors import InputError
-from table.format.parquet import read_footer
-from table.metadata.bloom import bloom_records
-from table.metadata.column_stats import column_stats_records
-from table.metadata.records import SCHEMA, decode_locations
-from table.naming import is_bucket_file_id
-from table.read.arrow import plan_read
-from table.state.table_state import TableState
-from table.timeline.instant_name import instant_millis
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.layout.naming import is_bucket_file_id
+from keymark.table.metadata.bloom import bloom_records
+from keymark.table.metadata.column_stats import column_stats_records
+from keymark.table.metadata.records import SCHEMA, decode_locations
+from keymark.table.properties.config import decode_properties
+from keymark.table.read.arrow import plan_read
+from keymark.table.state.table_state import TableState
+from keymark.table.timeline.instant_name import instant_millis
 
 COLUMNS = ("k", "n", "p", "q", "ts", "v")
 META = ".hoodie/metadata"

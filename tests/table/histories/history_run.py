@@ -17,9 +17,9 @@ from history_model import FILES, RECORD_INDEX, HistoryModel, HistoryShape, draw_
 from history_steps import Step, Steps
 from history_storage import HookStorage, TickingClock, WatchedStorage, same_each_time, watched
 
-from table import Table
-from table.errors import InputError, SnapshotExpiredError, TableError
-from table.storage import Storage
+from keymark import Table
+from keymark.table.errors import InputError, SnapshotExpiredError, TableError
+from keymark.table.storage.storage import Storage
 
 # Memory instead of a disk, where the machine has a folder of it.
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -221,7 +221,7 @@ class Session:
 
     def _taken_back(self) -> set[str]:
         """Commits that are off the timeline, or that a completed rollback or restore names."""
-        from table.timeline.timeline import Timeline
+        from keymark.table.timeline.timeline import Timeline
 
         timeline = Timeline.load(self.storage)
         kept = {instant.time for instant in timeline.completed({"commit"})}

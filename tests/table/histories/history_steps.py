@@ -24,8 +24,8 @@ from history_model import (
 )
 from table_cases import DUP_POLICY
 
-from table import Table
-from table.errors import DuplicateKeyError, IndexUnavailableError, InputError
+from keymark import Table
+from keymark.table.errors import DuplicateKeyError, IndexUnavailableError, InputError
 
 FALLBACK = "keymark.index.fallback"
 WRITES = ("upsert", "upsert", "upsert", "insert", "drop", "bulk_insert", "delete")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from unittest import mock
 
-from table.local_storage import LocalStorage
-from table.runtime.runner import LocalRunner
-from table.storage import FileStatus, Obstacle, RangeReader, Storage
+from keymark.table.runtime.runner import LocalRunner
+from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.storage.storage import FileStatus, Obstacle, RangeReader, Storage
 
 T = TypeVar("T")
 _START = 1_700_000_000_000

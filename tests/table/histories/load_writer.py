@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from table import Table
+from keymark import Table
 
 # A table without a record index: what its writers look keys up in.
 OPTIONS = {

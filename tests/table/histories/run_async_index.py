@@ -20,7 +20,7 @@ for folder in ("tests/table/histories", "tests/table", "tests", "."):
 
 from load_writer import OPTIONS, LoadWriter, create, stored  # noqa: E402  after the path to it
 
-from table import Table  # noqa: E402
+from keymark import Table  # noqa: E402
 
 
 def spans(writer: LoadWriter, start: float, end: float) -> list[float]:

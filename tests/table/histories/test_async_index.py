@@ -20,9 +20,9 @@ from history_checks import partitions_of
 from load_writer import OPTIONS, LoadWriter, create, index_on, stored
 from table_cases import by_hudi_rs, files_listed, files_stored
 
-from table import Table
-from table.errors import InputError
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.storage.local_storage import LocalStorage
 
 ROWS = 50_000
 FEW_ROWS = 8_000

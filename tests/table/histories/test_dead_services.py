@@ -22,7 +22,7 @@ from history_steps import FALLBACK, Step, Steps
 from history_storage import same_each_time, watched
 from table_cases import DUP_POLICY
 
-from table.errors import InputError
+from keymark.table.errors import InputError
 
 CALLS_MAX = 120
 SHAPE = HistoryShape(

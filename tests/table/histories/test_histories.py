@@ -10,12 +10,12 @@ from __future__ import annotations
 import random
 
 import pytest
+import table.services.restore
 from history_run import run_history
 
 import table.services.clean
-import table.services.restore
 import table.write.client
-from table.errors import TableError
+from keymark.table.errors import TableError
 
 SEEDS = 30
 PLANTED_TRIES = 60

@@ -13,9 +13,9 @@ from history_checks import java_hash
 from history_storage import TickingClock, same_each_time, watched
 from table_cases import MOVES, SHARDS, SMALL_BLOOMS, by_listing, create, data_rows, rows
 
-from table import Table
-from table.errors import CorruptFileError, InputError, SnapshotExpiredError
-from table.local_storage import LocalStorage
+from keymark import Table
+from keymark.table.errors import CorruptFileError, InputError, SnapshotExpiredError
+from keymark.table.storage.local_storage import LocalStorage
 
 OPTIONS = {MOVES: "true", **SMALL_BLOOMS}
 ONE_KEPT = {"hoodie.cleaner.commits.retained": "1"}

@@ -12,11 +12,11 @@ import pytest
 from history_checks import java_hash, shard_of
 from table_cases import SMALL_BLOOMS, by_listing, data_rows, files_listed, files_stored
 
-from table import Table
-from table.errors import InputError
-from table.format.hashing import java_hashes
-from table.metadata.partitions import RECORD_INDEX
-from table.state.table_state import TableState
+from keymark import Table
+from keymark.table.errors import InputError
+from keymark.table.format.hashing import java_hashes
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.state.table_state import TableState
 
 LONGEST = 32767
 MOVES = {"hoodie.record.index.update.partition.path": "true"}

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.errors import CorruptFileError
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.writer import write_hfile
-from table.metadata import column_stats
-from table.metadata.column_ranges import file_keys, read_ranges
-from table.metadata.column_stats import Wrapper
-from table.metadata.reader import split_by_shard
-from table.metadata.records import SCHEMA
-from table.model import BaseFile
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.layout.model import BaseFile
+from keymark.table.metadata import column_stats
+from keymark.table.metadata.column_ranges import file_keys, read_ranges
+from keymark.table.metadata.column_stats import Wrapper
+from keymark.table.metadata.reader import split_by_shard
+from keymark.table.metadata.records import SCHEMA
+from keymark.table.storage.storage import BytesReader
 
 DECIMAL = decimal.Decimal
 ROWS = {

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from base_files import reader_of
 
-from table.errors import UnsupportedTableError
-from table.format.hashing import column_id, file_id_hash, partition_id
-from table.format.parquet import BaseFileFooter, read_footer
-from table.metadata import bloom, column_stats, records
+from keymark.table.errors import UnsupportedTableError
+from keymark.table.format.hashing import column_id, file_id_hash, partition_id
+from keymark.table.format.parquet.base_file import BaseFileFooter, read_footer
+from keymark.table.metadata import bloom, column_stats, records
 
 DATA = Path(__file__).parents[2] / "data" / "base_files"
 HUDI = json.loads((DATA / "records.json").read_text())

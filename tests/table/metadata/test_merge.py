@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.format.hfile.reader import HFileReader
-from table.format.hfile.writer import write_hfile
-from table.metadata.merge import merged
-from table.storage import BytesReader
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.metadata.merge import merged
+from keymark.table.storage.storage import BytesReader
 
 # Few letters, so that sources share keys; some keys are prefixes, some differ behind eight bytes.
 keys = st.text("ab\x7fü😀", min_size=1, max_size=4) | st.integers(0, 30).map("common-{:03d}".format)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from table.errors import CommitConflictError
-from table.local_storage import LocalStorage
-from table.metadata.writer import put_again
+from keymark.table.errors import CommitConflictError
+from keymark.table.metadata.writer import put_again
+from keymark.table.storage.local_storage import LocalStorage
 
 
 def test_the_same_bytes_count_and_others_are_refused(tmp_path):

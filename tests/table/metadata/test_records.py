@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError
-from table.metadata import records
+from keymark.table.errors import CorruptFileError
+from keymark.table.metadata import records
 
 AVRO = fastavro.parse_schema(json.loads(records.SCHEMA))
 

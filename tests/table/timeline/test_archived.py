@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timeline_cases import ENTRIES, FILES, archived, hudis
 
-from table.errors import CorruptFileError
-from table.format.coding import encode_int32
-from table.format.log.block import BlockType, HeaderKey
-from table.format.log.writer import encode_block, rollback_block
-from table.model import Instant
-from table.storage import BytesReader
-from table.timeline.archived import (
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.coding import encode_int32
+from keymark.table.format.log.block import BlockType, HeaderKey
+from keymark.table.format.log.writer import encode_block, rollback_block
+from keymark.table.layout.model import Instant
+from keymark.table.storage.storage import BytesReader
+from keymark.table.timeline.archived import (
     ArchivedInstant,
     archive_name,
     archive_number,
@@ -23,9 +23,9 @@ from table.timeline.archived import (
     decode_archive,
     encode_archive,
 )
-from table.timeline.avro_file import load_schema
-from table.timeline.commit_metadata import encode_commit
-from table.timeline.instant_name import instant_file, parse_instant
+from keymark.table.timeline.avro_file import load_schema
+from keymark.table.timeline.commit_metadata import encode_commit
+from keymark.table.timeline.instant_name import instant_file, parse_instant
 
 PAYLOADS = {
     "hoodieCommitMetadata",

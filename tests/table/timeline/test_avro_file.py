@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timeline_cases import DECODERS, FILES, READERS, ending, hudis
 
-from table.errors import CorruptFileError
-from table.format.avro import encode_bytes, encode_long, encode_text
-from table.timeline.avro_file import decode_container, encode_container, load_schema
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.avro.records import encode_bytes, encode_long, encode_text
+from keymark.table.timeline.avro_file import decode_container, encode_container, load_schema
 
 SYNC = bytes(16)
 SCHEMA_OF = {

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from timeline_cases import hudis
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.model import Instant
-from table.timeline.avro_file import decode_container, encode_container, load_schema
-from table.timeline.clean_metadata import (
+from keymark.table.errors import CorruptFileError, UnsupportedTableError
+from keymark.table.layout.model import Instant
+from keymark.table.timeline.avro_file import decode_container, encode_container, load_schema
+from keymark.table.timeline.clean_metadata import (
     Clean,
     CleanPlan,
     decode_clean,
@@ -21,34 +21,34 @@ from table.timeline.clean_metadata import (
     encode_clean,
     encode_clean_plan,
 )
-from table.timeline.compaction_plan import (
+from keymark.table.timeline.compaction_plan import (
     CompactionOperation,
     decode_compaction_plan,
     encode_compaction_plan,
     slice_metrics,
 )
-from table.timeline.index_plan import (
+from keymark.table.timeline.index_plan import (
     IndexedPartition,
     decode_index_commit,
     decode_index_plan,
     encode_index_commit,
     encode_index_plan,
 )
-from table.timeline.restore_metadata import (
+from keymark.table.timeline.restore_metadata import (
     RestorePlan,
     decode_restore_plan,
     encode_restore,
     encode_restore_plan,
     restored,
 )
-from table.timeline.rollback_metadata import (
+from keymark.table.timeline.rollback_metadata import (
     Rollback,
     decode_plan,
     encode_metadata,
     encode_plan,
     rolled_back,
 )
-from table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
+from keymark.table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 NAMES = TEXTS.filter(lambda text: "/" not in text)

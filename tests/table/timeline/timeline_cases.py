@@ -7,15 +7,15 @@ import re
 import tarfile
 from pathlib import Path
 
-from table.storage import BytesReader
-from table.timeline.archived import decode_archive
-from table.timeline.clean_metadata import decode_clean, decode_clean_plan
-from table.timeline.commit_record import commit_record, replace_commit_record
-from table.timeline.compaction_plan import decode_compaction_plan
-from table.timeline.index_plan import decode_index_commit, decode_index_plan
-from table.timeline.restore_metadata import decode_restore_plan, restored
-from table.timeline.rollback_metadata import decode_plan, rolled_back
-from table.timeline.savepoint_metadata import decode_savepoint
+from keymark.table.storage.storage import BytesReader
+from keymark.table.timeline.archived import decode_archive
+from keymark.table.timeline.clean_metadata import decode_clean, decode_clean_plan
+from keymark.table.timeline.commit_record import commit_record, replace_commit_record
+from keymark.table.timeline.compaction_plan import decode_compaction_plan
+from keymark.table.timeline.index_plan import decode_index_commit, decode_index_plan
+from keymark.table.timeline.restore_metadata import decode_restore_plan, restored
+from keymark.table.timeline.rollback_metadata import decode_plan, rolled_back
+from keymark.table.timeline.savepoint_metadata import decode_savepoint
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "hudi-0.15.0-timeline.tar.gz"
 

@@ -1,0 +1,1 @@
+"""Which rows a round of changes touches."""

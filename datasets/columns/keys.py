@@ -1,0 +1,231 @@
+"""The kinds of column that may be record keys: another value in each row, the same in all versions.
+
+How keys are shaped decides which index wins: keys that grow with time leave most files of a bloom
+index out, random ones none; long ones fill shards; and where all hash alike, one shard gets all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Texts
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, field_validator
+
+from keymark.datasets.columns.kind import (
+    EPOCH_MS,
+    BaseKind,
+    Expressions,
+    Values,
+    element,
+    piece,
+    take,
+)
+from keymark.datasets.columns.text import hash_alike, hex_text, uuid_text
+from keymark.datasets.generate.hashing import derive, draw, mix
+
+_LOW_12, _LOW_62 = np.uint64(0xFFF), np.uint64((1 << 62) - 1)
+_MILLISECONDS = (1 << 48) - 1
+# Row numbers, those of keys that never exist included, are below 2^61.
+_BITS = 61
+_PAIRS = tuple(f"{pair:02x}" for pair in range(256))
+_FIRST_BITS = (40, 32, 24, 16, 8, 0)
+
+
+class Uuid(BaseKind):
+    """A text shaped like a random UUID, version 4."""
+
+    unique: ClassVar[bool] = True
+
+    kind: Literal["uuid"]
+
+    spark_type: ClassVar[str] = "string"
+
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+        row = rows.hash(fixed=True)
+        return uuid_text(mix(np.array([0]), row), mix(np.array([1]), row))
+
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+        high = rows.let(rows.hash(0, fixed=True))
+        return _uuid_sql(rows, f"shiftrightunsigned({high}, 16)", high, version=4)
+
+
+class Uuid7(BaseKind):
+    """A text shaped like a UUID of version 7: it grows with the row number, as one with time.
+
+    `per_ms` rows have the same millisecond, and no order among themselves.
+    """
+
+    unique: ClassVar[bool] = True
+
+    kind: Literal["uuid7"]
+    per_ms: int = Field(default=10, ge=1, le=10**6)
+
+    spark_type: ClassVar[str] = "string"
+
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+        row = rows.hash(fixed=True)
+        at = (EPOCH_MS + rows.numbers // self.per_ms) & _MILLISECONDS
+        high = (at.astype(np.uint64) << np.uint64(16)) | (mix(np.array([0]), row) & _LOW_12)
+        return uuid_text(high, mix(np.array([1]), row), version=7)
+
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+        at = rows.let(f"({EPOCH_MS}L + {rows.number} div {self.per_ms}L) & {_MILLISECONDS}L")
+        third = rows.let(rows.hash(0, fixed=True))
+        return _uuid_sql(rows, at, third, version=7)
+
+
+class Sequence(BaseKind):
+    """The row number as a number, counted from `start`."""
+
+    unique: ClassVar[bool] = True
+
+    kind: Literal["sequence"]
+    start: int = Field(default=0, ge=0, le=10**15)
+
+    spark_type: ClassVar[str] = "bigint"
+
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+        return pa.array(rows.numbers + self.start)
+
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+        return f"{rows.number} + {self.start}L"
+
+
+class Numbered(BaseKind):
+    """A prefix and the row number, with zeros before it up to `width` digits; 0 for none."""
+
+    unique: ClassVar[bool] = True
+
+    kind: Literal["numbered"]
+    prefix: str = Field(default="", max_length=1000, pattern=r"^[^\n]*$")
+    width: int = Field(default=0, ge=0, le=100)
+
+    spark_type: ClassVar[str] = "string"
+
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+        digits = pc.utf8_lpad(pa.array(rows.numbers).cast(pa.string()), self.width, "0")
+        return pc.binary_join_element_wise(pa.scalar(self.prefix), digits, "")
+
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+        digits = f"cast({rows.number} as string)"
+        if self.width:
+            digits = (
+                f"if(length({digits}) < {self.width}, lpad({digits}, {self.width}, '0'), {digits})"
+            )
+        prefix = f"cast(X'{self.prefix.encode().hex()}' as string)"
+        return f"concat({prefix}, {digits})" if self.prefix else digits
+
+
+class Hashed(BaseKind):
+    """Hex digits as of a digest; 32 look like MD5, 64 like SHA-256."""
+
+    unique: ClassVar[bool] = True
+
+    kind: Literal["hashed"]
+    digits: Literal[32, 48, 64] = 32
+
+    spark_type: ClassVar[str] = "string"
+
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+        row = rows.hash(fixed=True)
+        pieces = [mix(np.array([index]), row) for index in range(self.digits // 16)]
+        return pc.ascii_lower(hex_text(pieces, self.digits))
+
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+        parts = [piece(rows, index, fixed=True) for index in range(self.digits // 16)]
+        return f"lower(concat({', '.join(parts)}))"
+
+
+class Letters(BaseKind):
+    """Letters of an alphabet, drawn at random, then the row number: for long keys of any script."""
+
+    unique: ClassVar[bool] = True
+
+    kind: Literal["letters"]
+    length: int = Field(default=24, ge=1, le=32_000)
+    alphabet: str = Field(default="aäñßжλ中日🙂😀", min_length=2, max_length=1000)
+
+    spark_type: ClassVar[str] = "string"
+
+    @field_validator("alphabet")
+    @classmethod
+    def _has_no_break(cls, alphabet: str) -> str:
+        if "\n" in alphabet:
+            raise ValueError("must not contain line breaks")
+        return alphabet
+
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+        key = derive(rows.shape.seed, rows.name)
+        places = np.tile(np.arange(self.length), len(rows.numbers))
+        hashes = draw(key, np.repeat(rows.numbers, self.length), places).view(np.int64)
+        letters = take(self.alphabet, np.mod(hashes, len(self.alphabet)))
+        bounds = np.arange(0, len(places) + 1, self.length)
+        drawn = pc.binary_join(pa.LargeListArray.from_arrays(bounds, letters), "")
+        return pc.binary_join_element_wise(drawn, pa.array(rows.numbers).cast(pa.string()), "")
+
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+        letter = element(
+            self.alphabet, f"pmod({rows.hash('i', fixed=True)}, {len(self.alphabet)}L)"
+        )
+        drawn = f"transform(sequence(0L, {self.length - 1}L), i -> {letter})"
+        return f"concat(array_join({drawn}, ''), cast({rows.number} as string))"
+
+
+class OneShard(BaseKind):
+    """Texts that all have the same String.hashCode, so that one shard of an index gets all keys.
+
+    "Aa" and "BB" collide, and so do all texts of as many of either: the bits of the row number.
+    """
+
+    unique: ClassVar[bool] = True
+
+    kind: Literal["one_shard"]
+
+    spark_type: ClassVar[str] = "string"
+
+    def arrow(self, rows: Values) -> pa.Array:
+        """Return the values as an Arrow array."""
+        return hash_alike(rows.numbers, _BITS)
+
+    def sql(self, rows: Expressions) -> str:
+        """Return the values as a SQL expression."""
+        bits = f"lpad(bin({rows.number}), {_BITS}, '0')"
+        return f"replace(replace({bits}, '0', 'Aa'), '1', 'BB')"
+
+
+def _uuid_sql(rows: Expressions, first: str, third: str, *, version: int) -> str:
+    """A UUID of the lowest 48 and 12 bits of two values and 62 of the row's second hash.
+
+    Pairs of digits are looked up: `hex` and its padding take twice the time.
+    """
+    low = rows.let(rows.hash(1, fixed=True))
+    dashed = [f"{pair}-" for pair in _PAIRS]
+    pieces = [
+        *(_byte(dashed if bits in (0, 16) else _PAIRS, first, bits) for bits in _FIRST_BITS),
+        _byte([f"{version}{digit:x}" for digit in range(16)], third, 8),
+        _byte(dashed, third, 0),
+        _byte(_PAIRS[128:192], low, 56),
+        _byte(dashed, low, 48),
+        *(_byte(_PAIRS, low, bits) for bits in _FIRST_BITS),
+    ]
+    return f"concat({', '.join(pieces)})"
+
+
+def _byte(texts: Texts[str], word: str, bits: int) -> str:
+    """The text at the lowest bits, as many as the texts need, of a word shifted to the right."""
+    return element(texts, f"shiftrightunsigned({word}, {bits}) & {len(texts) - 1}L")

@@ -1,0 +1,1 @@
+"""Rows out of a specification, with and without Spark."""

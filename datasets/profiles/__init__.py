@@ -1,0 +1,1 @@
+"""Statistics of a table's keys, and specifications that look like them."""

@@ -1,0 +1,159 @@
+"""Jars of other engines: where they are kept, and how they get there.
+
+A jar is downloaded once, by an explicit command, into the user's cache (`$XDG_CACHE_HOME` or
+`~/.cache`, there `keymark/jars`), from a repository in Maven's layout. The repository is Maven
+Central, or what the environment variable `KEYMARK_MAVEN_URL` names (a mirror, or a `file:` URL).
+Nothing is ever downloaded by a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from http.client import HTTPException, HTTPResponse
+from importlib import metadata
+from pathlib import Path
+from typing import BinaryIO
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+from urllib.response import addinfourl
+
+from keymark.harness.errors import HarnessError
+
+MAVEN_URL = "KEYMARK_MAVEN_URL"
+MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
+
+_SPARK = "3.5"
+_GROUP, _ARTIFACT = "org/apache/hudi", f"hudi-spark{_SPARK}-bundle_2.12"
+_BUNDLE = re.compile(re.escape(_ARTIFACT) + r"-(\d+\.\d+\.\d+)\.jar")
+_CHUNK = 1 << 20
+_TIMEOUT_S = 60
+_HTTP_NOT_FOUND = 404
+
+Told = Callable[[int, int], None]
+"""Is told the bytes that came and the bytes that are to come in all (0 if unknown)."""
+
+Download = Callable[[str], AbstractContextManager[Told]]
+"""Shows the download of a jar of that name."""
+
+Jar = tuple[str, str, str]
+"""Maven coordinates: group as a path, artifact, version."""
+
+
+def folder() -> Path:
+    """Where jars are kept."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "keymark" / "jars"
+
+
+def bundle(version: str) -> Path:
+    """Where Hudi's bundle of a version is, or would be."""
+    return folder() / f"{_ARTIFACT}-{version}.jar"
+
+
+def installed() -> tuple[str, ...]:
+    """The versions of Hudi whose bundles are in the cache, ascending."""
+    matches = (_BUNDLE.fullmatch(path.name) for path in folder().glob("*.jar"))
+    found = (match.group(1) for match in matches if match)
+    return tuple(sorted(found, key=lambda text: [int(part) for part in text.split(".")]))
+
+
+def missing_bundle(version: str) -> str | None:
+    """One line that says why a bundle cannot be used, or how to get it; None if it is there."""
+    spark = metadata.version("pyspark")
+    if not spark.startswith(f"{_SPARK}."):
+        return f"Hudi {version} is used through its bundle for Spark {_SPARK}; this is {spark}"
+    if bundle(version).is_file():
+        return None
+    return (
+        f"Hudi {version} is not in the cache; get it once by: "
+        f"run_bench.py engine install hudi@{version}"
+    )
+
+
+def install(version: str, told: Told) -> Path:
+    """Put a bundle into the cache, checked against the repository's SHA-1; returns its path.
+
+    Raises:
+        HarnessError: the repository lacks it, cannot be reached, or sent something else.
+    """
+    target = bundle(version)
+    if target.is_file():
+        return target
+    url = _url((_GROUP, _ARTIFACT, version))
+    return _got(url, target, told, absent=f"there is no Hudi {version} for Spark 3.5 ({url})")
+
+
+def fetch(jar: Jar, place: str, download: Download) -> Path:
+    """Put a jar into a folder of that name in the cache, unless it is there; returns its path.
+
+    Raises:
+        HarnessError: as `install`.
+    """
+    _, artifact, version = jar
+    target = folder() / place / f"{artifact}-{version}.jar"
+    if target.is_file():
+        return target
+    url = _url(jar)
+    with download(target.name) as told:
+        return _got(url, target, told, absent=f"there is no {url}")
+
+
+def _url(jar: Jar) -> str:
+    group, artifact, version = jar
+    base = os.environ.get(MAVEN_URL) or MAVEN_CENTRAL
+    return f"{base.rstrip('/')}/{group}/{artifact}/{version}/{artifact}-{version}.jar"
+
+
+def _got(url: str, target: Path, told: Told, *, absent: str) -> Path:
+    """Download a jar; whatever goes wrong is one line."""
+    try:
+        return _download(url, target, told)
+    except HTTPError as error:
+        if error.code == _HTTP_NOT_FOUND:
+            raise HarnessError(absent) from error
+        raise HarnessError(f"{url}: HTTP {error.code} {error.reason}") from error
+    except URLError as error:
+        raise HarnessError(
+            f"{url}: {error.reason}; another repository is named by {MAVEN_URL}"
+        ) from error
+    except (OSError, HTTPException) as error:
+        raise HarnessError(f"{url}: the download broke off: {error!r}") from error
+
+
+def _download(url: str, target: Path, told: Told) -> Path:
+    with _opened(f"{url}.sha1") as answer:
+        expected = answer.read(_CHUNK).decode("ascii", errors="replace").split()[:1]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    part = Path(name)
+    try:
+        with _opened(url) as answer, os.fdopen(descriptor, "wb") as file:
+            found = _copied(answer, file, told)
+        if [found] != expected:
+            raise HarnessError(f"{url} has SHA-1 {found}, not {' '.join(expected) or 'any'}")
+        part.chmod(0o644)
+        return part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copied(answer: HTTPResponse | addinfourl, file: BinaryIO, told: Told) -> str:
+    """Copy a response to a file; its SHA-1 in hex."""
+    total, come = int(answer.headers.get("Content-Length") or 0), 0
+    digest = hashlib.sha1(usedforsecurity=False)  # what Maven's layout offers
+    while chunk := answer.read(_CHUNK):
+        digest.update(chunk)
+        file.write(chunk)
+        come += len(chunk)
+        told(come, total)
+    return digest.hexdigest()
+
+
+def _opened(url: str) -> HTTPResponse | addinfourl:
+    got: HTTPResponse | addinfourl = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310 - user's choice
+    return got

@@ -1,0 +1,1 @@
+"""An HBase on this machine, and cells that need one."""

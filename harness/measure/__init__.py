@@ -1,0 +1,1 @@
+"""What is measured beside wall time: event logs, counters, the machine's noise."""

@@ -1,0 +1,112 @@
+"""A small fixed load between the repetitions: how steady the machine was while a run lasted.
+
+The load is always the same work, so whatever makes its time vary also varies the times of the
+run: other processes, a throttled processor, a busy disk. It runs between trials, never while an
+engine works, and is left out where it would cost more than a hundredth of the run so far.
+
+A beat is one such load: SHA-256 over a fixed buffer in a thread for each core of the run, until
+the last one is done (hashing holds no interpreter lock), then a small file written and synced,
+then a page of memory after the other that the process never had. The last is what every new process
+pays, the workers of Spark's Python tasks among them; on a virtual machine its price can double
+while the processor is as fast as ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from keymark.harness.measure import environment
+from keymark.harness.store.results import Beat
+from keymark.harness.store.store import RunFolder
+
+COST = 0.01
+"""Most of the run's time that the canary may take."""
+
+FIRST = 3
+"""Beats that every run takes, however short it is."""
+
+_BUFFER = bytes(range(256)) * (64 << 10)
+_BLOCK = _BUFFER[: 1 << 20]
+_FRESH = 16 << 20
+
+
+class Canary:
+    """Takes beats into a run folder.
+
+    Args:
+        folder: where beats are kept.
+        scratch: folder on the disk whose steadiness matters; made if it is not there.
+        threads: cores that the run uses.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, folder: RunFolder, scratch: Path, *, threads: int, clock: Callable[[], float]
+    ) -> None:
+        self._folder, self._scratch = folder, scratch
+        self._threads, self._clock = threads, clock
+        self._began = clock()
+        self._spent = self._last = 0.0
+        self._beats = 0
+        self._steal = environment.stolen()
+
+    def __call__(self, before: str) -> None:
+        """Take a beat, if it is affordable; `before` names the trial that comes next."""
+        start = self._clock()
+        due = self._spent + self._last <= COST * (start - self._began)
+        if self._beats >= FIRST and not due:
+            return
+        if not self._beats:
+            self._hash()  # the first pays for what is cold
+        cpu, disk, memory = self._hash(), self._sync(), self._touch()
+        stolen, since = environment.stolen(), self._steal
+        self._steal = stolen
+        self._folder.append_beat(
+            Beat(
+                at=time.time(),
+                before=before,
+                cpu_s=cpu,
+                disk_s=disk,
+                memory_s=memory,
+                load_1m=environment.load(),
+                mhz=environment.megahertz(),
+                steal_s=max(stolen - since, 0.0),
+            )
+        )
+        self._beats += 1
+        self._last = self._clock() - start
+        self._spent += self._last
+
+    def _hash(self) -> float:
+        with ThreadPoolExecutor(self._threads) as pool:
+            start = self._clock()
+            list(pool.map(hashlib.sha256, [_BUFFER] * self._threads))
+            return self._clock() - start
+
+    def _sync(self) -> float:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        path = self._scratch / "canary"
+        start = self._clock()
+        with path.open("wb", buffering=0) as file:
+            file.write(_BLOCK)
+            os.fsync(file.fileno())
+        spent = self._clock() - start
+        path.unlink()
+        return spent
+
+    def _touch(self) -> float:
+        with mmap.mmap(-1, _FRESH) as fresh:
+            pages = np.frombuffer(fresh, np.uint8)[:: mmap.PAGESIZE]
+            start = self._clock()
+            pages[:] = 1
+            spent = self._clock() - start
+            del pages  # or the memory could not be given back
+        return spent

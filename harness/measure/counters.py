@@ -1,0 +1,112 @@
+"""Spark's counters as samples, and its stages as lines of `stages.jsonl`: the log is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from keymark.harness.engines import BARE, is_native
+from keymark.harness.measure.event_log import Counters, StepCounters
+from keymark.harness.store.results import Sample, Stage
+from keymark.harness.store.units import METRICS
+
+_LAST = "tasks"
+_COUNTED = (
+    "input_bytes",
+    "shuffle_write_bytes",
+    "shuffle_write_records",
+    "shuffle_read_bytes",
+    "shuffle_read_records",
+    _LAST,
+)
+"""Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""
+
+
+def label_of(sample: Sample) -> str:
+    """The label under which the sample's step is in the event log; see `step.label`."""
+    turn = f"{'w' if sample.warmup else 'r'}{sample.repetition}"
+    return f"{sample.cell}|{turn}|{sample.step}"
+
+
+def counter_samples(
+    samples: Iterable[Sample], logged: Mapping[str, StepCounters]
+) -> Iterator[Sample]:
+    """Counters of every step that was timed and has none yet, for each phase that was timed.
+
+    A phase without Spark tasks has zeros. Phases that the engine does not time are timed by the
+    log, as far as it tells them. Tasks that failed were run again and are counted twice,
+    so such counters are marked not valid.
+    """
+    known = list(samples)
+    counted = _counted(known)
+    for sample in known:
+        if sample.metric != "wall_s" or label_of(sample) in counted or not sample.valid:
+            continue
+        if sample.engine == BARE:
+            continue  # it is not in the log
+        step = logged.get(label_of(sample), StepCounters())
+        if sample.phase == "total":
+            for phase in step.spans:
+                timed = replace(sample, phase=phase, value=step.seconds(phase))
+                yield timed
+                yield from _counters(timed, step.phases.get(phase, Counters()))
+        yield from _counters(sample, step.phases.get(sample.phase, Counters()))
+
+
+def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:
+    """Which samples are counters of a step whose counters a kill cut off; they are counted anew."""
+    counted = _counted(samples)
+
+    def of_the_log(sample: Sample) -> bool:
+        told = sample.metric == "wall_s" and sample.phase != "total"
+        return sample.metric in _COUNTED or (told and not is_native(sample.engine))
+
+    return lambda sample: of_the_log(sample) and label_of(sample) not in counted
+
+
+def _counted(samples: Iterable[Sample]) -> set[str]:
+    """Labels of the steps that have all of their counters."""
+    return {label_of(s) for s in samples if s.metric == _LAST and s.phase == "total"}
+
+
+def _counters(sample: Sample, counters: Counters) -> Iterator[Sample]:
+    valid = counters.failed_tasks == 0
+    retried = "" if valid else f"{counters.failed_tasks} Spark tasks failed and ran again"
+    for name in _COUNTED:
+        yield replace(
+            sample,
+            metric=name,
+            unit=METRICS[name].unit,
+            value=getattr(counters, name),
+            valid=valid,
+            reason=sample.reason or retried,
+        )
+
+
+def stage_lines(samples: Iterable[Sample], logged: Mapping[str, StepCounters]) -> Iterator[Stage]:
+    """The stages of every measured step, in the order of the samples.
+
+    Args:
+        samples: of the run.
+        logged: counters by label.
+    """
+    for sample in samples:
+        if sample.warmup or (sample.phase, sample.metric) != ("total", "wall_s"):
+            continue
+        step = logged.get(label_of(sample))
+        for (phase, name), sums in step.stages.items() if step else ():
+            yield Stage(
+                cell=sample.cell,
+                step=sample.step,
+                repetition=sample.repetition,
+                phase=phase,
+                name=name,
+                stages=sums.stages,
+                wall_s=sums.seconds,
+                tasks=sums.counters.tasks,
+                input_bytes=sums.counters.input_bytes,
+                shuffle_write_bytes=sums.counters.shuffle_write_bytes,
+                shuffle_write_records=sums.counters.shuffle_write_records,
+                shuffle_read_bytes=sums.counters.shuffle_read_bytes,
+                shuffle_read_records=sums.counters.shuffle_read_records,
+            )

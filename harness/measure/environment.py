@@ -1,0 +1,160 @@
+"""Where a run took place: machine, Java, Python, packages, revision of the code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from keymark.harness.engines import BARE, REVISION, is_native, own_master
+from keymark.table.properties.options import LOCAL_SYNC
+
+_PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "isal", "fastavro", "keymark")
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores that this process may use, memory in bytes, system, load when asked."""
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "architecture": platform.machine(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _cores(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "load_1m": load(),
+        "megahertz": round(megahertz()),
+        **({"governor": governor} if (governor := _governor()) else {}),
+    }
+
+
+def load() -> float:
+    """The machine's load average of the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def megahertz() -> float:
+    """Mean clock rate of the cores now; 0 where the machine does not say."""
+    lines = _read("/proc/cpuinfo").splitlines()
+    rates = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+    return sum(rates) / len(rates) if rates else 0.0
+
+
+def stolen() -> float:
+    """Core seconds that the host of this virtual machine gave to others since it started."""
+    ticks = _read("/proc/stat").partition("\n")[0].split()
+    return int(ticks[8]) / os.sysconf("SC_CLK_TCK") if len(ticks) > 8 else 0.0
+
+
+def versions(spark: SparkSession | None) -> dict[str, str]:
+    """Versions of everything that a number may depend on."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    if spark is not None:
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the only way to the JVM's properties
+        found["spark"] = spark.version
+        found["java"] = (
+            jvm.System.getProperty("java.vm.name")
+            + " "
+            + str(jvm.System.getProperty("java.vm.version"))
+        )
+    revision = _revision()
+    return {**found, "revision": revision} if revision else found
+
+
+def synced(engine: str, options: Mapping[str, str], *, remote: bool) -> str:
+    """What an engine makes survive a power cut before it commits; docs/fair_play.md has the proof.
+
+    Args:
+        engine: its name in the scenario.
+        options: of the scenario's tables.
+        remote: whether the tables lie on an object store or HDFS.
+    """
+    if remote:
+        return "by the store"
+    if not is_native(engine):
+        return "nothing, Hudi's default"
+    if engine.startswith(REVISION) and own_master(engine) is None and engine != BARE:
+        return "what that revision does"
+    if options.get(LOCAL_SYNC, "true").lower() == "false":
+        return f"nothing: {LOCAL_SYNC}=false"
+    return "files and folders"
+
+
+def command() -> list[str]:
+    """The command line of this process, as it would be typed at the project's root.
+
+    What is no valid Unicode, such as a name of a file, is escaped.
+    """
+    words = (word.encode(errors="backslashreplace").decode() for word in sys.argv[1:])
+    return [".venv/bin/python", "run_bench.py", *words]
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process has held.
+
+    Linux's own mark: that of getrusage counts what the process was before it became this program.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    except (OSError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else 1024 * most
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _governor() -> str:
+    """How the first core's clock rate is chosen; empty where the machine does not say."""
+    return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
+
+
+def _read(path: str) -> str:
+    """A file of the system's; empty where there is none, as on other systems than Linux."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _processor() -> str:
+    lines = _read("/proc/cpuinfo").splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
+
+
+def _revision() -> str | None:
+    """Commit of the checkout that this code runs from, with `+` where files were changed."""
+    root = Path(__file__).parent.parent
+    commit = _git(root, "rev-parse", "--short=12", "HEAD")
+    if not commit:
+        return None
+    return commit + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        asked = subprocess.run(  # noqa: S603 - fixed arguments
+            ["git", "-C", str(root), *arguments],  # noqa: S607 - the git that is installed
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""

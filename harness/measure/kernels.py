@@ -1,0 +1,187 @@
+"""The kernels of two revisions, measured in turns into a run folder that `gate` judges.
+
+A turn is one pytest process with pytest-benchmark: the suite of the code as it lies there
+(`tests/benchmarks/test_kernels.py`), copied to a folder of its own, over the packages of the
+revision. So both sides do the same work. What a turn says of a kernel is the median of its rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from keymark.harness.engines import revisions
+from keymark.harness.errors import HarnessError
+from keymark.harness.measure import environment
+from keymark.harness.redaction import redact_arguments
+from keymark.harness.run.runner import Progress
+from keymark.harness.run_record import COMPLETE, RUNNING, RunRecord
+from keymark.harness.store.results import Sample
+from keymark.harness.store.store import RunFolder
+
+SUITE = revisions.ROOT / "tests" / "benchmarks" / "test_kernels.py"
+REPETITIONS = 24
+
+_OPTIONS = (
+    "--benchmark-enable",
+    "--benchmark-disable-gc",
+    "--benchmark-warmup=on",
+    "--benchmark-warmup-iterations=1",
+    "--benchmark-min-rounds=5",
+    "--benchmark-max-time=0.1",
+    "-p",
+    "no:cacheprovider",
+    "--quiet",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One revision.
+
+    Attributes:
+        engine: `native@<commit>` or `native@worktree`.
+        ready: where its packages are.
+    """
+
+    engine: str
+    ready: revisions.Checkout
+
+
+def measure(
+    engines: Sequence[str], folder: RunFolder, progress: Progress, repetitions: int = REPETITIONS
+) -> None:
+    """Measure both revisions; turns that the folder has already are not taken again.
+
+    Args:
+        engines: base and candidate.
+        folder: where samples go.
+        progress: who is told.
+        repetitions: turns of each side.
+
+    Raises:
+        HarnessError: a revision cannot be set up, or its kernels cannot be run at all.
+    """
+    sides = []
+    for name in engines:
+        progress.begin(f"setting up {name}")
+        sides.append(Side(engine=name, ready=revisions.checkout(name)))
+    done = {"suite": hashlib.sha256(SUITE.read_bytes()).hexdigest()}
+    record = RunRecord.model_validate(
+        {
+            "run_id": folder.path.name,
+            "scenario": {"name": "kernels", "engines": list(engines), "workload": done},
+            "command": redact_arguments(environment.command()),
+            "repetitions": repetitions,
+            "machine": environment.machine(),
+            "seeded_ids": list(engines),
+        }
+    )
+    folder.write_record(record.but(status=RUNNING))
+    suite = folder.path / "suite"
+    suite.mkdir(exist_ok=True)
+    shutil.copy(SUITE, suite / SUITE.name)
+    taken = {(sample.engine, sample.repetition) for sample in folder.samples()}
+    progress.plan(repetitions * len(sides))
+    for repetition in range(repetitions):
+        for side in sides if repetition % 2 == 0 else sides[::-1]:
+            progress.begin(f"{side.engine}: repetition {repetition + 1}")
+            if (side.engine, repetition) not in taken:
+                folder.append(_turn(side, suite, repetition, folder.path.name))
+            progress.end()
+    shutil.rmtree(suite)
+    folder.write_record(record.but(status=COMPLETE))
+
+
+def repetitions(sets: Sequence[str]) -> int:
+    """How often each side is measured, from `schedule.repetitions=N`; warm-ups are the suite's.
+
+    Raises:
+        HarnessError: anything else is set, or no number above zero.
+    """
+    found = REPETITIONS
+    for text in sets:
+        key, _, value = text.partition("=")
+        if key == "schedule.warmups":
+            continue
+        if key != "schedule.repetitions" or not value.isdecimal() or not int(value):
+            raise HarnessError(f"--set {text}: of kernels only schedule.repetitions=N can be set")
+        found = int(value)
+    return found
+
+
+def _turn(side: Side, suite: Path, repetition: int, run_id: str) -> list[Sample]:
+    """All kernels of one revision, once."""
+    answer, cases = suite / "answer.json", suite / "cases.xml"
+    for path in (answer, cases):
+        path.unlink(missing_ok=True)
+    words = [str(side.ready.python), "-m", "pytest", f"--rootdir={suite}", *_OPTIONS]
+    made = subprocess.run(  # noqa: S603 - our own program
+        [*words, f"--benchmark-json={answer}", f"--junitxml={cases}", str(suite / SUITE.name)],
+        cwd=suite,
+        env={**os.environ, "PYTHONPATH": str(side.ready.root)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        measured = json.loads(answer.read_text("utf-8"))["benchmarks"]
+        wrong = dict(_failures(ET.parse(cases).getroot()))  # noqa: S314 - pytest's, made just now
+    except (OSError, ValueError, KeyError, ET.ParseError) as error:
+        said = [line for line in (made.stdout + made.stderr).splitlines() if line.strip()]
+        raise HarnessError(f"kernels of {side.engine}: {said[-1] if said else error}") from error
+    return list(samples(run_id, side.engine, repetition, measured, wrong))
+
+
+def _failures(cases: ET.Element) -> Iterator[tuple[str, str]]:
+    """Names of tests whose answer was wrong, with the first line of what was said."""
+    for case in cases.iter("testcase"):
+        for kind in ("failure", "error"):
+            for found in case.iter(kind):
+                yield case.get("name", ""), (found.get("message") or kind).splitlines()[0]
+
+
+def samples(
+    run_id: str,
+    engine: str,
+    repetition: int,
+    measured: Sequence[dict[str, Any]],
+    wrong: dict[str, str],
+) -> Iterator[Sample]:
+    """What pytest-benchmark says of one turn as lines of a run.
+
+    Args:
+        run_id: of the run.
+        engine: of the turn.
+        repetition: of the turn.
+        measured: `benchmarks` of its JSON; a kernel's group is the index, its name the step.
+        wrong: reasons by test.
+    """
+    for each in measured:
+        reason = wrong.get(each["name"], "")
+        yield Sample(
+            run_id=run_id,
+            cell=f"{engine}/{each['group']}",
+            engine=engine,
+            index=each["group"],
+            step=each["name"].removeprefix("test_"),
+            round=0,
+            repetition=repetition,
+            warmup=False,
+            phase="total",
+            metric="wall_s",
+            unit="s",
+            value=each["stats"]["median"],
+            verified=not reason,
+            valid=not reason,
+            reason=reason,
+        )

@@ -1,0 +1,1 @@
+"""One run: its inputs, its repetitions, the steps of each, and their verification."""

@@ -1,0 +1,164 @@
+"""One cell: its loaded table kept as a snapshot, and one repetition on a copy of it.
+
+A bulk load is a trial of its own: it is measured, verified, and its table is what every later
+repetition of the cell starts from. Repetitions link to the snapshot's immutable files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from keymark.harness.engines.base import MeasuredTable
+from keymark.harness.errors import CellError
+from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.run import independent, verify, workload
+from keymark.harness.run.kit import RunContext
+from keymark.harness.scenario.matrix import Cell, Trial
+from keymark.harness.step import LOAD, WHOLE, Step, StepResult, StepRun, first_line
+from keymark.harness.store.results import Sample
+from keymark.harness.store.units import METRICS
+
+
+def snapshot_path(context: RunContext, cell: Cell) -> Path:
+    """Where the loaded table of a cell, and of those that share it, is kept."""
+    return context.work / cell.table_id / "snapshot"
+
+
+def _table_path(context: RunContext, cell: Cell, turn: str) -> Path:
+    """A path that no other turn of the run has.
+
+    JVMs remember by path what they read (Hudi 1.1: blocks of HFiles by path, offset and size, and
+    its log files have the same names in each repetition).
+    """
+    return context.work / cell.cell_id / f"table-{turn}"
+
+
+def warm_load(context: RunContext, cell: Cell) -> None:
+    """Load a small throw-away table, so that the measured load does not pay for a cold start."""
+    path = _table_path(context, cell, "warm")
+    table = _create(context, cell, path)
+    table.bulk_insert(context.engines[cell.engine].hold_rows(context.inputs.batch(1)))
+    context.tables.remove(path)
+
+
+def load(context: RunContext, trial: Trial) -> StepResult:
+    """Create a table, load it on the clock, verify it; the first one is kept as the snapshot."""
+    keep = trial.repetition == 0
+    again = _table_path(context, trial.cell, f"load{trial.repetition}")
+    path = snapshot_path(context, trial.cell) if keep else again
+    try:
+        table = _create(context, trial.cell, path)
+        run = StepRun(context=context, trial=trial, step=LOAD, path=path, table=table)
+        result = workload.take(run)
+        mistake = result.mistake or verify.index_mistake(table.info(), trial.cell.index)
+    except Exception as error:
+        raise CellError(f"failed: {first_line(error)}") from error
+    finally:
+        if not keep:
+            context.tables.remove(path)
+            hbase_cells.refill(trial.cell, snapshot_path(context, trial.cell))
+    return replace(result, mistake=mistake)
+
+
+def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
+    """Start the cell from an existing table, off the clock; a note where it had to be re-written.
+
+    A table cannot be given another layout, so for `bucket`, and for `record` where the source
+    has no record index, the same rows are bulk-inserted into a new table.
+
+    Raises:
+        CellError: the copy does not hold the source's rows or does not use the cell's index.
+    """
+    path = snapshot_path(context, cell)
+    note = _rewrite_note(cell, source)
+    try:
+        if note is None:
+            context.tables.copy(source, path)
+            hbase_cells.refill(cell, path)
+            table = context.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
+        else:
+            table = _create(context, cell, path)
+            table.bulk_insert(context.engines[cell.engine].hold_rows(context.inputs.load()))
+        mistake = verify.index_mistake(table.info(), cell.index)
+        mistake = mistake or workload.verify_rows(context, cell, LOAD, path=path)
+    except Exception as error:
+        reason = first_line(error)
+        raise CellError(f"cannot start from {source.name}: {reason}") from error
+    if mistake is not None:
+        raise CellError(f"cannot start from {source.name}: {mistake}")
+    return note
+
+
+def _rewrite_note(cell: Cell, source: Path) -> str | None:
+    if cell.index == "bucket":
+        reason = "a bucket index needs a table laid out by buckets"
+    elif cell.index == "record":
+        if "record_index" in independent.facts(source).partitions_of_metadata:
+            return None
+        reason = "the source has no record index"
+    else:
+        return None
+    return (
+        f"{cell.cell_id}: {reason}, so the source's rows were first bulk-inserted into a new "
+        "table, off the clock"
+    )
+
+
+def repeat(context: RunContext, trial: Trial, steps: Sequence[Step]) -> list[StepResult]:
+    """One repetition on a fresh copy of the loaded table; it ends with the first wrong step."""
+    cell = trial.cell
+    path = _table_path(context, cell, trial.turn)
+    results: list[StepResult] = []
+    try:
+        context.tables.restore(snapshot_path(context, cell), path)
+        table = context.engines[cell.engine].open(path, index=cell.index, options=cell.options)
+        for step in steps:
+            run = StepRun(context=context, trial=trial, step=step, path=path, table=table)
+            results += workload.take_points(run) if step.points else [workload.take(run)]
+            if results[-1].mistake is not None:
+                break
+    finally:
+        context.tables.remove(path)
+        hbase_cells.restore(cell, snapshot_path(context, cell), context.inputs, steps)
+    return results
+
+
+def samples(run_id: str, trial: Trial, results: Sequence[StepResult]) -> list[Sample]:
+    """The results of a trial as lines of `samples.jsonl`.
+
+    The whole time of a step comes last: a trial that has it for its last step was written whole,
+    wherever a kill may have cut.
+    """
+    return [
+        Sample(
+            run_id=run_id,
+            cell=trial.cell.cell_id,
+            engine=trial.cell.engine,
+            index=trial.cell.index,
+            step=result.step.name,
+            round=result.step.round,
+            repetition=trial.repetition,
+            warmup=trial.warmup,
+            phase=phase,
+            metric=metric,
+            unit=METRICS[metric].unit,
+            value=value,
+            verified=result.mistake is None,
+            valid=not result.failed,
+            reason=result.mistake or "",
+        )
+        for result in results
+        for (phase, metric), value in sorted(
+            result.values.items(), key=lambda each: each[0] == WHOLE
+        )
+    ]
+
+
+def _create(context: RunContext, cell: Cell, path: Path) -> MeasuredTable:
+    context.tables.remove(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hbase_cells.renew(cell)
+    engine = context.engines[cell.engine]
+    return engine.create(path, context.inputs.layout, index=cell.index, options=cell.options)

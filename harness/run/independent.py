@@ -1,0 +1,237 @@
+"""Another way to read a table: list storage, open Parquet files; nothing of `table` is used.
+
+What a run is verified against must not come from the code under test. The rules are Hudi's file
+system view for copy-on-write tables of version 5 and 6: a base file is
+`<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than
+the active timeline, hence archived); the latest per file id is the slice; file groups named by
+`partitionToReplaceFileIds` of a completed replacecommit are gone. Keys that a table does not store
+(`hoodie.populate.meta.fields=false`) are spelled by `keymark.harness.run.key_text`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from keymark.harness.errors import HarnessError
+from keymark.harness.run.key_text import encode_keys
+
+KEY = "_hoodie_record_key"
+PARTITION = "_hoodie_partition_path"
+META_COLUMNS = ("_hoodie_commit_time", "_hoodie_commit_seqno", KEY, PARTITION, "_hoodie_file_name")
+
+_STORED = "hoodie.populate.meta.fields"
+_GENERATOR = "hoodie.table.keygenerator.class"
+_HUDIS = tuple(
+    f"org.apache.hudi.keygen.{name}KeyGenerator" for name in ("Simple", "Complex", "Nonpartitioned")
+)
+_COMPLETED = (".commit", ".replacecommit", ".deltacommit")
+_PARTITION_MARKER = ".hoodie_partition_metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The latest base file of a file group."""
+
+    partition_path: str
+    file_id: str
+    instant: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What `hoodie.properties` says about rows: how they are keyed, laid out and ordered."""
+
+    name: str
+    record_key: tuple[str, ...]
+    partition_path: tuple[str, ...]
+    ordering: str | None
+    partitions_of_metadata: tuple[str, ...]
+
+
+def facts(table: Path) -> Facts:
+    """Read the facts of a table; HarnessError for tables that cannot be read by listing."""
+    values = _properties(table / ".hoodie" / "hoodie.properties")
+    if values.get("hoodie.table.type", "COPY_ON_WRITE") != "COPY_ON_WRITE":
+        raise HarnessError(f"{table} is {values['hoodie.table.type']}; only COPY_ON_WRITE is read")
+    if values.get("hoodie.table.version") not in ("5", "6"):
+        raise HarnessError(f"{table} has table version {values.get('hoodie.table.version')}, not 6")
+    if values.get(_STORED, "true") != "true":
+        raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
+    return Facts(
+        name=values.get("hoodie.table.name", table.name),
+        record_key=_names(values.get("hoodie.table.recordkey.fields")),
+        partition_path=_names(values.get("hoodie.table.partition.fields")),
+        ordering=values.get("hoodie.table.precombine.field") or None,
+        partitions_of_metadata=_names(values.get("hoodie.table.metadata.partitions")),
+    )
+
+
+def slices(table: Path) -> tuple[Slice, ...]:
+    """The latest base file of every live file group, by partition path and file id."""
+    first, completed, replaced = _timeline(table / ".hoodie")
+    latest: dict[tuple[str, str], Slice] = {}
+    for found in _base_files(table):
+        group = (found.partition_path, found.file_id)
+        if found.instant not in completed and found.instant >= first:
+            continue
+        if group in replaced and found.instant <= replaced[group]:
+            continue
+        if group not in latest or latest[group].instant < found.instant:
+            latest[group] = found
+    return tuple(latest[group] for group in sorted(latest))
+
+
+def holding(table: Path, keys: pa.Array) -> list[str]:
+    """Names of the base files, older slices included, that hold one of some record keys."""
+    fields = _virtual_key(table)
+    found = []
+    for each in _base_files(table):
+        held = _keys(pq.ParquetFile(each.path), fields, each.path)
+        if pc.any(pc.is_in(held, value_set=keys)).as_py():
+            found.append(each.path.name)
+    return sorted(found)
+
+
+def rows(table: Path) -> pa.Table:
+    """All live rows with their meta columns, as stored."""
+    parts = [pq.ParquetFile(found.path).read() for found in slices(table)]
+    if not parts:
+        raise HarnessError(f"{table} holds no rows")
+    return pa.concat_tables(parts, promote_options="default")
+
+
+def locations(table: Path) -> pa.Table:
+    """Where every live key is: `record_key`, `partition_path`, `file_id`, one line per row.
+
+    The file id is that of the file in which the row was found, whatever the row says of itself.
+    """
+    fields = _virtual_key(table)
+    located = (_located(found, fields) for found in slices(table))
+    return pa.concat_tables([_SCHEMA.empty_table(), *located])
+
+
+def find(table: Path, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of one record key, wherever they are, cut to some columns."""
+    found: list[dict[str, Any]] = []
+    fields = _virtual_key(table)
+    for part in slices(table):
+        file = pq.ParquetFile(part.path)
+        held = _keys(file, fields, part.path)
+        if pc.any(pc.equal(held, key)).as_py():
+            rows_of_key = file.read(list(columns)).filter(pc.equal(held, key))
+            found += rows_of_key.to_pylist()
+    return found
+
+
+_SCHEMA = pa.schema([("record_key", pa.string()), ("partition_path", pa.string())]).append(
+    pa.field("file_id", pa.string())
+)
+
+
+def _located(found: Slice, fields: Sequence[str]) -> pa.Table:
+    keys = _keys(pq.ParquetFile(found.path), fields, found.path)
+    count = len(keys)
+    return pa.table(
+        [keys, pa.repeat(found.partition_path, count), pa.repeat(found.file_id, count)],
+        schema=_SCHEMA,
+    )
+
+
+def _keys(file: pq.ParquetFile, fields: Sequence[str], path: Path) -> pa.Array | pa.ChunkedArray:
+    """The record keys of a base file, as text.
+
+    Args:
+        file: the base file.
+        fields: what they are made of; empty where they are stored.
+        path: of the file, for errors.
+
+    Raises:
+        HarnessError: a key is null, or a column is missing or has no spelling that is certain.
+    """
+    if not fields:
+        return file.read([KEY]).column(KEY).cast(pa.string())
+    held = file.read(list(fields))
+    for name in fields:
+        if name not in held.column_names:
+            raise HarnessError(f"{path.name} has no column {name}, which its keys are made of")
+        column = held.column(name)
+        if not (pa.types.is_string(column.type) or pa.types.is_integer(column.type)):
+            raise HarnessError(f"column {name} is {column.type}; only texts and integers are keys")
+        if column.null_count:
+            raise HarnessError(f"{path.name}: column {name} is null, so that rows have no key")
+    return encode_keys(held.select(list(fields)))
+
+
+def _virtual_key(table: Path) -> tuple[str, ...]:
+    """The fields that keys are made of; empty where they are stored.
+
+    Raises:
+        HarnessError: they are not made as Hudi's generators of plain fields make them.
+    """
+    values = _properties(table / ".hoodie" / "hoodie.properties")
+    if values.get(_STORED, "true") == "true":
+        return ()
+    generator = values.get(_GENERATOR, _HUDIS[0])
+    fields = _names(values.get("hoodie.table.recordkey.fields"))
+    if not fields or generator not in _HUDIS:
+        raise HarnessError(f"{table} has virtual keys that {generator} makes, not Hudi's own")
+    if len(fields) == 1 and values.get("keymark.recordkey.encoding") == "named":
+        raise HarnessError(f"{table} names its single key field; such virtual keys are not made")
+    return fields
+
+
+def _base_files(table: Path) -> Iterator[Slice]:
+    for marker in sorted(table.rglob(_PARTITION_MARKER)):
+        folder = marker.parent
+        if ".hoodie" in folder.relative_to(table).parts:
+            continue
+        partition = "" if folder == table else folder.relative_to(table).as_posix()
+        for path in sorted(folder.glob("*.parquet")):
+            parts = path.stem.split("_")
+            if len(parts) == 3:
+                yield Slice(partition_path=partition, file_id=parts[0], instant=parts[2], path=path)
+
+
+def _timeline(folder: Path) -> tuple[str, set[str], dict[tuple[str, str], str]]:
+    """First active instant, completed ones, and what replaced each replaced file group."""
+    active: set[str] = set()
+    completed: set[str] = set()
+    replaced: dict[tuple[str, str], str] = {}
+    for entry in sorted(folder.iterdir()):
+        instant = entry.name.partition(".")[0]
+        if not instant.isdigit():
+            continue
+        active.add(instant)
+        if entry.suffix in _COMPLETED:
+            completed.add(instant)
+        if entry.suffix == ".replacecommit":
+            for group in _replaced_groups(entry):
+                replaced[group] = instant
+    return min(active, default=""), completed, replaced
+
+
+def _replaced_groups(path: Path) -> Iterator[tuple[str, str]]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for partition, file_ids in (content.get("partitionToReplaceFileIds") or {}).items():
+        for file_id in file_ids:
+            yield partition, file_id
+
+
+def _properties(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {key.strip(): value.replace("\\:", ":").strip() for key, _, value in pairs}
+
+
+def _names(value: str | None) -> tuple[str, ...]:
+    names: Sequence[str] = (value or "").split(",")
+    return tuple(name.strip() for name in names if name.strip())

@@ -1,0 +1,157 @@
+"""The rows of a run, written to Parquet before any clock starts, with their truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+
+from keymark.datasets.generate.dataset import Dataset
+from keymark.datasets.generate.digest import Digest, Truth
+from keymark.datasets.generate.spark import digest_dataframe
+from keymark.harness.engines.base import Layout
+from keymark.harness.run.key_text import encode_keys
+from keymark.harness.scenario.scenario import WorkloadSection
+
+
+class SparkInputs:
+    """Batches of a dataset as Parquet files that every cell reads alike.
+
+    Args:
+        spark: the session of the run.
+        dataset: rows, batches, deletes and their truth.
+        workload: how many rounds and keys.
+        folder: where the files go; inputs that differ in the batches alone share it.
+        part: folder in it of what is not shared.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        dataset: Dataset,
+        workload: WorkloadSection,
+        folder: Path,
+        *,
+        part: str,
+    ) -> None:
+        self._spark = spark
+        self.dataset = dataset
+        self._workload = workload
+        self._folder, self._part = folder, folder / part
+        self._nulled: Digest | None = None
+        self._truths: dict[tuple[int, bool], tuple[int, str]] = {}
+        self.columns = dataset.columns
+        self.layout = Layout(
+            name=dataset.name,
+            record_key=dataset.record_key,
+            partition_path=dataset.partition_path,
+            ordering=dataset.ordering,
+        )
+
+    def prepare(self, *, load: bool) -> None:
+        """Write all batches and the deletes, and the load unless inputs that share it did."""
+        rounds = range(1, self._workload.rounds + 1)
+        if load:
+            self._write(self._folder / "load", self.dataset.load(self._spark))
+        for round_ in rounds:
+            self._write(self._part / f"batch_{round_}", self.dataset.batch(self._spark, round_))
+        if self._workload.delete:
+            gone = self.dataset.deletes(self._spark, self._workload.rounds)
+            columns = dict.fromkeys((*self.dataset.record_key, *self.dataset.partition_path))
+            self._write(self._part / "deletes", gone.select(*columns))
+        if self._workload.null_columns:
+            rows = self.dataset.deletes(self._spark, self._workload.rounds)
+            self._write(self._part / "nulled", _nulled(rows, self._workload.null_columns))
+
+    def load(self) -> DataFrame:
+        """The rows of the first load."""
+        return self._read(self._folder / "load")
+
+    def batch(self, round_: int, /) -> DataFrame:
+        """The rows of a change batch."""
+        return self._read(self._part / f"batch_{round_}")
+
+    def deletes(self) -> DataFrame:
+        """Key and partition columns of the rows that the delete step removes."""
+        return self._read(self._part / "deletes")
+
+    def deleted_keys(self) -> pa.Array:
+        """Record keys of the delete step, spelled by the harness."""
+        columns = list(self.dataset.record_key)
+        return encode_keys(pq.read_table(self._part / "deletes", columns=columns))
+
+    def nulled(self) -> DataFrame:
+        """The rows that the delete step removes, with some of their columns nulled."""
+        return self._read(self._part / "nulled")
+
+    def nulled_truth(self, round_: int, /) -> tuple[int, str]:
+        """Rows and digest with those rows nulled: what is left without them, and they."""
+        if self._nulled is None:
+            found = digest_dataframe(self.nulled(), self.columns)
+            self._nulled = Digest.of_truth(found)
+        rest = Digest.of_truth(Truth(*self.truth(round_, deleted=True)))
+        return (rest + self._nulled).truth
+
+    def size(self, step: str, /) -> int:
+        """Number of keys that a write step brings."""
+        if step == "bulk_insert":
+            return self.truth(0, deleted=False)[0]
+        if step in ("delete", "null_columns"):
+            return self.dataset.delete_count
+        return sum(self.dataset.batch_counts(int(step.rpartition("_")[2])))
+
+    def truth(self, round_: int, *, deleted: bool) -> tuple[int, str]:
+        """Rows and digest that the table must have; computed once per state."""
+        state = (round_, deleted)
+        if state not in self._truths:
+            truth = self.dataset.truth(round_, deleted=deleted)
+            self._truths[state] = (truth.rows, truth.digest)
+        return self._truths[state]
+
+    def lookup_keys(self) -> pa.Table:
+        """The keys of the lookup step in an order that mixes present and absent ones."""
+        return self._keys
+
+    def model_keys(self) -> pa.Table:
+        """Keys of the lookup model: the largest number of keys of one lookup, of each kind."""
+        return self._model_keys
+
+    def point_key(self, repetition: int, /) -> str:
+        """A key that is in the table, another for each repetition."""
+        present = self._keys.filter(self._keys.column("expect_present")).column("record_key")
+        return str(present[repetition % len(present)].as_py())
+
+    @cached_property
+    def _keys(self) -> pa.Table:
+        work = self._workload
+        asked = self._sampled(max(work.lookup_present, 1), work.lookup_absent)
+        return asked.take(pc.sort_indices(asked.column("record_key")))
+
+    @cached_property
+    def _model_keys(self) -> pa.Table:
+        most = max(self._workload.model_keys, default=0)
+        return self._sampled(most, most)
+
+    def _sampled(self, present: int, absent: int) -> pa.Table:
+        work = self._workload
+        sampled = self.dataset.sample_keys(
+            work.rounds, present=present, absent=absent, deleted=work.delete
+        )
+        keys = encode_keys(sampled.select(list(self.dataset.record_key)))
+        return pa.table({"record_key": keys, "expect_present": sampled.column("expect_present")})
+
+    def _write(self, path: Path, df: DataFrame) -> None:
+        df.write.mode("overwrite").parquet(str(path))
+
+    def _read(self, path: Path) -> DataFrame:
+        return self._spark.read.parquet(str(path))
+
+
+def _nulled(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    return rows.withColumns({name: lit(None).cast(rows.schema[name].dataType) for name in columns})

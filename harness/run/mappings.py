@@ -1,0 +1,242 @@
+"""A record index of keys without base files: built once for each cell, then asked.
+
+Keys and places come from `datasets/generate/mappings.py`. There is nothing to interleave and no Spark: one
+process builds with a thread for each core. A table stays until its cell is measured, so that a run
+that was cut off, or had no room left, goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from keymark import Table
+from keymark.datasets.generate.mappings import Mappings
+from keymark.datasets.generate.rows import make_rows
+from keymark.harness.measure.environment import peak_memory
+from keymark.harness.measure.pace import BuildProgress
+from keymark.harness.run import verify
+from keymark.harness.run.cell import samples
+from keymark.harness.run.key_text import encode_keys
+from keymark.harness.run.probes import Listing
+from keymark.harness.run.runner import Outcome, Progress, nothing, trial_key
+from keymark.harness.scenario.matrix import Cell, Trial, expand, schedule
+from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.step import BUILD, LOOKUP, Step, StepResult
+from keymark.harness.store.store import RunFolder
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.index.protocol import LookupStats
+from keymark.table.keygen import partition_paths
+from keymark.table.metadata.partitions import RECORD_INDEX
+
+NOTES = (
+    "The table has no base files: keys and places are functions of the row number, and every answer"
+    " was compared with them. One process, a thread for each core, no Spark. Each lookup asked"
+    " other keys, with a handle of its own; the system's cache held of the index what fitted."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """The table of a cell: an index and nothing else.
+
+    Attributes:
+        cell: whose it is.
+        mappings: keys and places.
+        path: its folder.
+    """
+
+    cell: Cell
+    mappings: Mappings
+    path: Path
+
+    def open(self) -> Table:
+        """A handle of its own, which has looked nothing up; the table is made if need be."""
+        if not self.path.exists():
+            self._create()
+        return Table.open(self.path, options=self.cell.options)
+
+    def _create(self) -> None:
+        """A table with one commit, of no rows, and without the index that new tables have."""
+        new = self.path.with_name(f"{self.path.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        spec, none = self.mappings.spec, np.zeros(0, np.int64)
+        table = Table.create(
+            new,
+            name=spec.name,
+            record_key=spec.record_key,
+            partition_path=spec.partition_path,
+            ordering=spec.ordering,
+            index=self.cell.index,
+            options=self.cell.options,
+        )
+        table.bulk_insert(make_rows(spec, none, none))
+        table.drop_index(RECORD_INDEX)
+        new.rename(self.path)
+
+    def asked(self, turn: int, present: int, absent: int) -> tuple[pa.Table, pa.Table]:
+        """Keys of a lookup, sorted so that present and absent ones mix, and their places.
+
+        Returns:
+            record_key, expect_present; and record_key, partition_path, file_id of the present.
+        """
+        live = self.mappings.sample(turn, present)
+        numbers = np.concatenate([live, self.mappings.absent(turn, absent)])
+        columns, groups = self.mappings.make(numbers)
+        keys = encode_keys(columns)
+        asked = pa.table(
+            {"record_key": keys, "expect_present": pa.array(np.arange(len(numbers)) < len(live))}
+        )
+        return asked.sort_by("record_key"), self._places(keys.slice(0, len(live)), groups)
+
+    def _places(self, keys: pa.Array, groups: npt.NDArray[np.int32]) -> pa.Table:
+        columns, file_ids = self.mappings.places()
+        paths = [""] * len(file_ids)
+        if columns.num_columns:
+            paths = partition_paths(columns, Table.open(self.path).config)
+        every = pa.table({"partition_path": paths, "file_id": file_ids})
+        found = every.take(pa.array(groups[: len(keys)]))
+        return found.add_column(0, "record_key", keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingRun:
+    """One run of mappings.
+
+    Attributes:
+        scenario: what to run.
+        folder: where the samples go; trials that are already there are not taken again.
+        work: folder for tables.
+        run_id: written into every sample.
+        clock: monotonic seconds.
+        progress: who is told.
+        between: called with the name of each turn of lookups before it is taken.
+    """
+
+    scenario: Scenario
+    folder: RunFolder
+    work: Path
+    run_id: str
+    clock: Callable[[], float]
+    progress: Progress
+    between: Callable[[str], None] = nothing
+
+    def measure(self) -> Outcome:
+        """Build and ask the index of each cell; one that fails is left out from there.
+
+        Raises:
+            TableError: the disk is full, say. What was built is still there.
+        """
+        cells = expand(self.scenario)
+        times = self.scenario.schedule
+        outcome = Outcome(notes=[NOTES], repetitions=times.repetitions)
+        self.progress.plan(len(cells) * (1 + times.warmups + times.repetitions))
+        taken = {trial_key(sample) for sample in self.folder.samples()}
+        for cell in cells:
+            load = Trial(cell=cell, repetition=0, warmup=False)
+            turns = schedule([cell], warmups=times.warmups, repetitions=times.repetitions)
+            left = [trial for trial in turns if (cell.cell_id, *_turn(trial), False) not in taken]
+            for _ in range(len(turns) - len(left)):
+                self.progress.end()
+            table = self._table(cell)
+            progress = self._progress(cell)
+            if left:
+                built = (cell.cell_id, *_turn(load), True) in taken
+                # Even if it was measured before: the table is needed.
+                self._keep(load, self._build(table, progress), outcome, append=not built)
+            outcome.notes += _interruptions(cell, progress)
+            self.progress.end()
+            for trial in left:
+                self._ask(trial, table, outcome)
+                self.progress.end()
+            shutil.rmtree(table.path, ignore_errors=True)
+        return outcome
+
+    def _table(self, cell: Cell) -> KeyTable:
+        spec = self.scenario.dataset.spec(cell.data)
+        mappings = Mappings(spec, self.scenario.table.file_rows)
+        return KeyTable(cell, mappings, self.work / cell.cell_id / "table")
+
+    def _progress(self, cell: Cell) -> BuildProgress:
+        def show(told: str) -> None:
+            self.progress.begin(f"{cell.cell_id}: building, {told}")
+
+        return BuildProgress(self.work / cell.cell_id / "pace.json", self.clock, show)
+
+    def _ask(self, trial: Trial, table: KeyTable, outcome: Outcome) -> None:
+        """Take one turn of lookups, unless the cell has failed."""
+        if trial.cell.cell_id not in outcome.failed:
+            kind = "warm-up" if trial.warmup else "lookup"
+            self.progress.begin(f"{trial.cell.cell_id}: {kind} {trial.repetition + 1}")
+            self.between(trial.label)
+            self._keep(trial, self._lookup(table, trial), outcome, append=True)
+
+    def _build(self, table: KeyTable, progress: BuildProgress) -> StepResult:
+        step = Step(name=BUILD, round=0)
+        progress.begin()
+        try:
+            table.open().build_mappings(table.mappings, progress.told)
+        except (CorruptFileError, InputError) as error:
+            return StepResult.of_failure(step, progress.seconds, error)
+        progress.end()
+        size = Listing.of(table.path).index_bytes
+        values = {
+            ("total", "wall_s"): progress.seconds,
+            ("total", "keys"): table.mappings.rows,
+            ("total", "index_bytes"): size,
+            ("total", "bytes_per_key"): size / table.mappings.rows,
+            ("total", "peak_memory_bytes"): progress.peak,
+        }
+        return StepResult(step=step, values=values)
+
+    def _lookup(self, table: KeyTable, trial: Trial) -> StepResult:
+        step = Step(name=LOOKUP, round=0)
+        work = self.scenario.workload
+        # Warm-ups come before the turns that count, with keys of their own.
+        turn = trial.repetition + (0 if trial.warmup else self.scenario.schedule.warmups)
+        start = self.clock()
+        try:
+            asked, places = table.asked(turn, work.lookup_present, work.lookup_absent)
+            handle, stats = table.open(), LookupStats()
+            keys = asked.column("record_key").combine_chunks()
+            start = self.clock()
+            answer = handle.lookup(keys, stats=stats)
+            wall = self.clock() - start
+        except Exception as error:  # noqa: BLE001 - whatever is wrong fails its cell only
+            return StepResult.of_failure(step, self.clock() - start, error)
+        values = {
+            ("total", "wall_s"): wall,
+            ("total", "keys"): len(keys),
+            ("total", "keys_per_s"): len(keys) / wall,
+            ("total", "shards_read"): stats.shards_read,
+            ("total", "blocks_decoded"): stats.blocks_decoded,
+            ("total", "peak_memory_bytes"): peak_memory(),
+        }
+        wrong = verify.lookup_mistake(answer, asked=asked, located=places)
+        return StepResult(step=step, values=values, mistake=wrong)
+
+    def _keep(self, trial: Trial, result: StepResult, outcome: Outcome, *, append: bool) -> None:
+        if append:
+            self.folder.append(samples(self.run_id, trial, [result]))
+        if result.mistake is not None:
+            reason = f"{result.step.name}: {result.mistake}"
+            outcome.failed.setdefault(trial.cell.cell_id, reason)
+
+
+def _interruptions(cell: Cell, progress: BuildProgress) -> list[str]:
+    """What must be known of the time of a build that did not run in one go."""
+    if progress.starts < 2:
+        return []
+    times = "once" if progress.starts == 2 else f"{progress.starts - 1} times"
+    note = f"{cell.cell_id}: the build was cut off {times} and went on"
+    return [f"{note}; its time leaves out what was under way then."]
+
+
+def _turn(trial: Trial) -> tuple[bool, int]:
+    return trial.warmup, trial.repetition

@@ -1,0 +1,219 @@
+"""The steps of a repetition: which there are, how each is taken, and how its result is verified.
+
+`total` is the harness's own measurement (`StepRun.timed`); the other phases are what the engine
+reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keymark.harness.engines import is_native
+from keymark.harness.engines.base import WriteOutcome
+from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.run import independent, upkeep, verify
+from keymark.harness.run.kit import RunContext
+from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
+from keymark.harness.run.lookup_model import values as point_values
+from keymark.harness.run.probes import rows_written, written
+from keymark.harness.scenario.matrix import Cell
+from keymark.harness.scenario.scenario import WorkloadSection
+from keymark.harness.step import (
+    BUILD_INDEX,
+    BULK_INSERT,
+    COMPACT,
+    DELETE,
+    LOOKUP,
+    LOOKUP_AGAIN,
+    NULL_COLUMNS,
+    POINT_QUERY,
+    PURGE,
+    Step,
+    StepResult,
+    StepRun,
+    Values,
+)
+from keymark.table.index.protocol import LookupStats
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FILTERED = ("files_read", "candidates", "false_positives")
+_TOLD = {
+    "record": ("shards_read", "blocks_decoded"),
+    "global_simple": ("files_read",),
+    "simple": ("files_read",),
+    "global_bloom": _FILTERED,
+    "bloom": _FILTERED,
+    "bucket": ("files_read",),
+}
+"""What a lookup of `native` tells of itself, by index: fields of `LookupStats`."""
+
+
+def steps(workload: WorkloadSection) -> tuple[Step, ...]:
+    """The steps that every repetition takes, in order."""
+    built = [Step(name=BUILD_INDEX, round=0)] if workload.build_index else []
+    upserts = [Step(name=f"upsert_{n}", round=n) for n in range(1, workload.rounds + 1)]
+    last = workload.rounds
+    nulled = [Step(name=NULL_COLUMNS, round=last)] if workload.null_columns else []
+    ends = [
+        Step(name=name, round=last, deleted=workload.delete, points=measured)
+        for name, wanted, measured in (
+            (DELETE, workload.delete, ()),
+            (PURGE, workload.purge, ()),
+            (LOOKUP, workload.lookup_present + workload.lookup_absent > 0, ()),
+            (LOOKUP_AGAIN, workload.lookup_again, ()),
+            (POINT_QUERY, workload.point_query, ()),
+            (f"{LOOKUP}_{LOGS}", workload.model_keys, points(LOGS, workload.model_keys)),
+            (COMPACT, workload.model_keys, ()),
+            (f"{LOOKUP}_{COMPACTED}", workload.model_keys, points(COMPACTED, workload.model_keys)),
+        )
+        if wanted
+    ]
+    return (*built, *upserts, *nulled, *ends)
+
+
+def take(run: StepRun) -> StepResult:
+    """Do one step, measure it, verify it; an engine's failure becomes the step's result."""
+    start = run.context.clock()
+    try:
+        values, mistake = _taken(run)
+    except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
+        return StepResult.of_failure(run.step, run.context.clock() - start, error)
+    return StepResult(step=run.step, values=values, mistake=mistake)
+
+
+def _taken(run: StepRun) -> tuple[Values, str | None]:
+    """The numbers of a step, and what is wrong with its result."""
+    if run.step.name in (LOOKUP, LOOKUP_AGAIN):
+        return _lookup(run)
+    if run.step.name == POINT_QUERY:
+        return _point_query(run)
+    if run.step.name == COMPACT:
+        return upkeep.compact(run)
+    mistake = None
+    if run.step.name == BUILD_INDEX:
+        values = upkeep.build_index(run)
+    elif run.step.name == PURGE:
+        values, mistake = upkeep.purge(run)
+    else:
+        values = _write(run)
+    return values, mistake or verify_rows(run.context, run.cell, run.step, path=run.path)
+
+
+def take_points(run: StepRun) -> list[StepResult]:
+    """Measure the points of the lookup model on a table as it is, up to the first wrong one."""
+    results: list[StepResult] = []
+    located: pa.Table | None = None
+    for point in run.step.points:
+        named = replace(run, step=replace(run.step, name=point.step, points=()))
+        start = run.context.clock()
+        try:
+            with run.engine.step(named.label):
+                found = lookups(run.context, run.trial, point, run.path)
+            if located is None:
+                located = _pool_locations(run)
+            mistakes = [
+                verify.lookup_mistake(each.answer, asked=each.asked, located=located)
+                for each in found
+            ]
+            values, mistake = point_values(point, found), next(filter(None, mistakes), None)
+            results.append(StepResult(step=named.step, values=values, mistake=mistake))
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
+            spent = run.context.clock() - start
+            results.append(StepResult.of_failure(named.step, spent, error))
+        if results[-1].mistake is not None:
+            break
+    return results
+
+
+def _pool_locations(run: StepRun) -> pa.Table:
+    """Where the keys of the lookup model are, as an independent reading of the storage says."""
+    pool = run.inputs.model_keys().column("record_key")
+    located = independent.locations(run.files())
+    return located.filter(pc.is_in(located.column("record_key"), value_set=pool))
+
+
+def verify_rows(context: RunContext, cell: Cell, step: Step, *, path: Path) -> str | None:
+    """Compare the rows of the table, opened anew, with the truth, and the index with its data."""
+    engine = context.engines[cell.engine]
+    table = engine.open(path, index=cell.index, options=cell.options)
+    if step.name == NULL_COLUMNS:
+        expected = context.inputs.nulled_truth(step.round)
+    else:
+        expected = context.inputs.truth(step.round, deleted=step.deleted)
+    found = engine.digest(table.read(), context.inputs.columns)
+    mistake = verify.rows_mistake(found, expected)
+    if mistake is None and cell.index == "record":
+        mistake = verify.check_mistake(table.check())
+    return mistake
+
+
+def _write(run: StepRun) -> Values:
+    """Write a batch on the clock; what the engine tells of it and what it left on storage."""
+    call, frame = _call(run)
+    rows = run.engine.hold_rows(frame)
+    before = run.listing()
+    with run.timed() as timed:
+        outcome = call(rows)
+    after = run.listing()
+    added, phases = written(before, after), outcome.phases
+    values: Values = {(phase, "wall_s"): seconds for phase, seconds in phases.items()}
+    values["total", "files_written"] = outcome.files_written
+    values["write", "bytes_written"] = added.data_bytes
+    values["index", "bytes_written"] = added.index_bytes
+    values["commit", "bytes_written"] = added.commit_bytes
+    values["total", "bytes_written"] = added.total_bytes
+    values |= timed
+    values["total", "rows_written"] = rows_written(run.path, before, after)
+    values["total", "index_bytes"] = hbase_cells.index_bytes(run.cell, after.index_bytes)
+    values["total", "keys"] = run.inputs.size(run.step.name)
+    return values
+
+
+def _call(run: StepRun) -> tuple[Callable[[Any], WriteOutcome], DataFrame]:
+    """The engine's call of a writing step, and the rows that it takes."""
+    if run.step.name == BULK_INSERT:
+        return run.table.bulk_insert, run.inputs.load()
+    if run.step.name == DELETE:
+        return run.table.delete, run.inputs.deletes()
+    if run.step.name == NULL_COLUMNS:
+        return run.table.upsert, run.inputs.nulled()
+    return run.table.upsert, run.inputs.batch(run.step.round)
+
+
+def _lookup(run: StepRun) -> tuple[Values, str | None]:
+    asked = run.inputs.lookup_keys()
+    keys = asked.column("record_key").combine_chunks()
+    held = run.engine.hold_keys(keys, run.table)
+    stats = LookupStats()
+    with run.timed() as values:
+        found = run.table.lookup(held, stats=stats)
+    answer = run.engine.answer(found, keys)
+    located = independent.locations(run.files())
+    mistake = verify.lookup_mistake(answer, asked=asked, located=located)
+    values["total", "keys"] = len(keys)
+    told = _TOLD.get(run.cell.index, ()) if is_native(run.cell.engine) else ()
+    return values | {("total", name): getattr(stats, name) for name in told}, mistake
+
+
+def _point_query(run: StepRun) -> tuple[Values, str | None]:
+    key = run.inputs.point_key(run.trial.repetition)
+    with run.timed() as values:
+        frame = run.table.read(keys=[key])
+        found = frame.collect()
+    rows: list[Mapping[str, Any]] = [row.asDict() for row in found]
+    # Spark names the files that it reads itself; tasks that read from a store name none.
+    if opened := len(frame.inputFiles()):
+        values["total", "files_read"] = opened
+    values["total", "keys"] = 1
+    layout = run.inputs.layout
+    columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
+    expected = independent.find(run.files(), key, columns)
+    return values, verify.point_mistake(rows, expected)

@@ -1,0 +1,175 @@
+"""The section `dataset` of a scenario: rows, and the axes along which one run varies them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, field_validator
+
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.specs.spec import DatasetSpec, built_in_names, load_spec
+from keymark.harness.run.own_data import SourceSection
+from keymark.harness.scenario.fields import Natural, Numbers, Positive, Section, Share
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""What a variant or a shape may be called: it becomes part of a path."""
+
+_OWN_KEYS = ("rows", "updates", "inserts")
+
+Setting = str | int | float | bool | list[int | float]
+
+
+def _ascending(value: tuple[int, ...]) -> tuple[int, ...]:
+    if list(value) != sorted(set(value)) or len(value) == 1:
+        raise ValueError("must be at least two numbers of rows, ascending")
+    return value
+
+
+Ascending = Annotated[Numbers, AfterValidator(_ascending)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPoint:
+    """What one table is loaded with and changed by: a point of the dataset's axes.
+
+    Attributes:
+        rows: that the table is loaded with.
+        shape: a name of `dataset.shapes`; empty where the scenario has none.
+        batch: rows of each change batch; 0 where the scenario has one size of them.
+    """
+
+    rows: int
+    shape: str = ""
+    batch: int = 0
+
+    @property
+    def loaded(self) -> DataPoint:
+        """The same without the batch: what is equal until the first change."""
+        return replace(self, batch=0)
+
+
+class DatasetSection(Section):
+    """What rows the table holds and how they change.
+
+    With `table.source` or `dataset.source` the rows come from there; batches and deletes are sized
+    by this section. What it does not say of a dataset's own file, that file does.
+
+    Attributes:
+        name: built-in dataset, or the path of a TOML file that specifies one.
+        rows: rows that the table is loaded with.
+        sizes: several numbers of rows instead, ascending: each cell is measured with each.
+        seed: of every row, key and choice.
+        partitions: days that partition columns spread over.
+        payload_bytes: size of each payload value.
+        batch_rows: rows of each change batch.
+        batches: several numbers of them instead, ascending; they share the loaded table.
+        update_share: share of a batch that changes existing keys; the rest are new keys.
+        delete_rows: keys that the delete step removes.
+        settings: further keys of the dataset's specification, dotted: `columns.uuid.kind`,
+            `update_choice.kind`.
+        shapes: further ones, by the name of a shape: each cell is measured with each.
+        source: rows of the user's own instead of generated ones.
+    """
+
+    name: str = "trips"
+    rows: Positive = 200_000
+    sizes: Ascending = ()
+    seed: Natural = 1
+    partitions: Positive = 20
+    payload_bytes: Positive = 100
+    batch_rows: Positive = 10_000
+    batches: Ascending = ()
+    update_share: Share = 0.5
+    delete_rows: Natural = 2_000
+    settings: dict[str, Setting] = Field(default_factory=dict)
+    shapes: dict[str, dict[str, Setting]] = Field(default_factory=dict)
+    source: SourceSection | None = None
+
+    @field_validator("shapes")
+    @classmethod
+    def _named(cls, value: dict[str, dict[str, Setting]]) -> dict[str, dict[str, Setting]]:
+        wrong = [
+            f"{name!r} is no name of letters, digits, - and _"
+            for name in value
+            if not NAME.fullmatch(name)
+        ]
+        wrong += [
+            f"{name}.{key}: it is said by dataset itself"
+            for name, settings in value.items()
+            for key in _OWN_KEYS
+            if key in settings
+        ]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return value
+
+    @property
+    def points(self) -> tuple[DataPoint, ...]:
+        """The product shapes x sizes x batches, in the scenario's order."""
+        return tuple(
+            DataPoint(rows=rows, shape=shape, batch=batch)
+            for shape in self.shapes or ("",)
+            for rows in self.sizes or (self.rows,)
+            for batch in self.batches or (0,)
+        )
+
+    def changes(self, batch: int = 0) -> tuple[int, int]:
+        """(existing keys, new keys) of a batch of so many rows; 0: of `batch_rows`."""
+        rows = batch or self.batch_rows
+        updates = round(rows * self.update_share)
+        return updates, rows - updates
+
+    def filled(self) -> DatasetSection:
+        """This section with the numbers of a dataset's own file where it has none."""
+        if self.name in built_in_names():
+            return self
+        said = {"rows": self.rows} if "rows" in self.model_fields_set else {}
+        own = load_spec(self.name, {**said, **self.settings})
+        updates, inserts = own.count(own.updates), own.count(own.inserts)
+        known: dict[str, int | float] = {
+            "rows": own.rows,
+            "seed": own.seed,
+            "partitions": own.date_partitions,
+            "payload_bytes": own.payload_bytes,
+            "delete_rows": own.count(own.deletes),
+        }
+        if updates + inserts:
+            known["batch_rows"] = updates + inserts
+            known["update_share"] = updates / (updates + inserts)
+        update = {key: value for key, value in known.items() if key not in self.model_fields_set}
+        return self.model_copy(update=update)
+
+    def spec(self, data: DataPoint) -> DatasetSpec:
+        """What the table of a point is made of; DatasetError lists what is wrong."""
+        updates, inserts = self.changes(data.batch)
+        said: dict[str, Any] = {
+            "rows": data.rows,
+            "seed": self.seed,
+            "date_partitions": self.partitions,
+            "payload_bytes": self.payload_bytes,
+            "updates": updates,
+            "inserts": inserts,
+            "deletes": self.delete_rows,
+        }
+        return load_spec(self.name, {**said, **self.settings, **self.shapes.get(data.shape, {})})
+
+    def specs(self) -> tuple[list[DatasetSpec], list[str]]:
+        """The specification of every point, and what is wrong with those that have none."""
+        made, mistakes = [], []
+        for data in self.points:
+            try:
+                made.append(self.spec(data))
+            except DatasetError as error:
+                mistakes.append(f"dataset.{self._place(data, error)}: {error}")
+        return made, list(dict.fromkeys(mistakes))
+
+    def _place(self, data: DataPoint, error: DatasetError) -> str:
+        """The key that a mistake is told of: the shape's, unless it is there without the shape."""
+        try:
+            self.spec(replace(data, shape=""))
+        except DatasetError as plain:
+            if str(plain) == str(error):
+                return "name"
+        return f"shapes.{data.shape}"

@@ -1,0 +1,53 @@
+"""Types of the fields of a scenario, as TOML gives them to strict models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from keymark.harness.redaction import redact_text
+
+
+def as_tuple(value: object) -> object:
+    """A TOML array where a strict model wants a tuple."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def as_texts(value: object) -> object:
+    """Hudi and Spark options are texts; numbers and booleans are written as those write them."""
+    if isinstance(value, dict):
+        return {key: as_texts(inner) for key, inner in value.items()}
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def without_user(url: str) -> str:
+    """The URL of a Spark master. It has no user part, and Spark's log would print one."""
+    if redact_text(url) != url:
+        raise ValueError("the URL of a Spark master has no user or password in it")
+    return url
+
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_type=list[str])]
+Numbers = Annotated[
+    tuple[Positive, ...], BeforeValidator(as_tuple, json_schema_input_type=list[Positive])
+]
+Master = Annotated[str, AfterValidator(without_user)]
+Given = dict[str, str | int | float | bool]
+"""What a file may say where texts are meant."""
+
+Texts = Annotated[dict[str, str], BeforeValidator(as_texts, json_schema_input_type=Given)]
+TextGroups = Annotated[
+    dict[str, dict[str, str]], BeforeValidator(as_texts, json_schema_input_type=dict[str, Given])
+]
+
+
+class Section(BaseModel):
+    """A section of a scenario: frozen, and nothing unknown in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -1,0 +1,510 @@
+"""TOML to a frozen, fully resolved Scenario; every mistake is found at once, before Spark starts.
+
+A scenario is a built-in name (`quickstart`, `ci`) or a TOML file, which may include others
+(`harness/scenario/includes.py`); `--set key=value` overrides are laid over it (`harness/scenario/documents.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
+
+from keymark.datasets.errors import DatasetError
+from keymark.datasets.generate.mappings import FILE_ROWS, Mappings
+from keymark.datasets.specs.spec import DatasetSpec
+from keymark.harness.engines import (
+    BARE,
+    NATIVE,
+    NATIVE_INDEXES,
+    engine_indexes,
+    engine_mistake,
+    is_native,
+    own_master,
+)
+from keymark.harness.errors import ScenarioError
+from keymark.harness.scenario import documents, includes
+from keymark.harness.scenario.dataset_section import NAME, DatasetSection
+from keymark.harness.scenario.documents import builtin_names, nearest
+from keymark.harness.scenario.fields import (
+    Master,
+    Names,
+    Natural,
+    Numbers,
+    Positive,
+    Section,
+    TextGroups,
+    Texts,
+)
+from keymark.harness.store.store import is_run_name
+from keymark.table.errors import TableError
+from keymark.table.properties.options import (
+    EVENT_TIME_PAYLOAD,
+    MOVE_OPTIONS,
+    PAYLOAD_CLASS,
+    check_options,
+)
+
+DEFAULT_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
+
+
+class TableSection(Section):
+    """The table under test.
+
+    Attributes:
+        source: a table to start from instead of generated rows; it is copied, never touched.
+        location: URL of a folder on an object store, as `s3://bucket/runs`, for the tables under
+            test; each run makes a folder of its own there and deletes it at its end. Default: the
+            run folder.
+        mappings: a record index of the keys alone instead, without base files; only lookups.
+        file_rows: rows of a file group of mappings.
+        options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
+        index_options: options of single indexes, by index name.
+        engine_options: options of single engines, by engine name; those of Hudi may be any.
+        variants: further options, by the name of a variant: each index is measured with each.
+        variant_indexes: by the name of a variant the only indexes that it is measured with.
+    """
+
+    source: str | None = None
+    location: str | None = None
+    mappings: bool = False
+    file_rows: Positive = FILE_ROWS
+    options: Texts = Field(default_factory=dict)
+    index_options: TextGroups = Field(default_factory=dict)
+    engine_options: TextGroups = Field(default_factory=dict)
+    variants: TextGroups = Field(default_factory=dict)
+    variant_indexes: dict[str, Names] = Field(default_factory=dict)
+
+    def variants_of(self, index: str) -> tuple[str, ...]:
+        """The variants that an index is measured with; one without a name where there are none."""
+        only = self.variant_indexes
+        return tuple(name for name in self.variants or ("",) if index in only.get(name, (index,)))
+
+    @field_validator("index_options")
+    @classmethod
+    def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        _refuse(name_mistake("index", name, NATIVE_INDEXES) for name in value)
+        return value
+
+    @field_validator("engine_options")
+    @classmethod
+    def _engines(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        _refuse(engine_mistake(name) for name in value)
+        return value
+
+    @field_validator("variants")
+    @classmethod
+    def _named(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        wrong = [name for name in value if not NAME.fullmatch(name)]
+        _refuse(f"{name!r} is no name of letters, digits, - and _" for name in wrong)
+        return value
+
+
+class WorkloadSection(Section):
+    """What each repetition does to its table.
+
+    Attributes:
+        build_index: whether the record index is built anew from the loaded rows first.
+        rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
+        null_columns: columns that the step `null_columns` nulls in the rows which the step
+            `delete` takes, or would take.
+        delete: whether the step `delete` follows them.
+        purge: whether the deleted keys are then erased from all that the table keeps.
+        lookup_present: keys of the lookup step that are in the table.
+        lookup_absent: keys of the lookup step that are not; half of them were deleted.
+        lookup_again: whether the same keys are looked up a second time, by the same handle.
+        point_query: whether a single key is read at the end.
+        model_keys: numbers of keys to look up for the lookup model, with log blocks and after a
+            compaction, cold and warm; record index only. See `harness/run/lookup_model.py`.
+    """
+
+    build_index: bool = False
+    rounds: Natural = 2
+    null_columns: Names = ()
+    delete: bool = True
+    purge: bool = False
+    lookup_present: Natural = 8_000
+    lookup_absent: Natural = 2_000
+    lookup_again: bool = False
+    point_query: bool = True
+    model_keys: Numbers = ()
+
+
+class ScheduleSection(Section):
+    """How often and in what order.
+
+    Attributes:
+        repetitions: measured repetitions of every cell.
+        warmups: repetitions before them that no statistic uses.
+        warm: who takes them: every `cell`, or of each engine and `index` the first cell only.
+        loads: measured bulk loads of every table; all repetitions start from the first one's.
+    """
+
+    repetitions: Positive = 3
+    warmups: Natural = 1
+    warm: Literal["cell", "index"] = "cell"
+    loads: Positive = 1
+
+
+class SparkSection(Section):
+    """Where the run takes place.
+
+    Attributes:
+        master: Spark master URL.
+        conf: Spark options laid over the harness's own.
+    """
+
+    master: Master = "local[2]"
+    conf: Texts = Field(default_factory=dict)
+
+
+class Scenario(Section):
+    """A resolved scenario: all defaults filled in, nothing left to look up.
+
+    Attributes:
+        name: how the run is called.
+        description: one sentence for `scenarios`.
+        engines: engines under test.
+        indexes: indexes under test; cells are engines x indexes in this order.
+    """
+
+    name: str
+    description: str = ""
+    engines: Names = (NATIVE,)
+    indexes: Names = DEFAULT_INDEXES
+    dataset: DatasetSection = Field(default_factory=DatasetSection)
+    table: TableSection = Field(default_factory=TableSection)
+    workload: WorkloadSection = Field(default_factory=WorkloadSection)
+    schedule: ScheduleSection = Field(default_factory=ScheduleSection)
+    spark: SparkSection = Field(default_factory=SparkSection)
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not is_run_name(value):
+            raise ValueError("must be fit for the name of a folder: printable, without / and \\")
+        return value
+
+    @field_validator("engines")
+    @classmethod
+    def _engines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _refuse([*_list_mistakes(value), *(engine_mistake(name) for name in value)])
+        return value
+
+    @field_validator("indexes")
+    @classmethod
+    def _indexes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = (name_mistake("index", name, NATIVE_INDEXES) for name in value)
+        _refuse([*_list_mistakes(value), *unknown])
+        return value
+
+
+def load(
+    name: str,
+    *,
+    sets: Sequence[str] = (),
+    overrides: Mapping[str, object] | None = None,
+) -> Scenario:
+    """Read a built-in scenario or a TOML file and resolve it.
+
+    Args:
+        name: built-in name, or path of a TOML file.
+        sets: `key=value` with dotted keys, laid over the file; values are TOML, or else text.
+        overrides: dotted keys with values that came from other options; strongest.
+
+    Raises:
+        ScenarioError: with every mistake found.
+    """
+    document = includes.read(name)
+    mistakes = list(document.mistakes)
+    given: list[tuple[str, object]] = []
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            mistakes.append(f"--set {text}: expected key=value")
+            continue
+        given.append((key, documents.toml_value(value)))
+    for key, said in [*given, *(overrides or {}).items()]:
+        mistakes += documents.put(document.values, key, said)
+        document.origins[key] = ""
+    try:
+        scenario = Scenario.model_validate(document.values)
+    except ValidationError as error:
+        wrong = map(document.placed, _mistakes(error))
+        raise ScenarioError(name, [*mistakes, *wrong]) from None
+    with suppress(DatasetError):  # which the next line tells of
+        scenario = scenario.model_copy(update={"dataset": scenario.dataset.filled()})
+    mistakes += map(document.placed, _meaning_mistakes(scenario))
+    if mistakes:
+        raise ScenarioError(name, mistakes)
+    return scenario
+
+
+def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
+    """What is wrong with a name, None if it is known."""
+    names = tuple(known)
+    return None if name in names else f"unknown {kind} {name!r}{nearest(name, names)}"
+
+
+def _list_mistakes(values: Sequence[str]) -> list[str]:
+    empty = [] if values else ["must name at least one"]
+    return empty + [
+        f"{name!r} is named twice" for name in {v for v in values if values.count(v) > 1}
+    ]
+
+
+def _refuse(mistakes: Iterable[str | None]) -> None:
+    found = [mistake for mistake in mistakes if mistake]
+    if found:
+        raise ValueError("; ".join(found))
+
+
+def _mistakes(error: ValidationError) -> list[str]:
+    return [
+        f"{'.'.join(str(part) for part in detail['loc'])}: {_explain(detail)}"
+        for detail in error.errors()
+    ]
+
+
+def _explain(detail: ErrorDetails) -> str:
+    """One sentence about a pydantic error."""
+    if detail["type"] == "extra_forbidden":
+        *sections, last = detail["loc"]
+        return f"unknown key{nearest(str(last), _keys(sections))}"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    if detail["type"] in ("value_error", "missing"):
+        return message[0].lower() + message[1:]
+    return f"{message[0].lower()}{message[1:]}, not {detail['input']!r}"
+
+
+def _keys(sections: Sequence[object]) -> list[str]:
+    model: Any = Scenario
+    for section in sections:
+        model = model.model_fields[section].annotation
+    return [*model.model_fields, *([] if sections else [includes.INCLUDE])]
+
+
+def _meaning_mistakes(scenario: Scenario) -> list[str]:
+    """What is well-formed and yet cannot be run."""
+    found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
+    found += [*_source_mistakes(scenario), *_mapping_mistakes(scenario)]
+    found += [*_axis_mistakes(scenario), *_step_mistakes(scenario), *_variant_mistakes(scenario)]
+    found += [*_location_mistakes(scenario), *_session_mistakes(scenario)]
+    specs, wrong = scenario.dataset.specs()
+    found += wrong
+    try:
+        if scenario.table.mappings:
+            for spec in specs:
+                Mappings(spec, scenario.table.file_rows)
+    except DatasetError as error:
+        found.append(f"dataset.name: {error}")
+    found += [mistake for spec in specs for mistake in _stream_mistakes(scenario, spec)]
+    return list(dict.fromkeys(found))
+
+
+def _axis_mistakes(scenario: Scenario) -> list[str]:
+    """Axes of a dataset that cannot have them."""
+    data = scenario.dataset
+    fixed = scenario.table.source or data.source or scenario.workload.model_keys
+    axes = {"sizes": data.sizes, "shapes": data.shapes, "batches": data.batches}
+    found = [
+        f"dataset.{axis}: neither with a source nor with workload.model_keys"
+        for axis, values in axes.items()
+        if values and fixed
+    ]
+    if data.batches:
+        found += [
+            f"dataset.settings.{key}: not with dataset.batches, which says it"
+            for key in ("updates", "inserts")
+            if key in data.settings
+        ]
+        found += [] if scenario.workload.rounds else ["dataset.batches: needs workload.rounds"]
+    return found
+
+
+def _cell_mistakes(scenario: Scenario) -> list[str]:
+    """Indexes that an engine does not have, and what is not measured with all of them."""
+    found = []
+    for engine in scenario.engines:
+        held = engine_indexes(engine)
+        found += [
+            f"indexes: engine {engine!r} has no index {index!r} (it has {', '.join(held)})"
+            for index in scenario.indexes
+            if index not in held
+        ]
+    hudi = not all(map(is_native, scenario.engines))
+    if hudi and "bucket" in scenario.indexes and scenario.workload.lookup_absent:
+        found.append(
+            "workload.lookup_absent: Hudi's bucket index says where a key would be and knows no "
+            "absent one, so it must be 0"
+        )
+    if scenario.workload.model_keys and set(scenario.indexes) != {"record"}:
+        found.append("workload.model_keys: the lookup model is about the index record only")
+    if scenario.workload.model_keys and set(scenario.engines) != {NATIVE}:
+        found.append("workload.model_keys: the lookup model is about the engine native only")
+    return found
+
+
+def _variant_mistakes(scenario: Scenario) -> list[str]:
+    """Names of nothing, and indexes without any variant."""
+    table = scenario.table
+    found = []
+    for name, indexes in table.variant_indexes.items():
+        found.append(name_mistake("variant", name, tuple(table.variants)))
+        found += [name_mistake("index", index, NATIVE_INDEXES) for index in indexes]
+    found += [
+        f"index {index!r} has no variant left"
+        for index in scenario.indexes
+        if not table.variants_of(index)
+    ]
+    return [f"table.variant_indexes: {mistake}" for mistake in found if mistake]
+
+
+def _step_mistakes(scenario: Scenario) -> list[str]:
+    """Steps that lack what they work on, or work on another index or engine."""
+    work = scenario.workload
+    nulled = bool(work.null_columns)
+    wrong = {
+        "build_index: the index record only": work.build_index and scenario.indexes != ("record",),
+        "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
+        "purge: needs workload.delete": work.purge and not work.delete,
+        "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
+        "lookup_again: needs lookup_present or lookup_absent": work.lookup_again
+        and not work.lookup_present + work.lookup_absent,
+    }
+    return [f"workload.{what}" for what, is_so in wrong.items() if is_so]
+
+
+def _nulled_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
+    """Columns that are not there to be nulled, or must not be."""
+    names = [name for name, _ in spec.flat_columns()]
+    fixed = {*spec.record_key, *spec.partition_path, spec.ordering}
+    asked = scenario.workload.null_columns
+    found = [name_mistake("column", name, names) for name in asked]
+    found += [
+        f"column {name!r} is of the key, the partition or the order"
+        for name in asked
+        if name in fixed
+    ]
+    return [f"workload.null_columns: {mistake}" for mistake in found if mistake]
+
+
+def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
+    """Options without which a table would not be what its dataset says."""
+    found = [] if scenario.dataset.source else _nulled_mistakes(scenario, spec)
+    table = scenario.table
+    for index in scenario.indexes:
+        options = table.options | table.index_options.get(index, {})
+        move = MOVE_OPTIONS.get(index)
+        if spec.count(spec.moves) and move is None:
+            found.append(
+                f"dataset.settings.moves: index {index!r} looks for a key in its own partition, so "
+                "that a row which moves would be there twice"
+            )
+        elif spec.count(spec.moves) and options.get(str(move)) != "true":
+            found.append(f"dataset.settings.moves: index {index!r} needs {move} = true")
+        if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
+            found.append(f"dataset.settings.late: needs {PAYLOAD_CLASS} = {EVENT_TIME_PAYLOAD}")
+    return list(dict.fromkeys(found))
+
+
+def _mapping_mistakes(scenario: Scenario) -> list[str]:
+    """What needs rows where there are keys alone."""
+    work, table = scenario.workload, scenario.table
+    wrong = {
+        "engines: native only": scenario.engines != (NATIVE,),
+        "indexes: record only": scenario.indexes != ("record",),
+        "table.source: none": table.source,
+        "table.location: none": table.location,
+        "dataset.source: none": scenario.dataset.source,
+        "schedule.loads: 1": scenario.schedule.loads > 1,
+        "dataset.batches: none": scenario.dataset.batches,
+        "workload.rounds: 0": work.rounds,
+        "workload.build_index: false": work.build_index,
+        "workload.null_columns: none": work.null_columns,
+        "workload.delete: false": work.delete,
+        "workload.purge: false": work.purge,
+        "workload.lookup_again: false": work.lookup_again,
+        "workload.point_query: false": work.point_query,
+        "workload.model_keys: none": work.model_keys,
+        "workload.lookup_present: at least 1": not work.lookup_present,
+    }
+    return [
+        f"{what}, with table.mappings" for what, is_so in wrong.items() if table.mappings and is_so
+    ]
+
+
+def _location_mistakes(scenario: Scenario) -> list[str]:
+    """Engines that cannot write there; a place that is no store."""
+    location = scenario.table.location
+    if location is None:
+        return []
+    others = [name for name in scenario.engines if not is_native(name)]
+    found = [f"table.location: {name} has no connection to {location}" for name in others]
+    scheme, mark, rest = location.partition("://")
+    if not mark or scheme in ("file", "memory") or not rest:
+        found.append(f"table.location: {location} is no URL of a store, as s3://bucket/folder")
+    return found
+
+
+def _session_mistakes(scenario: Scenario) -> list[str]:
+    """Sessions that would wait for each other: a standalone cluster gives the first all cores."""
+    spark = scenario.spark
+    beside = [name for name in scenario.engines if name not in (NATIVE, BARE)]
+    beside = [name for name in beside if own_master(name) is None]
+    shared = {"spark.cores.max", "spark.dynamicAllocation.enabled"} & spark.conf.keys()
+    if not spark.master.startswith("spark://") or not beside or shared:
+        return []
+    sessions = ", ".join(["the run", *beside])
+    waits = f"a session takes all cores of {spark.master} until it ends, and {sessions} have one"
+    return [f"spark.conf: {waits} each: set spark.cores.max to what each may have"]
+
+
+def _option_mistakes(table: TableSection) -> list[str]:
+    sections = {"options": table.options}
+    groups = {
+        "index_options": table.index_options,
+        "engine_options": {k: v for k, v in table.engine_options.items() if k == NATIVE},
+        "variants": table.variants,
+    }
+    for name, group in groups.items():
+        sections |= {f"{name}.{key}": options for key, options in group.items()}
+    found = []
+    for section, options in sections.items():
+        for name, value in options.items():
+            try:
+                check_options({name: value})
+            except TableError as error:
+                found.append(f"table.{section}: {error}")
+    return found
+
+
+def _source_mistakes(scenario: Scenario) -> list[str]:
+    source, own = scenario.table.source, scenario.dataset.source
+    found = [own.mistake] if own and own.mistake else []
+    if source and own:
+        found.append("dataset.source: not with table.source")
+    if source and not (Path(source) / ".hoodie" / "hoodie.properties").is_file():
+        found.append(
+            f"table.source: {source} is not a Hudi table (it has no .hoodie/hoodie.properties); "
+            "tables of other formats are named by dataset.source"
+        )
+    return found
+
+
+__all__ = [
+    "DatasetSection",
+    "Scenario",
+    "ScheduleSection",
+    "SparkSection",
+    "TableSection",
+    "WorkloadSection",
+    "builtin_names",
+    "load",
+    "name_mistake",
+    "nearest",
+]

@@ -1,0 +1,103 @@
+"""The JSON Schema of scenario files, for editors: made from the models that check scenarios.
+
+Descriptions come from the models' docstrings, option names from `table.options`. Draft 7 with
+`definitions` is what TOML editors know best.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from keymark.harness.engines import HUDI_FORM, NATIVE, NATIVE_FORM, NATIVE_INDEXES
+from keymark.harness.run.own_data import SourceSection
+from keymark.harness.scenario.documents import builtin_names
+from keymark.harness.scenario.fields import Section
+from keymark.harness.scenario.includes import INCLUDE
+from keymark.harness.scenario.scenario import (
+    DatasetSection,
+    Scenario,
+    ScheduleSection,
+    SparkSection,
+    TableSection,
+    WorkloadSection,
+)
+from keymark.table.properties.options import ALIASES, DEFAULTS
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+_SECTIONS = (
+    *(Scenario, DatasetSection, SourceSection, TableSection),
+    *(WorkloadSection, ScheduleSection, SparkSection),
+)
+_ENTRY = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
+
+
+def scenario_schema() -> dict[str, Any]:
+    """The schema: JSON types only."""
+    made = Scenario.model_json_schema(ref_template="#/definitions/{model}")
+    definitions = made.pop("$defs")
+    top = {name: made[name] for name in ("properties", "additionalProperties")}
+    top["properties"][INCLUDE] = _include()
+    for model in _SECTIONS:
+        owner = top if model is Scenario else definitions[model.__name__]
+        _describe(model, owner["properties"])
+        owner.pop("title", None)
+        owner.pop("description", None)
+    _name_values(top["properties"], definitions)
+    return {
+        "$schema": DRAFT,
+        "title": "A scenario of Keymark",
+        "type": "object",
+        **top,
+        "definitions": definitions,
+    }
+
+
+def _include() -> dict[str, Any]:
+    return {
+        "type": "array",
+        "description": "Built-in scenarios, and files by path relative to this one, that this one "
+        "is laid over.",
+        "items": {"anyOf": [{"enum": list(builtin_names())}, {"type": "string", "minLength": 1}]},
+    }
+
+
+def _describe(model: type[Section], properties: dict[str, Any]) -> None:
+    """Give each property the words of its attribute, in place of a title."""
+    for name, words in _attributes(model):
+        if name in properties:
+            properties[name].pop("title", None)
+            properties[name]["description"] = f"{words[0].upper()}{words[1:]}"
+
+
+def _attributes(model: type[Section]) -> Iterator[tuple[str, str]]:
+    """Names and words of the attributes in a model's docstring."""
+    _, _, listed = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
+    for match in _ENTRY.finditer(listed):
+        yield match.group(1), " ".join(match.group(2).split())
+
+
+def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Say what names and options there are."""
+    top["indexes"] |= {"items": {"enum": list(NATIVE_INDEXES)}, "minItems": 1, "uniqueItems": True}
+    forms = f"^({NATIVE}|{NATIVE_FORM}|{HUDI_FORM})$"
+    named = {"type": "string", "pattern": forms}
+    top["engines"] |= {"items": named, "minItems": 1, "uniqueItems": True}
+    definitions["SourceSection"]["properties"]["record_key"]["minItems"] = 1
+    table = definitions["TableSection"]["properties"]
+    known = {"type": "object", "additionalProperties": False, "properties": _options()}
+    table["options"] = {**known, "description": table["options"]["description"]}
+    for name, keys in (("index_options", {"enum": list(NATIVE_INDEXES)}), ("variants", {})):
+        table[name] |= {"additionalProperties": known, "propertyNames": keys}
+
+
+def _options() -> dict[str, Any]:
+    """The options of a table, each with its default."""
+    plain = {"type": ["string", "number", "boolean"]}
+    own = {
+        name: plain if default is None else {**plain, "default": default}
+        for name, default in DEFAULTS.items()
+    }
+    return own | dict.fromkeys(ALIASES, plain)

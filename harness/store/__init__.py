@@ -1,0 +1,1 @@
+"""Run folders: their lines and documents, on disk or on an object store."""

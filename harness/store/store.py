@@ -1,0 +1,228 @@
+"""A run folder on disk: `run.json`, `samples.jsonl`, `canary.jsonl`, `events/`. A leaf module.
+
+Whatever text is written goes through `keymark.harness.redaction` here, whoever made it.
+
+A block of samples is appended by one write and synced, so a run killed at any moment loses at
+most the repetition that was being measured. Whatever a kill cut off is the unfinished last line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from keymark.harness.errors import RunFolderError
+from keymark.harness.redaction import redact_document, redact_text
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store.results import SCHEMA_VERSION, Beat, Sample, Stage
+
+LONGEST_NAME = 120
+"""Characters of the name of a run"""
+
+
+def unwatched() -> None:
+    """Of a folder that nobody copies."""
+
+
+def is_run_name(name: object) -> bool:
+    """Whether a run, or the scenario that it is named after, may be called so: it names folders."""
+    return (
+        isinstance(name, str)
+        and 0 < len(name) <= LONGEST_NAME
+        and name.isprintable()
+        and not name.startswith(".")
+        and not {"/", "\\"} & set(name)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run.
+
+    Attributes:
+        path: the folder; created by `create`, required to hold a `run.json` by `open`.
+        kept: called whenever a block or a file is complete.
+    """
+
+    path: Path
+    kept: Callable[[], None] = unwatched
+
+    @classmethod
+    def create(cls, path: Path, kept: Callable[[], None] = unwatched) -> RunFolder:
+        """Make a new run folder; RunFolderError if the path holds a run or other files."""
+        folder = cls(path, kept)
+        if path.exists() and not folder.is_blank:
+            raise RunFolderError(f"{path} exists and is not empty; choose another --out")
+        path.mkdir(parents=True, exist_ok=True)
+        folder.events.mkdir(exist_ok=True)
+        folder.samples_file.touch()
+        return folder
+
+    @classmethod
+    def open(cls, path: Path, kept: Callable[[], None] = unwatched) -> RunFolder:
+        """An existing run folder; RunFolderError if the path is none."""
+        folder = cls(path, kept)
+        if not folder.info_file.is_file():
+            raise RunFolderError(f"{path} is not a run folder: it has no run.json")
+        return folder
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing but what a run has made that was killed before it began."""
+        made = (self.samples_file.name, self.events.name, _temporary(self.info_file).name)
+        return self.path.is_dir() and all(
+            each.name in made
+            and not each.is_symlink()
+            and (not each.stat().st_size or each.suffix == ".tmp" or each.is_dir())
+            for each in self.path.iterdir()
+        )
+
+    def refuse_links(self) -> None:
+        """Check that nothing which a run writes to is a link, which may lead anywhere.
+
+        Raises:
+            RunFolderError: something is; says what.
+        """
+        for path in (*self.path.iterdir(), *(self.path / "work").glob("*"), *self.events.glob("*")):
+            if path.is_symlink():
+                raise RunFolderError(f"{path} is a link: a run folder with links is not resumed")
+
+    @property
+    def info_file(self) -> Path:
+        """`run.json`: what was run, where, with what."""
+        return self.path / "run.json"
+
+    @property
+    def samples_file(self) -> Path:
+        """`samples.jsonl`: one number a line."""
+        return self.path / "samples.jsonl"
+
+    @property
+    def canary_file(self) -> Path:
+        """`canary.jsonl`: one beat of the canary a line; not there where none was taken."""
+        return self.path / "canary.jsonl"
+
+    @property
+    def stages_file(self) -> Path:
+        """`stages.jsonl`: what Spark's stages did, one kind in one step a line."""
+        return self.path / "stages.jsonl"
+
+    @property
+    def events(self) -> Path:
+        """Folder of the compressed Spark event logs."""
+        return self.path / "events"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the derived report; written by `reports`."""
+        return self.path / "report"
+
+    def read_record(self) -> RunRecord:
+        """The content of `run.json`; RunFolderError if damaged or of a newer schema."""
+        try:
+            document = json.loads(self.info_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunFolderError(f"{self.info_file} cannot be read: {error}") from error
+        return RunRecord.parse(document, str(self.info_file))
+
+    def write_record(self, record: RunRecord) -> None:
+        """Write `run.json` whole or not at all."""
+        document = {"schema_version": SCHEMA_VERSION, **record.document}
+        text = json.dumps(redact_document(document), indent=2, ensure_ascii=False)
+        _replace(self.info_file, text + "\n")
+        self.kept()
+
+    def append(self, samples: Iterable[Sample]) -> None:
+        """Add a block of samples by a single synced write."""
+        told = (replace(each, reason=redact_text(each.reason)) for each in samples)
+        block = "".join(f"{sample.to_json()}\n" for sample in told)
+        with self.samples_file.open("ab") as file:
+            file.write(block.encode(errors="backslashreplace"))
+            file.flush()
+            os.fsync(file.fileno())
+        self.kept()
+
+    def append_beat(self, beat: Beat) -> None:
+        """Add a beat of the canary; it is not synced, which would be a load of its own."""
+        with self.canary_file.open("ab") as file:
+            file.write(f"{beat.to_json()}\n".encode())
+
+    def beats(self) -> list[Beat]:
+        """All beats in the order they were taken; lines that a kill cut off are left out."""
+        found = []
+        with suppress(FileNotFoundError):
+            for line in self.canary_file.read_bytes().split(b"\n"):
+                with suppress(ValueError):
+                    found.append(Beat.from_json(line))
+        return found
+
+    def write_stages(self, stages: Iterable[Stage]) -> None:
+        """Write what the stages did, whole or not at all."""
+        told = (replace(each, name=redact_text(each.name)) for each in stages)
+        _replace(self.stages_file, "".join(f"{stage.to_json()}\n" for stage in told))
+        self.kept()
+
+    def stages(self) -> list[Stage]:
+        """What the stages did; nothing where the run tells nothing.
+
+        Raises:
+            RunFolderError: the file cannot be read, or a line is no stage; says which.
+        """
+        try:
+            lines = self.stages_file.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RunFolderError(f"{self.stages_file} cannot be read: {error}") from error
+        found = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                found.append(Stage.from_json(line))
+            except ValueError as error:
+                raise RunFolderError(f"{self.stages_file}, line {number}: {error}") from error
+        return found
+
+    def samples(self) -> list[Sample]:
+        """All samples in the order they were taken; an unfinished last line is left out.
+
+        Raises:
+            RunFolderError: a finished line is no sample; says which.
+        """
+        try:
+            content = self.samples_file.read_bytes()
+        except OSError as error:
+            raise RunFolderError(f"{self.samples_file} cannot be read: {error}") from error
+        finished = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+        return [self._parse(number, line) for number, line in enumerate(finished, start=1)]
+
+    def _parse(self, number: int, line: bytes) -> Sample:
+        try:
+            return Sample.from_json(line)
+        except ValueError as error:
+            raise RunFolderError(f"{self.samples_file}, line {number}: {error}") from error
+
+    def keep_only(self, keep: Callable[[Sample], bool]) -> None:
+        """Drop what a killed run left unfinished: other samples, and a cut-off last line."""
+        kept = "".join(sample.to_json() + "\n" for sample in self.samples() if keep(sample))
+        if kept.encode() != self.samples_file.read_bytes():
+            _replace(self.samples_file, kept)
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = _temporary(path)
+    # What a killed run left may be a link, if the folder came from somebody else.
+    temporary.unlink(missing_ok=True)
+    # Escaped: what is no valid Unicode, such as a name of a file from the command line.
+    with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")

@@ -1,0 +1,156 @@
+"""Where the tables under test are: in the run folder, or at a URL with copies in the run folder.
+
+The harness looks at the files of a table by itself: listings, an independent reading, copies for
+repetitions. Of a table at a URL it looks at a copy here, brought up to date off the clock before
+each look. What is on storage is had from the storage object, whatever it holds: the harness takes
+bytes from it, and reads them in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from keymark.harness.run import snapshot
+from keymark.harness.run.probes import Listing
+from keymark.table.errors import StorageError
+from keymark.table.storage.storage import Storage
+from keymark.table.storage.stores import storage_at
+
+_REQUESTS = 8
+"""At the same time, to a store."""
+
+
+class Tables(Protocol):
+    """Where tables are; each has a path of its own in the run folder, by which it is known."""
+
+    def of(self, path: Path) -> str:
+        """What an engine is told: a path, or a URL."""
+
+    def seen(self, path: Path) -> Path:
+        """The path, with the table's files as they are now."""
+
+    def copy(self, source: Path, path: Path) -> None:
+        """Make a table of a folder that is somebody's."""
+
+    def restore(self, kept: Path, path: Path) -> None:
+        """Make a table as a copy of another one."""
+
+    def remove(self, path: Path) -> None:
+        """Delete a table; nothing if there is none."""
+
+    def clear(self) -> None:
+        """Delete what is not in the run folder.
+
+        Raises:
+            StorageError: the store cannot be reached.
+        """
+
+
+class LocalTables:
+    """The run folder: engines write where the harness looks."""
+
+    def of(self, path: Path) -> str:
+        """The path itself."""
+        return str(path)
+
+    def seen(self, path: Path) -> Path:
+        """The path itself."""
+        return path
+
+    def copy(self, source: Path, path: Path) -> None:
+        """Copy a folder."""
+        snapshot.copy(source, path)
+
+    def restore(self, kept: Path, path: Path) -> None:
+        """Copy a table; immutable files are shared."""
+        snapshot.restore(kept, path)
+
+    def remove(self, path: Path) -> None:
+        """Delete a folder."""
+        snapshot.remove(path)
+
+    def clear(self) -> None:
+        """There is nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteTables:
+    """A folder at a URL.
+
+    Attributes:
+        url: of the folder; nobody else uses it.
+        work: the folder here that holds the copies.
+        options: of the tables; those of the connection count.
+    """
+
+    url: str
+    work: Path
+    options: Mapping[str, str]
+
+    def of(self, path: Path) -> str:
+        """The URL of a table."""
+        return f"{self.url}/{path.relative_to(self.work).as_posix()}"
+
+    def _storage(self, path: Path) -> Storage:
+        return storage_at(self.of(path), self.options)
+
+    def seen(self, path: Path) -> Path:
+        """Fetch what the copy lacks; take away what the table has no more."""
+        storage = self._storage(path)
+        there = {status.path: status.size for status in storage.walk("")}
+        here = Listing.of(path).sizes
+        for name in here.keys() - there.keys():
+            (path / name).unlink()
+
+        def fetch(name: str) -> None:
+            if not (path / name).resolve().is_relative_to(path.resolve()):
+                raise StorageError(f"{storage.root} holds {name!r}, which leads out of the table")
+            data = storage.read(name)
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
+
+        lacking = (
+            name
+            for name, size in there.items()
+            if not (name.endswith(snapshot.IMMUTABLE) and here.get(name) == size)
+        )
+        _each(fetch, lacking)
+        return path
+
+    def copy(self, source: Path, path: Path) -> None:
+        """Copy a folder here, and send it."""
+        self.remove(path)
+        snapshot.copy(source, path)
+        self._send(path)
+
+    def restore(self, kept: Path, path: Path) -> None:
+        """Copy a table here, as it is now, and send it."""
+        self.remove(path)
+        snapshot.restore(self.seen(kept), path)
+        self._send(path)
+
+    def _send(self, path: Path) -> None:
+        storage = self._storage(path)
+        _each(
+            lambda name: storage.replace(name, (path / name).read_bytes()), Listing.of(path).sizes
+        )
+
+    def remove(self, path: Path) -> None:
+        """Delete a table and its copy."""
+        self._storage(path).delete_tree("")
+        snapshot.remove(path)
+
+    def clear(self) -> None:
+        """Delete all tables."""
+        storage_at(self.url, self.options).delete_tree("")
+
+
+def _each(call: Callable[[str], None], names: Iterable[str]) -> None:
+    """Do something to each of some files, some at a time."""
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        for _ in pool.map(call, names):
+            pass

@@ -1,0 +1,124 @@
+"""The command `keymark`: mounts the packages' commands, each imported when it is called.
+
+Exit codes: 0 done, 1 the answer is no, 2 bad input or environment (one line `error: …` on standard
+error), 3 gate inconclusive, 4 a bug of ours, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+
+import typer
+
+# name -> module, attribute (a Typer app, or a function that becomes one), help
+COMMANDS = {
+    "run": ("keymark.harness.cli", "run", "run a scenario and write its report"),
+    "kernels": ("keymark.harness.cli", "kernels", "measure the kernels of two revisions in turns"),
+    "scenarios": ("keymark.harness.cli", "scenarios", "list the built-in scenarios"),
+    "engine": ("keymark.harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
+    "hbase": ("keymark.harness.cli", "hbase_app", "start and stop an HBase for the index hbase"),
+    "report": ("keymark.reports.cli", "app", "write the report of one or several runs"),
+    "gate": ("keymark.reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
+    "history": (
+        "keymark.reports.history.cli",
+        "history",
+        "find where numbers changed over many runs",
+    ),
+    "plan": (
+        "keymark.reports.plan.cli",
+        "plan",
+        "predict what each index costs, and recommend one",
+    ),
+    "data": ("keymark.datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
+    "table": ("keymark.table.cli", "app", "create, write, read and check tables"),
+}
+
+
+def main(arguments: list[str] | None = None, program: str = "keymark") -> int:
+    """Run one command; returns the exit code.
+
+    Args:
+        arguments: the words after the program's name; None: those of the process.
+        program: what the user typed, `keymark` or `run_bench.py`.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    os.environ.setdefault("TZ", "UTC")
+    warnings.showwarning = functools.partial(show, warnings.showwarning)
+    if not arguments or arguments[0] in ("--help", "-h"):
+        print(usage(program))
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return fail(f"no command {name!r}{hint} ({program} --help lists them)")
+    return call(name, rest, program)
+
+
+def usage(program: str = "keymark") -> str:
+    """What `--help` prints."""
+    lines = [f"  {name:<10} {text}" for name, (_, _, text) in COMMANDS.items()]
+    return "\n".join([f"usage: {program} COMMAND [ARGUMENTS]", "", *lines])
+
+
+def call(name: str, arguments: list[str], program: str) -> int:
+    """Import a command and run it; every failure ends in one line and its exit code."""
+    try:
+        module, attribute, _ = COMMANDS[name]
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, typer.Typer):
+            app = typer.Typer(add_completion=False)
+            app.command()(command)
+            command = app
+        code = command(arguments, prog_name=f"{program} {name}", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except Exception as error:  # noqa: BLE001  the last door: nothing gets past it unexplained
+        return explain(error)
+
+
+def explain(error: Exception) -> int:
+    """One line for an error that a user can act on; a traceback as well for a bug of ours."""
+    usage_line = getattr(error, "format_message", None)
+    if usage_line is not None:
+        return fail(usage_line())
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):
+        return fail(str(error), code)
+    if isinstance(error, OSError):
+        return fail(str(error))
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        print(f"{indent}{_line(line)}", file=sys.stderr)
+    return fail(f"this is a bug of Keymark's: {type(error).__name__}: {error}", 4)
+
+
+def show(otherwise: Callable[..., None], message: Warning, *rest: object) -> None:
+    """Print a warning of ours as one line, any other as it was."""
+    if type(message).__name__ == "TableWarning":
+        print(f"warning: {_line(str(message))}", file=sys.stderr)
+    else:
+        otherwise(message, *rest)
+
+
+def fail(message: str, code: int = 2) -> int:
+    """Print the one line that names what is wrong."""
+    print(f"error: {_line(message)}", file=sys.stderr)
+    return code
+
+
+def _line(text: str) -> str:
+    """One line without secrets and without characters that steer a terminal."""
+    from keymark.harness.redaction import terminal_text  # noqa: PLC0415  most commands print no error
+
+    return terminal_text(text)

@@ -1,0 +1,1 @@
+"""What a run folder says, ready to be put into words."""

@@ -1,0 +1,205 @@
+"""What a run.json tells: the scenario, the machine, the notes, how to do it again.
+
+A run.json may come from anyone and from another version: what is not there is not said. Values of
+options that look like secrets are never shown.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from keymark.harness.redaction import is_sensitive, redact_text
+from keymark.harness.run_record import RunRecord, ScenarioRecord
+from keymark.reports.model.projection import Run
+from keymark.reports.render.text import NOTHING, clean, listed
+
+Fact = tuple[str, str]
+"""(dotted name, value), both safe to show."""
+
+LONGEST_LIST = 400
+"""Facts of one section that a page shows."""
+
+_APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
+_WORK = ("dataset.", "workload.", "table.")
+
+
+def compared(run: Run) -> str:
+    """Say in one sentence which indexes were compared, on what data, doing what, how often."""
+    plan = run.record.scenario
+    data, sizes = plan.dataset, _sizes(run.record)
+    indexes = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in run.cells)))
+    engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
+    parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
+    source, own = plan.table.source, data.source.path if data.source else ""
+    if source or own:
+        rows = f" of {_count(sizes.rows)} rows" if run.record.measured else ""
+        held = f"a copy of the table {clean(source)}" if source else f"the data in {clean(own)}"
+        parts.append(f"on {held}{rows}")
+    elif data.rows:
+        several = [_count(each) for each in data.sizes]
+        on = f"tables of {listed(several)}" if several else f"a table of {_count(data.rows)}"
+        days = f" in {_count(data.partitions)} partitions" if data.partitions else ""
+        shapes = listed([clean(name, 40) for name in data.shapes])
+        keys = f" with keys of the shapes {shapes}" if shapes else ""
+        bare = " (keys alone, without base files)" if plan.table.mappings else ""
+        parts.append(f"on {on} {clean(data.name, 40)} rows{days}{keys}{bare}")
+    doing = _doing(plan, sizes)
+    if doing:
+        parts.append(f"through {listed(doing)}")
+    taken = run.record.repetitions or plan.schedule.repetitions
+    if taken:
+        parts.append(
+            f"measured {taken:,} {'time' if taken == 1 else 'times'}, interleaved, "
+            f"after {_count(plan.schedule.warmups or 0) or 'no'} warm-up"
+        )
+    return f"{', '.join(parts)}."
+
+
+def environment(run: Run) -> list[Fact]:
+    """Machine, versions and Spark options."""
+    document = run.record.document
+    return _flat({key: value for key, value in document.items() if key not in _APART})
+
+
+def scenario(run: Run) -> list[Fact]:
+    """The resolved scenario."""
+    return _flat(run.record.scenario.document)
+
+
+def work(run: Run) -> dict[str, str]:
+    """What was done to which rows, as (dotted key of the scenario -> text)."""
+    return {key: value for key, value in scenario(run) if key.startswith(_WORK)}
+
+
+def notes(run: Run) -> list[str]:
+    """What the harness wants readers to know."""
+    said = [clean(note) for note in run.record.notes][:LONGEST_LIST]
+    if run.record.is_running:
+        said.insert(0, "the run did not come to its end; `--resume` goes on with it")
+    return said
+
+
+def missing_cells(run: Run) -> list[str]:
+    """Ids of planned cells that left no sample at all; not safe to show.
+
+    What the run skipped, because it was not on the machine, was not planned there; a note says so.
+    A run.json that lists no cells comes from a harness with one for each engine and index.
+    """
+    if run.record.cells is not None:
+        planned = [each.cell for each in run.record.cells]
+        seen = {cell.cell for cell in run.cells}
+    else:
+        plan = run.record.scenario
+        planned = [f"{engine}/{index}" for engine in plan.engines for index in plan.indexes]
+        seen = {f"{cell.engine}/{cell.index}" for cell in run.cells}
+    skipped = tuple(f"{name}/" for name in run.record.skipped)
+    return [name for name in planned if name not in seen and not f"{name}/".startswith(skipped)]
+
+
+def command(run: Run) -> str:
+    """One command that measures the same again, from the project's root, into a new run folder."""
+    name = run.record.scenario.name or "quickstart"
+    given = run.record.command or [".venv/bin/python", "run_bench.py", "run", name]
+    kept: list[str] = []
+    words = iter(given)
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif word not in ("--resume", "--json") and not word.startswith("--out="):
+            kept.append(redact_text(word))
+    return clean(shlex.join(kept), 2000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    """How much was done: as measured, or as planned of a run cut off before it knew."""
+
+    rows: int
+    batch_rows: int
+    update_share: float | None
+    deletes: int
+    lookup_keys: int
+
+
+def _sizes(record: RunRecord) -> _Sizes:
+    plan, known = record.scenario, record.measured
+    if known is None:
+        return _Sizes(
+            rows=plan.dataset.rows,
+            batch_rows=plan.dataset.batch_rows,
+            update_share=plan.dataset.update_share,
+            deletes=plan.dataset.delete_rows,
+            lookup_keys=plan.workload.lookup_keys,
+        )
+    batch = known.batch_updates + known.batch_inserts
+    return _Sizes(
+        rows=known.rows,
+        batch_rows=batch,
+        update_share=known.batch_updates / batch if batch else None,
+        deletes=known.deletes,
+        lookup_keys=known.lookup_keys,
+    )
+
+
+def _doing(plan: ScenarioRecord, sizes: _Sizes) -> list[str]:
+    work = plan.workload
+    doing = ["building the record index anew"] if work.build_index else []
+    if work.rounds:
+        updates = (
+            f", {sizes.update_share:.0%} of them updates" if sizes.update_share is not None else ""
+        )
+        batches = [_count(each) for each in plan.dataset.batches]
+        rows = f"{', '.join(batches[:-1])} or {batches[-1]}" if batches else ""
+        upserts = "upsert" if work.rounds == 1 else "upserts"
+        doing.append(
+            f"{work.rounds:,} {upserts} of {rows or _count(sizes.batch_rows)} rows{updates}"
+        )
+    if work.null_columns:
+        columns = listed([clean(name, 40) for name in work.null_columns])
+        doing.append(f"nulling {columns} of {_count(sizes.deletes)} keys")
+    if work.delete:
+        doing.append(f"a delete of {_count(sizes.deletes)} keys")
+    if work.purge:
+        doing.append("a purge of these")
+    # Without a lookup a run still knows keys, for its point queries.
+    if sizes.lookup_keys and work.lookup_keys:
+        again = ", twice" if work.lookup_again else ""
+        doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}")
+    if work.point_query:
+        doing.append("a point query")
+    if work.model_keys:
+        few, many = min(work.model_keys), max(work.model_keys)
+        doing.append(f"lookups of {few:,} to {many:,} keys, cold and warm")
+    return doing
+
+
+def _count(value: int) -> str:
+    return f"{value:,}" if value else ""
+
+
+def _flat(section: Mapping[str, Any]) -> list[Fact]:
+    facts = []
+    for key, value in _leaves(section):
+        shown = "(left out)" if is_sensitive(key) else clean(_plain(value))
+        facts.append((clean(key, 120), shown))
+    return facts[:LONGEST_LIST]
+
+
+def _leaves(section: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in section.items():
+        name = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            yield from _leaves(value, name)
+        else:
+            yield name, value
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(_plain(item) for item in value)
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: NOTHING}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)

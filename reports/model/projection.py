@@ -1,0 +1,332 @@
+"""Run folders into cells and their samples, ready to be summarized.
+
+A sample counts when it is valid and no warm-up. A cell counts when every one of its samples,
+warm-ups included, was verified: one wrong answer casts doubt on the other answers, so it takes
+the whole cell off tables and charts. What is left out is never silent: it becomes a reason or a
+notice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from string import ascii_uppercase
+
+from keymark.harness.errors import RunFolderError
+from keymark.harness.run_record import RunRecord
+from keymark.harness.store.results import Beat, Sample
+from keymark.harness.store.store import RunFolder
+from keymark.indexes import installed
+from keymark.indexes.spec import UNKNOWN, IndexSpec
+from keymark.reports.errors import ReportError
+from keymark.reports.model.settings import Setting, settings_of
+from keymark.reports.render.text import clean
+
+# No more digits than fit into any number: names come from files.
+_NUMBER = re.compile(r"(\d{1,18})")
+
+STEP_ORDER = (
+    *("build", "bulk_insert", "build_index", "upsert", "insert", "null_columns", "delete", "purge"),
+    *("lookup", "lookup_again", "point_query"),
+)
+UPSERT = "upsert"
+"""Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""
+
+Trial = tuple[int, int]
+"""(repetition, round): what is measured side by side in all cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The values of one metric of one phase of one step, by trial, in its base unit."""
+
+    step: str
+    phase: str
+    metric: str
+    unit: str
+    values: Mapping[Trial, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellView:
+    """One cell as reports see it.
+
+    Attributes:
+        run_id: the run that it was measured in.
+        cell: the cell's id in that run.
+        engine: engine name.
+        index: index name.
+        label: short name, unique among the cells of its setting.
+        run_label: the run's letter, empty when the report is on one run.
+        verified: every answer was checked and right.
+        reasons: why not, one line each.
+        series: everything measured, by (step, phase, metric).
+        setting: the data that it works on; says only what varies within the run.
+        spec: of its index, as the run folder keeps it, or as it is installed here.
+    """
+
+    run_id: str
+    cell: str
+    engine: str
+    index: str
+    label: str
+    run_label: str = ""
+    verified: bool
+    reasons: tuple[str, ...] = ()
+    series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
+    setting: Setting = field(default_factory=Setting)
+    spec: IndexSpec = UNKNOWN
+
+    @property
+    def full_label(self) -> str:
+        """The label with the setting, unique on the page."""
+        return " · ".join(part for part in (self.label, self.setting.words) if part)
+
+    @property
+    def variant(self) -> str:
+        """What the cell's id says beyond engine, index and setting."""
+        at = self.setting
+        said = {f"shape-{at.shape}", f"rows-{at.rows}", f"batch-{at.batch}"}
+        parts = self.cell.removeprefix(f"{self.engine}/{self.index}").split("/")
+        return "/".join(part for part in parts if part and part not in said)
+
+    def steps(self) -> list[str]:
+        """Steps of this cell in the order in which a run takes them."""
+        return sorted({step for step, _, _ in self.series}, key=step_order)
+
+    def values(self, step: str, phase: str, metric: str) -> Mapping[Trial, float]:
+        """Values by trial, empty when not measured; ``UPSERT`` pools the upsert rounds.
+
+        Pooled values are the mean over the rounds of one repetition, so that a repetition stays
+        one independent value; a repetition that misses a round is left out.
+        """
+        if step != UPSERT:
+            series = self.series.get((step, phase, metric))
+            return series.values if series else {}
+        rounds = [
+            _by_repetition(self.series[key].values)
+            for key in self.series
+            if key[0].startswith(f"{UPSERT}_") and key[1:] == (phase, metric)
+        ]
+        complete = set.intersection(*map(set, rounds)) if rounds else set()
+        return {(rep, 0): fmean(each[rep] for each in rounds) for rep in sorted(complete)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run folder, read.
+
+    Attributes:
+        run_id: as run.json says.
+        label: letter that tells it from the other runs of a report; empty when it is the only one.
+        folder: where it was read from.
+        record: what run.json says.
+        samples: all lines of samples.jsonl.
+        cells: views in the order of tables and charts.
+        notices: what was left out or odd while reading, one line each.
+        beats: what the canary saw of the machine, in the order of time.
+    """
+
+    run_id: str
+    label: str
+    folder: Path
+    record: RunRecord
+    samples: tuple[Sample, ...]
+    cells: tuple[CellView, ...]
+    notices: tuple[str, ...]
+    beats: tuple[Beat, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the run is called on a page."""
+        run_id = clean(self.run_id)
+        return f"Run {self.label}: {run_id}" if self.label else run_id
+
+    @property
+    def file_suffix(self) -> str:
+        """Tells its files from those of the other runs of a report."""
+        return f"_{self.label.lower()}" if self.label else ""
+
+
+def load(paths: Sequence[Path]) -> tuple[Run, ...]:
+    """Read run folders for one report.
+
+    Args:
+        paths: at least one run folder.
+
+    Raises:
+        ReportError: a path is no run folder, or a finished line of it is damaged.
+    """
+    runs = [_load_one(path) for path in paths]
+    engines = {cell.engine for run in runs for cell in run.cells}
+    if len(runs) == 1:
+        return (_labelled(runs[0], "", engines),)
+    return tuple(_labelled(run, _letter(place), engines) for place, run in enumerate(runs))
+
+
+def failed_cells(record: RunRecord) -> dict[str, str]:
+    """Cells that run.json calls failed, with the reason, safe to show."""
+    return {cell: clean(reason) for cell, reason in record.failed.items()}
+
+
+def cell_order(
+    cell: CellView,
+) -> tuple[int, str, bool, str, tuple[int, str, int, int], list[int | str]]:
+    """Sort key of a cell: by index, engine, ours first, and setting; runs keep their order.
+
+    Variants go by the numbers in their names: shards-4 stands before shards-16.
+    """
+    foreign = cell.engine != "native"
+    numbers = [int(part) if part.isdecimal() else part for part in _NUMBER.split(cell.cell)]
+    return cell.spec.order, cell.index, foreign, cell.engine, cell.setting.order, numbers
+
+
+def place_in(word: str, order: Sequence[str]) -> int:
+    """Where a word stands in an order; unknown ones stand behind it."""
+    return order.index(word) if word in order else len(order)
+
+
+def step_order(step: str) -> tuple[int, int, str]:
+    """Sort key of a step: as a run takes them, unknown ones last, by name."""
+    stem, _, number = step.rpartition("_")
+    if stem and number.isdecimal():
+        return place_in(stem, STEP_ORDER), int(number), step
+    return place_in(step, STEP_ORDER), 0, step
+
+
+def _load_one(path: Path) -> Run:
+    try:
+        folder = RunFolder.open(path)
+        record = folder.read_record()
+        samples = tuple(folder.samples())
+        beats = sorted(folder.beats(), key=lambda beat: beat.at)
+    except RunFolderError as error:
+        raise ReportError(clean(error)) from error
+    run_id = record.run_id or path.resolve().name
+    notices = list(_torn_line(folder))
+    strangers = {sample.run_id for sample in samples} - {run_id}
+    if strangers:
+        raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
+    settings = settings_of(record.cells or ())
+    views = _cells(run_id, samples, notices, failed_cells(record))
+    specs = {**installed.specs(), **installed.kept_specs(record.indexes)}
+    placed = (
+        replace(
+            view,
+            setting=settings.get(view.cell, Setting()),
+            spec=specs.get(view.index, UNKNOWN),
+        )
+        for view in views
+    )
+    cells = sorted(placed, key=cell_order)
+    return Run(
+        run_id=run_id,
+        label="",
+        folder=path,
+        record=record,
+        samples=samples,
+        cells=tuple(cells),
+        notices=tuple(notices),
+        beats=tuple(beats),
+    )
+
+
+def _torn_line(folder: RunFolder) -> Iterable[str]:
+    content = folder.samples_file.read_bytes()
+    if content and not content.endswith(b"\n"):
+        number = content.count(b"\n") + 1
+        yield f"line {number} of samples.jsonl is unfinished (the run was cut off) and left out"
+
+
+def _cells(
+    run_id: str, samples: Iterable[Sample], notices: list[str], failed: Mapping[str, str]
+) -> list[CellView]:
+    grouped: dict[str, list[Sample]] = {}
+    for sample in samples:
+        grouped.setdefault(sample.cell, []).append(sample)
+    views = [_cell(run_id, cell, lines, notices) for cell, lines in grouped.items()]
+    return [_unless_failed(view, failed) for view in views]
+
+
+def _unless_failed(view: CellView, failed: Mapping[str, str]) -> CellView:
+    """Take the run's own word for a failure that left no sample behind."""
+    if not view.verified or view.cell not in failed:
+        return view
+    return replace(view, verified=False, reasons=(failed[view.cell],))
+
+
+def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> CellView:
+    reasons = Counter(
+        f"{clean(s.step)}: {clean(s.reason) or 'the answer was not verified'}"
+        for s in samples
+        if not s.verified
+    )
+    dropped = Counter(
+        f"{clean(s.step)}: {clean(s.reason) or 'no reason given'}"
+        for s in samples
+        if s.verified and not s.valid and not s.warmup
+    )
+    notices += [
+        f"{clean(cell)}, {what} ({count} values marked invalid are left out)"
+        for what, count in dropped.items()
+    ]
+    series = _series(samples, notices)
+    first = samples[0]
+    return CellView(
+        run_id=run_id,
+        cell=cell,
+        engine=first.engine,
+        index=first.index,
+        label=clean(first.index, 40),
+        verified=not reasons and bool(series),
+        reasons=tuple(reasons) or (() if series else ("nothing valid was measured",)),
+        series=series,
+    )
+
+
+def _series(samples: Iterable[Sample], notices: list[str]) -> dict[tuple[str, str, str], Series]:
+    values: dict[tuple[str, str, str], dict[Trial, float]] = {}
+    units: dict[tuple[str, str, str], str] = {}
+    for sample in samples:
+        if sample.warmup or not (sample.valid and sample.verified):
+            continue
+        key = (sample.step, sample.phase, sample.metric)
+        trials = values.setdefault(key, {})
+        trial = (sample.repetition, sample.round)
+        if trial in trials:
+            notices.append(
+                f"{clean(sample.cell)}, {clean(sample.step)}: {clean(sample.metric)} of "
+                f"repetition {sample.repetition} is there twice; the later value counts"
+            )
+        trials[trial] = sample.value
+        units[key] = sample.unit
+    return {
+        key: Series(step=key[0], phase=key[1], metric=key[2], unit=units[key], values=trials)
+        for key, trials in values.items()
+    }
+
+
+def _letter(place: int) -> str:
+    return ascii_uppercase[place] if place < len(ascii_uppercase) else f"R{place + 1}"
+
+
+def _labelled(run: Run, label: str, engines: set[str]) -> Run:
+    """Name cells by index, adding engine, variant and run only where they tell cells apart."""
+    twins = Counter((cell.engine, cell.index, cell.setting) for cell in run.cells)
+    cells = []
+    for cell in run.cells:
+        parts = [cell.label]
+        parts += [clean(cell.engine, 40)] * (len(engines) > 1)
+        alike = twins[cell.engine, cell.index, cell.setting] > 1
+        parts += [clean(cell.variant, 40)] * alike
+        parts += [label] * bool(label)
+        cells.append(replace(cell, label=" · ".join(parts), run_label=label))
+    return replace(run, label=label, cells=tuple(cells))
+
+
+def _by_repetition(values: Mapping[Trial, float]) -> dict[int, float]:
+    return {repetition: value for (repetition, _), value in values.items()}

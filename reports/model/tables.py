@@ -1,0 +1,377 @@
+"""Cells into tables of summaries: rows x columns x unit, and who leads each column. No rendering.
+
+A leader is named only when the data shows one. The cells whose interval touches that of the best
+median, the lowest but for rates, are not told apart from it: two or more of them share the lead,
+and when none is left outside, the column shows no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from keymark.harness.store.units import METRICS, Better
+from keymark.reports.model.projection import UPSERT, CellView, Trial, step_order
+from keymark.reports.render.text import clean
+from keymark.reports.stats.lookup_model import is_point
+from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+
+LAST = "last"
+"""Name of the step to take where only a table's final state counts."""
+
+PHASES = ("tag", "write", "index", "commit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What a column shows.
+
+    Attributes:
+        key: short name, for files and anchors.
+        title: heading.
+        what: the quantity, to stand before a colon.
+        step: a step's name, ``UPSERT`` or ``LAST``.
+        phase: a phase.
+        metric: a name of ``keymark.harness.store.units.METRICS``.
+    """
+
+    key: str
+    title: str
+    what: str
+    step: str
+    phase: str
+    metric: str
+
+    @property
+    def unit(self) -> str:
+        """Base unit of the values."""
+        return METRICS[self.metric].unit.value
+
+    @property
+    def higher(self) -> bool:
+        """Whether more is better."""
+        return METRICS[self.metric].better is Better.HIGHER
+
+    def values(self, cell: CellView) -> Mapping[Trial, float]:
+        """Values of a cell by trial; empty when it has none."""
+        if self.step != LAST:
+            return cell.values(self.step, self.phase, self.metric)
+        for step in reversed(cell.steps()):
+            found = cell.values(step, self.phase, self.metric)
+            if found:
+                return found
+        return {}
+
+
+HEADLINE = (
+    Measure(
+        key="build",
+        title="Build",
+        what="Building the index of given keys",
+        step="build",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="build_index",
+        title="Index built",
+        what="Building the index of a table that has rows",
+        step="build_index",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="build_rate",
+        title="Keys indexed",
+        what="Keys indexed in a second",
+        step="build_index",
+        phase="total",
+        metric="keys_per_s",
+    ),
+    Measure(
+        key="write_latency",
+        title="Upsert",
+        what="Upsert batch",
+        step=UPSERT,
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="tag",
+        title="of it, tagging",
+        what="Tagging of an upsert batch",
+        step=UPSERT,
+        phase="tag",
+        metric="wall_s",
+    ),
+    Measure(
+        key="null_columns",
+        title="Columns nulled",
+        what="Nulling columns by key",
+        step="null_columns",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="delete",
+        title="Delete",
+        what="Deleting by key",
+        step="delete",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="purge",
+        title="Purge",
+        what="Purging deleted keys",
+        step="purge",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="lookup",
+        title="Lookup",
+        what="Lookup",
+        step="lookup",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="lookup_again",
+        title="Looked up again",
+        what="Looking the same keys up again",
+        step="lookup_again",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="lookup_rate",
+        title="Keys looked up",
+        what="Keys looked up in a second",
+        step="lookup",
+        phase="total",
+        metric="keys_per_s",
+    ),
+    Measure(
+        key="point_query",
+        title="Point query",
+        what="Point query",
+        step="point_query",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
+        key="shuffle",
+        title="Shuffle per upsert",
+        what="Shuffle of an upsert batch",
+        step=UPSERT,
+        phase="total",
+        metric="shuffle_write_bytes",
+    ),
+    Measure(
+        key="storage",
+        title="Index on disk",
+        what="Index on disk",
+        step=LAST,
+        phase="total",
+        metric="index_bytes",
+    ),
+    Measure(
+        key="key_bytes",
+        title="Index per key",
+        what="Index on disk per key",
+        step=LAST,
+        phase="total",
+        metric="bytes_per_key",
+    ),
+    Measure(
+        key="memory",
+        title="Peak memory",
+        what="Peak memory of the process",
+        step=LAST,
+        phase="total",
+        metric="peak_memory_bytes",
+    ),
+)
+
+BY_KEY = {measure.key: measure for measure in HEADLINE}
+
+
+class Standing(StrEnum):
+    """What a column shows about its cells."""
+
+    BEST = "best"
+    TIED = "tied"
+    NO_DIFFERENCE = "no_difference"
+    ALONE = "alone"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One measure over all rows of a table.
+
+    Attributes:
+        measure: what is shown.
+        summaries: one per row, None where a cell has no value.
+        standing: what the column shows.
+        leaders: rows that share the lead; empty unless the standing is BEST or TIED.
+        ratios: per row, value / leader's value paired by trial; None for the leader itself, where
+            nothing leads, and where there is no pair.
+    """
+
+    measure: Measure
+    summaries: tuple[Summary | None, ...]
+    standing: Standing
+    leaders: frozenset[int]
+    ratios: tuple[Summary | None, ...]
+
+    @property
+    def unit(self) -> str:
+        """Base unit of the summaries."""
+        return self.measure.unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells as rows, measures as columns."""
+
+    cells: tuple[CellView, ...]
+    columns: tuple[Column, ...]
+
+
+def table(cells: Sequence[CellView], measures: Sequence[Measure]) -> Table:
+    """Summarize measures over cells; cells that are not verified must be left out before."""
+    assert all(cell.verified for cell in cells)
+    return Table(cells=tuple(cells), columns=tuple(_column(cells, measure) for measure in measures))
+
+
+def filled(whole: Table) -> Table:
+    """Leave out the columns that no cell has a value for."""
+    kept = tuple(column for column in whole.columns if column.standing is not Standing.EMPTY)
+    return Table(cells=whole.cells, columns=kept)
+
+
+def headline(cells: Sequence[CellView]) -> Table:
+    """The answer: what an index costs to write, to look up and to keep."""
+    return table(cells, HEADLINE)
+
+
+def steps(cells: Sequence[CellView]) -> Table:
+    """Wall time of every step; the points of the lookup model have tables of their own."""
+    found = {step for cell in cells for step in cell.steps() if not is_point(step)}
+    names = sorted(found, key=step_order)
+    return filled(table(cells, [_step_measure(name) for name in names]))
+
+
+def phases(cells: Sequence[CellView]) -> Table:
+    """Wall time of each phase of an upsert batch, and of the whole."""
+    return _by_phase(cells, "wall_s", key="{}", what="Phase {} of an upsert batch")
+
+
+def shuffled(cells: Sequence[CellView]) -> Table:
+    """Bytes that each phase of an upsert batch shuffles."""
+    what = "Shuffle of phase {} of an upsert batch"
+    return _by_phase(cells, "shuffle_write_bytes", key="{}_shuffle", what=what)
+
+
+def _by_phase(cells: Sequence[CellView], metric: str, *, key: str, what: str) -> Table:
+    """A metric of each phase of an upsert batch, and of the whole; texts name the phase by {}."""
+    measures = [
+        Measure(
+            key=key.format(phase),
+            title=phase,
+            what=what.format(phase),
+            step=UPSERT,
+            phase=phase,
+            metric=metric,
+        )
+        for phase in (*PHASES, "total")
+    ]
+    return filled(table(cells, measures))
+
+
+def work(cells: Sequence[CellView], step: str) -> Table:
+    """What a step, `UPSERT` included, makes Spark, the storage and the processor do."""
+    names = [name for name, metric in METRICS.items() if metric.counter and name != "index_bytes"]
+    names += ["cpu_s", "python_worker_s"]
+    measures = [
+        Measure(
+            key=name,
+            title=METRICS[name].title,
+            what=METRICS[name].title,
+            step=step,
+            phase="total",
+            metric=name,
+        )
+        for name in names
+    ]
+    return filled(table(cells, measures))
+
+
+def _step_measure(step: str) -> Measure:
+    return Measure(
+        key=step,
+        title=clean(step, 40).replace("_", " "),
+        what=clean(step, 40).replace("_", " "),
+        step=step,
+        phase="total",
+        metric="wall_s",
+    )
+
+
+def _column(cells: Sequence[CellView], measure: Measure) -> Column:
+    values = [measure.values(cell) for cell in cells]
+    summaries = tuple(summarize(list(each.values())) if each else None for each in values)
+    standing, leaders = _lead(summaries, measure)
+    ratios: list[Summary | None] = [None] * len(values)
+    first = _foremost(summaries, measure)
+    if first is not None and standing in (Standing.BEST, Standing.TIED):
+        ratios = [
+            None if row == first or not each else paired_ratio(values[first], each)[0]
+            for row, each in enumerate(values)
+        ]
+    return Column(
+        measure=measure,
+        summaries=summaries,
+        standing=standing,
+        leaders=leaders,
+        ratios=tuple(ratios),
+    )
+
+
+def _lead(summaries: Sequence[Summary | None], measure: Measure) -> tuple[Standing, frozenset[int]]:
+    first = _foremost(summaries, measure)
+    if first is None:
+        return Standing.EMPTY, frozenset()
+    measured = [row for row, summary in enumerate(summaries) if summary]
+    metric = METRICS[measure.metric]
+    if len(measured) == 1 or metric.better is Better.NEITHER:
+        return Standing.ALONE, frozenset()
+    best = _widened(summaries[first], metric.tolerance)
+    leaders = frozenset(
+        row for row in measured if best.overlaps(_widened(summaries[row], metric.tolerance))
+    )
+    if len(leaders) == len(measured):
+        return Standing.NO_DIFFERENCE, frozenset()
+    return (Standing.BEST if len(leaders) == 1 else Standing.TIED), leaders
+
+
+def _foremost(summaries: Sequence[Summary | None], measure: Measure) -> int | None:
+    """The row with the best median, the first of equal ones."""
+    sign = -1 if measure.higher else 1
+    medians = [(sign * summary.median, row) for row, summary in enumerate(summaries) if summary]
+    return min(medians)[1] if medians else None
+
+
+def _widened(summary: Summary | None, tolerance: float) -> Summary:
+    """Let counters that unchanged code may not repeat exactly count as equal within half each."""
+    assert summary is not None
+    return Summary(
+        median=summary.median,
+        low=summary.low * (1 - tolerance / 2),
+        high=summary.high * (1 + tolerance / 2),
+        n=summary.n,
+        coverage=summary.coverage,
+    )

@@ -1,0 +1,265 @@
+"""Tables into figures: one bar per cell with its interval, value and unit. No statistics here.
+
+Every index has one colour on every chart (Okabe and Ito's palette, told apart with any colour
+vision); phases are told apart by shade and hatching instead, so that no hue means two things.
+Bars start at zero.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.text import Text
+
+from keymark.harness.store.units import Unit
+from keymark.indexes.spec import UNKNOWN_COLOR
+from keymark.reports.model.projection import CellView
+from keymark.reports.model.tables import Column, Table
+from keymark.reports.render.amounts import amount, axis_scale
+from keymark.reports.stats.statistics import CONFIDENCE, Summary
+
+INK = "#1b1f24"
+"""Text, frames and whiskers; `svg.inline` turns it into the page's own text colour."""
+GRID = "#d5dae0"
+"""Grid lines; `svg.inline` turns it into the page's own."""
+
+HATCHES = ("", "///", "xxx", "\\\\\\", "|||")
+"""Tell runs and engines apart where one index has several bars."""
+
+# What finding a record costs is violet, what writing it costs is grey.
+PHASE_LOOKS = {
+    "tag": ("#6f3fa0", "", "#ffffff"),
+    "index": ("#b79bd3", "////", "#111111"),
+    "write": ("#c3cad2", "", "#111111"),
+    "commit": ("#7d8794", "", "#ffffff"),
+    "rest": ("#eef1f4", "", "#111111"),
+}
+
+_WIDTH = 4.5
+_TITLE = 46
+_STYLE = {
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+    "font.size": 10,
+    "hatch.linewidth": 0.6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "keymark",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One chart in all its forms.
+
+    Attributes:
+        svg: stand-alone SVG, text kept as text.
+        png: the same at 200 dots per inch.
+        bare_svg: without title and background, for a page that has its own.
+    """
+
+    svg: str
+    png: bytes
+    bare_svg: str
+
+
+def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
+    """Draw one measure as horizontal bars with intervals; cells without a value get no bar."""
+    shown = [
+        (cell, summary)
+        for cell, summary in zip(cells, column.summaries, strict=True)
+        if summary is not None
+    ]
+    scale, unit = axis_scale(column.unit, max(summary.high for _, summary in shown))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        kinds = list(dict.fromkeys((cell.run_label, cell.engine) for cell in cells))
+        for row, (cell, summary) in enumerate(shown):
+            _bar(axes, row, summary, scale)
+            axes.patches[-1].set_facecolor(cell.spec.color)
+            axes.patches[-1].set_hatch(_hatch(kinds.index((cell.run_label, cell.engine))))
+            _value_label(axes, row, summary.high / scale, amount(summary.median, column.unit))
+        top = max(summary.high for _, summary in shown) / scale
+        _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
+        axes.set_xlabel(f"{unit}, lower is better\n{interval_words([s for _, s in shown])}")
+
+    return render(draw, rows=len(shown), title=title)
+
+
+def stack(whole: Table, title: str) -> Drawing:
+    """Draw the phases of a table, whose last column is the total, as stacked horizontal bars.
+
+    What the total holds beyond its phases is drawn as `rest`.
+    """
+    parts, totals = stacked_medians(whole)
+    scale, unit = axis_scale(Unit.SECONDS.value, max(totals))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        left, inside = [0.0] * len(totals), []
+        for phase, lengths in parts.items():
+            color, hatch, ink = PHASE_LOOKS.get(phase, (UNKNOWN_COLOR, "", "#111111"))
+            drawn = [length / scale for length in lengths]
+            axes.barh(
+                range(len(totals)),
+                drawn,
+                left=left,
+                height=0.62,
+                color=color,
+                hatch=hatch,
+                edgecolor=INK,
+                linewidth=0.6,
+                label=phase,
+            )
+            for row, length in enumerate(drawn):
+                if length and not hatch:
+                    text = axes.text(
+                        left[row] + length / 2, row, amount(lengths[row], Unit.SECONDS.value),
+                        ha="center", va="center", color=ink, fontsize=8.5,
+                    )  # fmt: skip
+                    inside.append((text, axes.patches[-len(drawn) + row]))
+                left[row] += length
+        for row, end in enumerate(left):
+            _value_label(axes, row, end, amount(totals[row], Unit.SECONDS.value))
+        _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
+        axes.set_xlabel(f"{unit}, medians\nat the end of a bar: the total")
+        figure.legend(loc="outside lower left", ncols=5, frameon=False, handlelength=1.2,
+                      columnspacing=1.1, fontsize=9)  # fmt: skip
+        _drop_too_wide(figure, inside)
+
+    return render(draw, rows=len(totals) + 1, title=title)
+
+
+def style_panel(axes: Axes, name: str) -> None:
+    """The look of a panel of points and lines over the rows or keys, `name` above it."""
+    axes.set_title(name, fontsize=9, loc="left")
+    number_ticks(axes.xaxis)
+    axes.xaxis.label.set_fontsize(9)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, which="both", labelsize=8.5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def number_ticks(axis: Axis) -> None:
+    """Write ticks as plain numbers; a new scale of an axis needs this anew."""
+    axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
+
+
+def stacked_medians(whole: Table) -> tuple[dict[str, list[float]], list[float]]:
+    """Split a phases table into lengths per phase and the totals, in seconds.
+
+    A phase without a value has length 0; `rest` appears when it is above 1 % of a total.
+    """
+    totals = [summary.median if summary else 0.0 for summary in whole.columns[-1].summaries]
+    parts = {
+        column.measure.phase: [s.median if s else 0.0 for s in column.summaries]
+        for column in whole.columns[:-1]
+    }
+    rest = [
+        max(total - sum(lengths[row] for lengths in parts.values()), 0.0)
+        for row, total in enumerate(totals)
+    ]
+    if any(left > 0.01 * total for left, total in zip(rest, totals, strict=True)):
+        parts["rest"] = rest
+    return parts, totals
+
+
+def interval_words(summaries: Sequence[Summary]) -> str:
+    """Say what a bar and its whisker are: ``median of 3, whisker = range``."""
+    counts = sorted({summary.n for summary in summaries})
+    if counts == [1]:
+        return "n = 1, spread unknown"
+    n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    if all(summary.coverage >= CONFIDENCE for summary in summaries):
+        return f"median of n = {n}, whisker: 95% interval"
+    return f"median of n = {n}, whisker: range"
+
+
+def _bar(axes: Axes, row: int, summary: Summary, scale: float) -> None:
+    median = summary.median / scale
+    around = [[median - summary.low / scale], [summary.high / scale - median]]
+    axes.barh(row, median, height=0.62, edgecolor=INK, linewidth=0.6)
+    axes.errorbar(median, row, xerr=around, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+
+
+def _drop_too_wide(figure: Figure, inside: Sequence[tuple[Text, Patch]]) -> None:
+    """Take away texts that are wider than the part of a bar which they are written on."""
+    figure.draw_without_rendering()
+    for text, patch in inside:
+        if text.get_window_extent().width > 0.94 * patch.get_window_extent().width:
+            text.remove()
+
+
+def _value_label(axes: Axes, row: int, end: float, text: str) -> None:
+    axes.annotate(text, (end, row), (5, 0), textcoords="offset points", va="center")
+
+
+def _finish(axes: Axes, labels: Sequence[str], right: float) -> None:
+    axes.set_yticks(range(len(labels)), [_two_lines(label) for label in labels])
+    axes.set_xlim(0, right if right > 0 else 1)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    axes.xaxis.label.set_fontsize(9)
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _two_lines(label: str) -> str:
+    return "\n".join(textwrap.fill(part, 26) for part in label.split(" · ", 1))
+
+
+def _hatch(kind: int) -> str:
+    return HATCHES[kind % len(HATCHES)]
+
+
+def render(draw: Callable[[Figure], None], *, rows: int, title: str) -> Drawing:
+    """Let `draw` fill a matplotlib figure of the house style, as high as so many bars."""
+    with _quiet_style():
+        size = (_WIDTH, 0.95 + 0.44 * rows)
+        bare = Figure(figsize=size, layout="constrained")
+        draw(bare)
+        lines = textwrap.wrap(title, _TITLE)
+        full = Figure(figsize=(size[0], size[1] + 0.15 + 0.2 * len(lines)), layout="constrained")
+        draw(full)
+        full.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=11, fontweight="bold")
+        return Drawing(
+            svg=_saved(full, "svg").decode(),
+            png=_saved(full, "png"),
+            bare_svg=_saved(bare, "svg", transparent=True).decode(),
+        )
+
+
+def _saved(figure: Figure, form: str, *, transparent: bool = False) -> bytes:
+    target = io.BytesIO()
+    metadata = {"Date": None} if form == "svg" else {"Software": None}
+    figure.savefig(target, format=form, dpi=200, metadata=metadata, transparent=transparent)
+    return target.getvalue()
+
+
+@contextmanager
+def _quiet_style() -> Iterator[None]:
+    """House style; a letter that the font lacks is drawn as a box, without a word on stderr."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

@@ -1,0 +1,134 @@
+"""Runs into files for programs: summary.json and samples.csv, in base units."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from keymark.harness.store.results import SCHEMA_VERSION, Sample
+from keymark.reports.model.cautions import cautions
+from keymark.reports.model.facts import missing_cells, work
+from keymark.reports.model.projection import CellView, Run, step_order
+from keymark.reports.render.text import clean, spreadsheet
+from keymark.reports.sections.engines_part import EnginesPart
+from keymark.reports.sections.growth_part import GrowthPart
+from keymark.reports.sections.model_part import ModelPart
+from keymark.reports.sections.overhead_part import overhead_part
+from keymark.reports.sections.virtual_part import VirtualPart
+from keymark.reports.stats.bootstrap import median_interval
+from keymark.reports.stats.noise import noise_values
+from keymark.reports.stats.statistics import shape_caveats, summarize
+
+
+def verified(runs: Sequence[Run]) -> bool:
+    """Tell whether every planned cell is there and every answer was right."""
+    return all(
+        run.cells and all(cell.verified for cell in run.cells) and not missing_cells(run)
+        for run in runs
+    )
+
+
+def summary(
+    runs: Sequence[Run],
+    *,
+    models: Sequence[ModelPart],
+    growths: Sequence[GrowthPart],
+    engines: Sequence[EnginesPart],
+    virtuals: Sequence[VirtualPart],
+) -> dict[str, Any]:
+    """Build the content of summary.json; cells that are not verified have no metrics.
+
+    Over several runs, `run_id` joins their ids with `+`; every cell names its own run.
+    """
+    fitted = {part.run_id: part.values for part in models}
+    grown = {part.run_id: part.values for part in growths}
+    mapped = {part.run_id: part.map_values for part in growths if part.map_values}
+    beside = {part.run_id: part.values for part in engines}
+    found = [part for run in runs if (part := overhead_part(run)) is not None]
+    overhead = {part.run_id: part.values for part in found}
+    noise = {clean(run.run_id): noise_values(run.beats) for run in runs}
+    virtual = {part.run_id: part.values for part in virtuals}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": "+".join(clean(run.run_id) for run in runs),
+        "verified": verified(runs),
+        **({"work": work(runs[0])} if len(runs) == 1 else {}),
+        "seeded_ids": sorted({clean(name) for run in runs for name in run.record.seeded_ids}),
+        "cells": [_cell(cell) for run in runs for cell in run.cells],
+        "missing": [clean(name) for run in runs for name in missing_cells(run)],
+        "warnings": [notice for run in runs for notice in run.notices],
+        "cautions": [
+            {"run_id": clean(run.run_id), "kind": each.kind.value, "detail": each.detail}
+            for run in runs
+            for each in cautions(run)
+        ],
+        **({"overhead": overhead} if overhead else {}),
+        **({"noise": noise} if any(noise.values()) else {}),
+        **({"lookup_models": fitted} if fitted else {}),
+        **({"growth": grown} if grown else {}),
+        **({"fastest": mapped} if mapped else {}),
+        **({"engines": beside} if beside else {}),
+        **({"virtual_keys": virtual} if virtual else {}),
+    }
+
+
+def samples_csv(runs: Sequence[Run]) -> str:
+    """Print all samples, warm-ups and invalid ones included, one a line under a header."""
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    names = [field.name for field in fields(Sample)]
+    writer.writerow(names)
+    for run in runs:
+        for sample in run.samples:
+            writer.writerow([_csv_value(getattr(sample, name)) for name in names])
+    return target.getvalue()
+
+
+def _cell(cell: CellView) -> dict[str, Any]:
+    return {
+        "run_id": clean(cell.run_id),
+        "cell": clean(cell.cell),
+        "engine": clean(cell.engine),
+        "index": clean(cell.index),
+        **({"shape": clean(cell.setting.shape)} if cell.setting.shape else {}),
+        **({"rows": cell.setting.rows} if cell.setting.rows else {}),
+        **({"batch": cell.setting.batch} if cell.setting.batch else {}),
+        "verified": cell.verified,
+        "reasons": list(cell.reasons),
+        "metrics": _metrics(cell) if cell.verified else [],
+    }
+
+
+def _metrics(cell: CellView) -> list[dict[str, Any]]:
+    metrics = []
+    for series in sorted(cell.series.values(), key=lambda s: step_order(s.step)):
+        found = summarize(list(series.values.values()))
+        low, high = median_interval(list(series.values.values()))
+        odd = shape_caveats(series.values) if series.metric == "wall_s" else ()
+        metrics.append(
+            {
+                "step": clean(series.step),
+                "phase": clean(series.phase),
+                "metric": clean(series.metric),
+                "unit": clean(series.unit),
+                "median": found.median,
+                "low": found.low,
+                "high": found.high,
+                "bootstrap_low": low,
+                "bootstrap_high": high,
+                "least": min(series.values.values()),
+                "most": max(series.values.values()),
+                "n": found.n,
+                "caveats": [caveat.kind.value for caveat in (*found.caveats, *odd)],
+            }
+        )
+    return metrics
+
+
+def _csv_value(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return spreadsheet(clean(value, 2000)) if isinstance(value, str) else value

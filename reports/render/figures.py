@@ -1,0 +1,36 @@
+"""A chart as a page holds it: picture, words and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from keymark.reports.render import svg
+from keymark.reports.render.charts import Drawing
+from keymark.reports.render.grids import Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One chart with its table.
+
+    Attributes:
+        key: name of its files and anchor.
+        title: heading.
+        label: what it shows, for those who do not see it.
+        drawing: the picture in all forms.
+        grid: the numbers behind it.
+        inline: the picture as it stands in the page.
+    """
+
+    key: str
+    title: str
+    label: str
+    drawing: Drawing
+    grid: Grid
+    inline: str
+
+
+def chart(key: str, title: str, label: str, drawing: Drawing, numbers: Grid) -> Chart:
+    """Make a chart fit for a page; `key` must be unique on it."""
+    inline = svg.inline(drawing.bare_svg, prefix=key, label=label)
+    return Chart(key=key, title=title, label=label, drawing=drawing, grid=numbers, inline=inline)

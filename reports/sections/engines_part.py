@@ -1,0 +1,201 @@
+"""Two engines on the same data: what each index takes in ours beside what it takes in Hudi.
+
+Both sides of a ratio ran in the same repetition, so that a slow spell of the machine hits both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.tables import BY_KEY, Measure
+from keymark.reports.render.amounts import amount, digits
+from keymark.reports.render.engines_chart import PREFIX, engines_chart
+from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
+from keymark.reports.render.prose import Answer
+from keymark.reports.render.text import clean
+from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+
+OURS = "native"
+COMPARED = {
+    "build_index": "Index built",
+    "tag": "Tagging",
+    "lookup": "Lookup",
+    "write_latency": "Upsert",
+}
+"""Keys of what is compared, with the words for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """One index of ours against the same of another engine, on the same data.
+
+    Attributes:
+        label: the index with what tells its data from that of other duels.
+        index: index name.
+        color: of the index.
+        ours: what ours takes.
+        theirs: what the other engine takes.
+        ratio: ours as a multiple of theirs, paired by repetition.
+    """
+
+    label: str
+    index: str
+    color: str
+    ours: Summary
+    theirs: Summary
+    ratio: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A measure of ours beside that of another engine.
+
+    Attributes:
+        measure: what is compared.
+        engine: the other one.
+        duels: one per index that both have, and per setting.
+    """
+
+    measure: Measure
+    engine: str
+    duels: tuple[Duel, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginesPart:
+    """The section of one run.
+
+    Attributes:
+        run_id: the run's own id.
+        name: what the run is called on the page, empty when it is the only one.
+        charts: the ratios with their intervals, one chart per engine and measure, and a verdict
+            for each index on it.
+        values: the ratios, for summary.json.
+    """
+
+    run_id: str
+    name: str
+    charts: list[tuple[Chart, list[Answer]]]
+    values: list[dict[str, Any]]
+
+
+def engines_part(run: Run) -> EnginesPart | None:
+    """The section of a run; None unless ours and another engine measured the same."""
+    right = [cell for cell in run.cells if cell.verified]
+    others = dict.fromkeys(cell.engine for cell in right if cell.engine != OURS)
+    found = [
+        Beside(measure=BY_KEY[key], engine=engine, duels=tuple(duels(right, BY_KEY[key], engine)))
+        for engine in others
+        for key in COMPARED
+    ]
+    found = [beside for beside in found if beside.duels]
+    if not found:
+        return None
+    return EnginesPart(
+        run_id=clean(run.run_id),
+        name=run.name if run.label else "",
+        charts=[
+            (_chart(beside, place, run.file_suffix), _verdicts(beside))
+            for place, beside in enumerate(found)
+        ],
+        values=[_values(beside, duel) for beside in found for duel in beside.duels],
+    )
+
+
+def duels(cells: Sequence[CellView], measure: Measure, engine: str) -> list[Duel]:
+    """Each of our cells against the other engine's with the same index, variant and setting."""
+    theirs = {_place(cell): cell for cell in cells if cell.engine == engine}
+    made = []
+    for cell in cells:
+        other = theirs.get(_place(cell)) if cell.engine == OURS else None
+        if other is None:
+            continue
+        mine, its = measure.values(cell), measure.values(other)
+        ratio = paired_ratio(its, mine)[0]
+        if ratio is not None:
+            made.append(
+                Duel(
+                    label=cell.full_label.replace(f" · {OURS}", "", 1),
+                    index=cell.index,
+                    color=cell.spec.color,
+                    ours=summarize(list(mine.values())),
+                    theirs=summarize(list(its.values())),
+                    ratio=ratio,
+                )
+            )
+    return made
+
+
+def _place(cell: CellView) -> str:
+    """A cell's id without its engine."""
+    return cell.cell.removeprefix(f"{cell.engine}/")
+
+
+def verdict(duel: Duel, engine: str, unit: str) -> str:
+    """Say in one sentence what the ratio of ours to theirs shows."""
+    ratio = duel.ratio
+    low, high = digits(ratio.low), digits(ratio.high)
+    around = f" ({low} to {high})" if low != high else ""
+    both = f"{amount(duel.ours.median, unit)} beside {amount(duel.theirs.median, unit)}"
+    said = f"{digits(ratio.median)}{around} of the time of {clean(engine, 40)}, {both}"
+    if ratio.n < 2:
+        return f"one pair only, nothing shown: {said}"
+    if ratio.high <= 1:
+        return f"at least as fast: {said}"
+    if ratio.low > 1:
+        return f"slower: {said}"
+    return f"no difference shown: {said}"
+
+
+def _title(beside: Beside) -> str:
+    return f"{COMPARED[beside.measure.key]}: Keymark beside {clean(beside.engine, 40)}"
+
+
+def _verdicts(beside: Beside) -> list[Answer]:
+    return [
+        Answer(topic=duel.label, words=f"{verdict(duel, beside.engine, beside.measure.unit)}.")
+        for duel in beside.duels
+    ]
+
+
+def _chart(beside: Beside, place: int, suffix: str) -> Chart:
+    title, unit = _title(beside), beside.measure.unit
+    rows = tuple(
+        Row(
+            label=duel.label,
+            index=duel.index,
+            entries=(
+                Entry(value=amount(duel.ours.median, unit), spread=spread(duel.ours, unit)),
+                Entry(value=amount(duel.theirs.median, unit), spread=spread(duel.theirs, unit)),
+                Entry(value=ratio_words(duel.ratio)),
+            ),
+        )
+        for duel in beside.duels
+    )
+    heads = ("Keymark", clean(beside.engine, 40), "Keymark as a multiple")
+    words = "; ".join(f"{row.label} {row.entries[2].value}" for row in rows)
+    label = f"Chart of the time of Keymark as a multiple, {title}: {words}."
+    bars = [(duel.label, duel.color, duel.ratio) for duel in beside.duels]
+    drawing = engines_chart(bars, engine=clean(beside.engine, 40), title=title)
+    numbers = Grid(caption=title, heads=heads, rows=rows)
+    key = f"{PREFIX}{place + 1}_{beside.measure.key}{suffix}"
+    return chart(key, title, label, drawing, numbers)
+
+
+def _values(beside: Beside, duel: Duel) -> dict[str, Any]:
+    return {
+        "measure": beside.measure.key,
+        "engine": clean(beside.engine),
+        "index": clean(duel.index),
+        "label": duel.label,
+        "ours": duel.ours.median,
+        "theirs": duel.theirs.median,
+        "ratio": duel.ratio.median,
+        "low": duel.ratio.low,
+        "high": duel.ratio.high,
+        "n": duel.ratio.n,
+    }

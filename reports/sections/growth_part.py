@@ -1,0 +1,263 @@
+"""What a page says about tables and batches of several sizes: who is fastest, where lines meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.settings import Setting
+from keymark.reports.model.tables import HEADLINE, Measure
+from keymark.reports.model.winners import MAPPED, map_values, winner_map
+from keymark.reports.render.amounts import amount
+from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
+from keymark.reports.render.growth_chart import growth_chart, panel_names
+from keymark.reports.render.prose import Answer
+from keymark.reports.render.text import NOTHING, clean
+from keymark.reports.stats.growth import Axis, Contest, Line, at_largest, contests, lines
+from keymark.reports.stats.statistics import Summary
+
+PREFIX = "growth_"
+"""Of the names of its charts' files."""
+
+# A lookup asks for the same keys whatever the batch.
+_GROWING = {
+    Axis.ROWS: ("build", "build_index", "write_latency", "tag", "lookup", "shuffle"),
+    Axis.BATCH: ("write_latency", "tag"),
+}
+_OPENING = {Axis.ROWS: "As the table grows", Axis.BATCH: "As batches grow"}
+_OF = {Axis.ROWS: "rows of the table", Axis.BATCH: "rows of a batch"}
+
+_MANY = 12
+_FAR = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowthPart:
+    """The section of one run.
+
+    Attributes:
+        run_id: the run's own id.
+        name: what the run is called on the page, empty when it is the only one.
+        heading: of the section: what grows.
+        maps: the fastest index of each setting, one map per measure.
+        findings: for each measure, engine and shape, ratios at each size and where lines meet; of
+            many only those whose lines meet.
+        left_out: number of pairs that are no finding because their lines do not meet.
+        charts: a line per index over the sizes, one chart per measure and axis.
+        values: the ratios and meeting points, for summary.json.
+        map_values: the maps, for summary.json.
+    """
+
+    run_id: str
+    name: str
+    heading: str
+    maps: list[Grid]
+    findings: list[Answer]
+    left_out: int
+    charts: list[Chart]
+    values: list[dict[str, Any]]
+    map_values: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growing:
+    """A measure along an axis."""
+
+    measure: Measure
+    axis: Axis
+    lines: list[Line]
+    contests: list[Contest]
+    held: str
+
+    @property
+    def title(self) -> str:
+        what = self.measure.what
+        return f"{_OPENING[self.axis]}: {what[0].lower()}{what[1:]}"
+
+
+def growth_part(run: Run) -> GrowthPart | None:
+    """The section of a run, None if its tables have one size and its batches too."""
+    right = [cell for cell in run.cells if cell.verified]
+    every = _growing(right)
+    if not every:
+        return None
+    pairs = [(each, contest) for each in every for contest in each.contests]
+    told = [(each, contest) for each, contest in pairs if len(pairs) <= _MANY or _meet(contest)]
+    ours = _mapped(right)
+    return GrowthPart(
+        run_id=clean(run.run_id),
+        name=run.name if run.label else "",
+        heading=_heading({each.axis for each in every}),
+        maps=[found for each in MAPPED if (found := winner_map(ours, each))] if ours else [],
+        findings=[_finding(each, contest) for each, contest in told],
+        left_out=len(pairs) - len(told),
+        charts=[_chart(each, run.file_suffix) for each in every],
+        values=[_values(each, contest) for each, contest in pairs],
+        map_values=[each for measure in MAPPED for each in map_values(ours, measure)],
+    )
+
+
+def _heading(axes: set[Axis]) -> str:
+    return "As table and batches grow" if len(axes) > 1 else _OPENING[axes.pop()]
+
+
+def _growing(cells: Sequence[CellView]) -> list[_Growing]:
+    made = []
+    for axis, keys in _GROWING.items():
+        held = _held(cells, axis)
+        for measure in HEADLINE:
+            found = lines(cells, measure, axis) if measure.key in keys else []
+            if found:
+                made.append(
+                    _Growing(
+                        measure=measure, axis=axis, lines=found, contests=contests(found), held=held
+                    )
+                )
+    return made
+
+
+def _held(cells: Sequence[CellView], axis: Axis) -> str:
+    """What stays the same while the axis grows."""
+    at = next((cell.setting for cell in at_largest(cells, but=axis)), Setting())
+    rows = at.rows if axis is Axis.BATCH else None
+    batch = at.batch if axis is Axis.ROWS else None
+    words = Setting(rows=rows, batch=batch).words
+    return f", tables of {words}" if rows else f", {words}" if batch else ""
+
+
+def _mapped(cells: Sequence[CellView]) -> list[CellView]:
+    """The cells of the first engine, where more than the size of the table varies."""
+    ours = [cell for cell in cells if cell.engine == cells[0].engine]
+    varied = {(cell.setting.shape, cell.setting.batch) for cell in ours}
+    return ours if len(varied) > 1 else []
+
+
+def _meet(contest: Contest) -> bool:
+    """Whether the lines meet at the sizes measured, or in every turn not far beyond them."""
+    sizes, at = list(contest.ratios), contest.meeting
+    if at is None or at.median < sizes[0]:
+        return False
+    near = at.median <= _FAR * sizes[-1] and contest.met == contest.trials
+    return at.median <= sizes[-1] or near
+
+
+def _finding(growing: _Growing, contest: Contest) -> Answer:
+    mine, other = clean(contest.line.name, 40), clean(contest.other.name, 40)
+    measure = growing.measure
+    sizes = "; ".join(
+        f"{_ratio(ratio, contest, size, measure.unit)} at {_at(growing.axis, size)}"
+        for size, ratio in contest.ratios.items()
+    )
+    words = f"{mine} against {other}: {sizes}; {verdict(contest, growing.axis)}."
+    names = panel_names(contest.line, growing.lines)
+    return Answer(topic=", ".join([measure.what, *names]), words=words)
+
+
+def _at(axis: Axis, size: int | str) -> str:
+    size = f"{size:,}" if isinstance(size, int) else size
+    return f"{size} rows" if axis is Axis.ROWS else f"batches of {size}"
+
+
+def _ratio(ratio: Summary | None, contest: Contest, size: int, unit: str) -> str:
+    if ratio is not None and ratio.median:
+        return ratio_words(ratio)
+    mine, other = (side.summaries()[size].median for side in (contest.line, contest.other))
+    return f"{amount(mine, unit)} and {amount(other, unit)}"
+
+
+def verdict(contest: Contest, axis: Axis = Axis.ROWS) -> str:
+    """Say which is lower at the sizes measured, and where the lines meet."""
+    mine = clean(contest.line.name, 40)
+    known = [ratio for ratio in contest.ratios.values() if ratio is not None]
+    if not known:
+        return "nothing to divide by"
+    if all(ratio.high < 1 for ratio in known):
+        shown = f"{mine} is lower at every size"
+    elif all(ratio.low > 1 for ratio in known):
+        shown = f"{mine} is higher at every size"
+    elif all(ratio.low == ratio.high == 1 for ratio in known):
+        return "equal at every size"
+    else:
+        shown = f"{mine} is not lower at every size"
+    return f"{shown}; {_meeting(contest, axis)}"
+
+
+def _meeting(contest: Contest, axis: Axis) -> str:
+    if contest.meeting is None:
+        mine, other = clean(contest.line.name, 40), clean(contest.other.name, 40)
+        return f"the lines of {mine} and {other} do not meet at any size"
+    at = contest.meeting
+    sizes = list(contest.ratios)
+    inside = sizes[0] <= at.median <= sizes[-1]
+    low, high = _about(at.low), _about(at.high)
+    around = f" ({low} to {high})" if low != high else ""
+    often = "" if contest.met == contest.trials else f", in {contest.met} of {contest.trials} turns"
+    beyond = "" if inside else ", extrapolated"
+    where = _at(axis, f"about {_about(at.median)}")
+    return f"the lines meet at {where}{around}{often}{beyond}"
+
+
+def _about(size: float) -> str:
+    """Three digits of a number of rows."""
+    return f"{float(f'{size:.3g}'):,.0f}"
+
+
+def _chart(growing: _Growing, suffix: str) -> Chart:
+    measure, found = growing.measure, growing.lines
+    numbers = _numbers(growing)
+    words = "; ".join(
+        f"{row.label}: "
+        + ", ".join(
+            f"{entry.value} at {head}"
+            for head, entry in zip(numbers.heads, row.entries, strict=True)
+        )
+        for row in numbers.rows
+    )
+    along = f"{_OF[growing.axis]}{growing.held}"
+    label = f"Line chart of {measure.what} over the {along}, medians. {words}."
+    drawing = growth_chart(measure, found, title=growing.title, along=along)
+    kind = "" if growing.axis is Axis.ROWS else f"{growing.axis}_"
+    return chart(f"{PREFIX}{kind}{measure.key}{suffix}", growing.title, label, drawing, numbers)
+
+
+def _numbers(growing: _Growing) -> Grid:
+    unit = growing.measure.unit
+    sizes = sorted({size for line in growing.lines for size in line.values})
+    rows = []
+    for line in growing.lines:
+        known = line.summaries()
+        entries = [
+            Entry(value=amount(s.median, unit), spread=spread(s, unit))
+            if (s := known.get(size))
+            else Entry(value=NOTHING)
+            for size in sizes
+        ]
+        names = [clean(line.name, 40), *panel_names(line, growing.lines)]
+        rows.append(Row(label=" · ".join(names), index=line.index, entries=tuple(entries)))
+    heads = tuple(_at(growing.axis, size) for size in sizes)
+    return Grid(caption=growing.title, heads=heads, rows=tuple(rows))
+
+
+def _values(growing: _Growing, contest: Contest) -> dict[str, Any]:
+    meeting, axis = contest.meeting, growing.axis
+    return {
+        "measure": growing.measure.key,
+        "axis": axis.value,
+        "engine": clean(contest.line.engine),
+        "shape": clean(contest.line.shape),
+        "index": clean(contest.line.name),
+        "against": clean(contest.other.name),
+        "ratios": [
+            {axis.value: size, "ratio": ratio.median, "low": ratio.low, "high": ratio.high}
+            for size, ratio in contest.ratios.items()
+            if ratio is not None
+        ],
+        f"meet_at_{axis}": None if meeting is None else meeting.median,
+        "meet_low": None if meeting is None else meeting.low,
+        "meet_high": None if meeting is None else meeting.high,
+        "met": contest.met,
+        "trials": contest.trials,
+    }

@@ -1,0 +1,354 @@
+"""Runs into one self-contained page: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from keymark.indexes.spec import UNKNOWN_COLOR
+from keymark.reports.model import facts, tables
+from keymark.reports.model.cautions import cautions
+from keymark.reports.model.projection import UPSERT, CellView, Run, cell_order, failed_cells
+from keymark.reports.model.settings import Setting, by_setting, leading
+from keymark.reports.model.which_index import WhichIndex, which_index
+from keymark.reports.render import charts, export, prose
+from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.grids import Grid, grid
+from keymark.reports.render.text import clean, listed
+from keymark.reports.sections.engines_part import EnginesPart, engines_part
+from keymark.reports.sections.growth_part import GrowthPart, growth_part
+from keymark.reports.sections.model_part import ModelPart, model_part
+from keymark.reports.sections.overhead_part import OverheadPart, overhead_part
+from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
+from keymark.reports.stats.noise import NoisePart, noise_part
+from keymark.reports.stats.statistics import Caveat, CaveatKind
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+CHART_TITLES = {
+    "write_latency": "Write latency: one upsert batch",
+    "build_index": "Building the index of a table that has rows",
+    "null_columns": "Nulling columns of given keys",
+    "delete": "Deleting given keys",
+    "purge": "Purging given keys from all files",
+    "lookup": "Lookup: finding the files of given keys",
+    "lookup_again": "The same lookup again, by the same handle",
+    "shuffle": "Shuffle of one upsert batch",
+    "point_query": "Point query: reading one record",
+    "storage": "Index on disk",
+}
+WORKING = {
+    UPSERT: "one upsert batch",
+    "lookup": "the lookup",
+    "point_query": "the point query",
+}
+"""Steps whose work is shown, with the words for them."""
+PHASES_TITLE = "Where the time of an upsert goes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The headline of one setting.
+
+    Attributes:
+        where: the setting in words; empty where the run has one only.
+        table: the headline table.
+        words: the same in sentences.
+    """
+
+    where: str
+    table: Grid
+    words: list[prose.Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """Further tables of one setting.
+
+    Attributes:
+        where: the setting in words; empty where there is one only.
+        grids: the tables.
+        foremost: whether the setting is one that the answer is about.
+    """
+
+    where: str
+    grids: list[Grid]
+    foremost: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """What a page says about one run.
+
+    Attributes:
+        run_id: the run's own id.
+        label: its letter, empty when it is the only one.
+        name: letter and id, or the id alone.
+        compared: what was compared, in one sentence.
+        answers: the headline of each shape of keys, at the largest table and batch.
+        scenario: facts.
+        environment: facts.
+        warnings: what the measuring itself warns of.
+        notes: what the harness wants readers to know.
+        notices: what was left out or odd.
+        command: how to measure the same again.
+    """
+
+    run_id: str
+    label: str
+    name: str
+    compared: str
+    answers: list[Answered]
+    scenario: list[facts.Fact]
+    environment: list[facts.Fact]
+    warnings: list[Caveat]
+    notes: list[str]
+    notices: tuple[str, ...]
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that a page shows, in words and pictures.
+
+    Attributes:
+        title: heading of the page.
+        verified: every planned cell is there and right.
+        checked: number of cells that are verified.
+        failed_cells: number of those that are not.
+        failed: the same as (label, reasons); many that failed alike are one line.
+        beside: the headline of all runs side by side; None for a single run.
+        choices: which index for what, of each run that measured enough of them.
+        engines: ours beside others, of each run with several engines.
+        virtuals: virtual keys beside stored ones, of each run that has both.
+        charts: pictures with their tables, of the first setting that the answer is about.
+        charted: that setting in words; empty where there is one only.
+        growths: what becomes of tables that grow, of each run with several sizes.
+        models: the lookup model, of each run that measured it.
+        noises: the machine's noise, of each run whose canary saw it.
+        overheads: what measuring costs, of each run that measured it.
+        details: further tables, by setting.
+        local: indexes among the cells that find a key within its partition only.
+        cautions: what holds for the statistics of the whole page.
+        runs: what belongs to one run, answers included.
+        colors: by index.
+    """
+
+    title: str
+    verified: bool
+    checked: int
+    failed_cells: int
+    failed: list[tuple[str, tuple[str, ...]]]
+    beside: Grid | None
+    choices: list[WhichIndex]
+    engines: list[EnginesPart]
+    virtuals: list[VirtualPart]
+    charts: list[Chart]
+    charted: str
+    growths: list[GrowthPart]
+    models: list[ModelPart]
+    noises: list[NoisePart]
+    overheads: list[OverheadPart]
+    details: list[Details]
+    local: str
+    cautions: list[str]
+    runs: list[RunPart]
+    colors: dict[str, str]
+
+
+def build(runs: Sequence[Run]) -> Report:
+    """Make the whole report in memory.
+
+    Leaders and ratios are found within a run only, where cells were measured side by side.
+    """
+    together = (cell for run in runs for cell in run.cells)
+    every = sorted(together, key=lambda cell: cell_order(cell)[:4])
+    right = [cell for cell in every if cell.verified]
+    charted = _first_of_each_run(leading(right))
+    headline = tables.filled(tables.headline(charted))
+    failed = _failed(runs)
+    several = len(runs) > 1
+    return Report(
+        title=_title(runs, every),
+        verified=export.verified(runs),
+        checked=len(right),
+        failed_cells=len(failed),
+        failed=_together(failed),
+        beside=grid(headline, "The runs side by side", judged=False) if several else None,
+        choices=[choice for run in runs if (choice := which_index(run)) is not None],
+        engines=[each for run in runs if (each := engines_part(run)) is not None],
+        virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
+        charts=_charts(headline, judged=not several),
+        charted="" if several or not charted else charted[0].setting.words,
+        growths=[grown for run in runs if (grown := growth_part(run)) is not None],
+        models=[part for run in runs if (part := model_part(run)) is not None],
+        overheads=[found for run in runs if (found := overhead_part(run)) is not None],
+        noises=[noise for run in runs if (noise := noise_part(run)) is not None],
+        details=_details(right),
+        local=listed(list(dict.fromkeys(c.index for c in right if not c.spec.is_global))),
+        cautions=_cautions(headline, runs),
+        runs=[_part(run) for run in runs],
+        colors={cell.index: cell.spec.color for cell in every},
+    )
+
+
+def html(report: Report) -> str:
+    """Render the page; everything foreign in it is escaped."""
+    return template("page.html.j2").render(
+        report=report,
+        css=style(),
+        picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
+        color=lambda index: report.colors.get(index, UNKNOWN_COLOR),
+    )
+
+
+def style() -> Markup:
+    """The style sheet of all pages."""
+    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
+    return Markup(css)  # noqa: S704 - our own file
+
+
+@cache
+def template(name: str) -> Template:
+    """A template, which escapes everything foreign."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(name)
+
+
+def _title(runs: Sequence[Run], cells: Sequence[CellView]) -> str:
+    names = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in cells)))
+    where = f" in {len(runs)} runs" if len(runs) > 1 else ""
+    return f"{names} compared{where}" if names else "Nothing was measured"
+
+
+def _failed(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
+    failed = [(c.full_label, c.reasons) for run in runs for c in run.cells if not c.verified]
+    for run in runs:
+        name = f" · {run.label}" if run.label else ""
+        reasons = failed_cells(run.record)
+        failed += [
+            (f"{clean(cell)}{name}", (reasons.get(cell, "planned, but left no sample"),))
+            for cell in facts.missing_cells(run)
+        ]
+    return failed
+
+
+def _together(
+    failed: Sequence[tuple[str, tuple[str, ...]]],
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Make one line of many cells that failed for the same reason."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for label, reasons in failed:
+        alike.setdefault(reasons, []).append(label)
+    made = []
+    for reasons, labels in alike.items():
+        many = len(labels) > prose.LONGEST_LIST
+        shown = [f"{labels[0]} and {len(labels) - 1} other cells"] if many else labels
+        made += [(label, reasons) for label in shown]
+    return made
+
+
+def _first_of_each_run(cells: Sequence[CellView]) -> list[CellView]:
+    """The cells of each run's first setting; their labels tell settings apart where they differ."""
+    first: dict[str, Setting] = {}
+    for setting, group in by_setting(cells).items():
+        for cell in group:
+            first.setdefault(cell.run_id, setting)
+    kept = [cell for cell in cells if cell.setting == first[cell.run_id]]
+    if len(set(first.values())) > 1:
+        return [replace(cell, label=cell.full_label) for cell in kept]
+    return kept
+
+
+def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
+    made = []
+    cells = headline.cells
+    for column in headline.columns:
+        title = CHART_TITLES.get(column.measure.key)
+        # Of nothing but zeros there is nothing to see; the table says so.
+        if title and any(each and each.high for each in column.summaries):
+            single = tables.Table(cells=headline.cells, columns=(column,))
+            drawing = charts.bars(column, cells, title)
+            label = prose.chart_label(column, cells)
+            numbers = grid(single, title, judged=judged)
+            made.append(chart(column.measure.key, title, label, drawing, numbers))
+    phases = tables.phases(cells)
+    if len(phases.columns) > 1:
+        words = grid(phases, PHASES_TITLE, judged=False)
+        drawing = charts.stack(phases, PHASES_TITLE)
+        made.append(chart("phases", PHASES_TITLE, prose.stack_label(words), drawing, words))
+    return made
+
+
+def _details(cells: Sequence[CellView]) -> list[Details]:
+    foremost = {cell.setting for cell in leading(cells)}
+    made = []
+    for setting, group in by_setting(cells).items():
+        found = [
+            grid(tables.steps(group), "Wall time of every step", judged=False),
+            grid(tables.shuffled(group), "Bytes shuffled by one upsert batch", judged=False),
+            *(
+                grid(tables.work(group, step), f"Work done by {words}", judged=False)
+                for step, words in WORKING.items()
+            ),
+        ]
+        grids = [each for each in found if each.heads]
+        made.append(Details(where=setting.words, grids=grids, foremost=setting in foremost))
+    return sorted((each for each in made if each.grids), key=lambda each: not each.foremost)
+
+
+def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
+    few = {
+        caveat.detail
+        for column in headline.columns
+        for summary in column.summaries
+        if summary is not None
+        for caveat in summary.caveats
+        if caveat.kind is CaveatKind.FEW_SAMPLES
+    }
+    cautions = [f"{text[0].upper()}{text[1:]}." for text in sorted(few)]
+    if len(runs) > 1:
+        cautions.append(
+            "Times of different runs were not measured side by side: the machine may have been "
+            "faster during one of them. Counters (bytes, files, tasks) compare across runs."
+        )
+    return cautions
+
+
+def _part(run: Run) -> RunPart:
+    right = leading([cell for cell in run.cells if cell.verified])
+    return RunPart(
+        run_id=clean(run.run_id),
+        label=run.label,
+        name=run.name,
+        compared=facts.compared(run),
+        answers=[_answered(setting, group) for setting, group in by_setting(right).items()],
+        scenario=facts.scenario(run),
+        environment=facts.environment(run),
+        warnings=cautions(run),
+        notes=facts.notes(run),
+        notices=run.notices,
+        command=facts.command(run),
+    )
+
+
+def _answered(setting: Setting, cells: Sequence[CellView]) -> Answered:
+    headline = tables.filled(tables.headline(cells))
+    rates = ", of rates higher" if any(c.measure.higher for c in headline.columns) else ""
+    among = f": {setting.words}" if setting.words else ""
+    caption = f"The answer: medians, lower is better{rates}{among}"
+    return Answered(
+        where=setting.words, table=grid(headline, caption), words=prose.answers(headline)
+    )

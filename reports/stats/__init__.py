@@ -1,0 +1,1 @@
+"""Statistics: medians and intervals, growth, the lookup model, noise."""

@@ -1,0 +1,188 @@
+"""The machine's noise during a run: what the canary saw, in words, numbers and a picture.
+
+The canary is the same small work again and again, between the repetitions. What varies in its time
+is the machine's doing, and a difference between cells that is smaller than that is hard to trust.
+Of its times the middle four fifths are looked at: a single slow beat says little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from keymark.harness.store.results import Beat
+from keymark.harness.store.units import Unit
+from keymark.reports.model.projection import Run
+from keymark.reports.render.amounts import amount, axis_scale, digits, interval
+from keymark.reports.render.charts import INK, Drawing, render, style_panel
+from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.grids import Entry, Grid, Row
+from keymark.reports.render.prose import Answer
+from keymark.reports.render.text import clean
+
+PREFIX = "noise"
+"""Of the names of its charts' files."""
+
+TITLE = "The machine's noise"
+_CHART_TITLE = "Every beat of the canary"
+
+_SECONDS = Unit.SECONDS.value
+_FEWEST = 3
+_PANEL_ROWS = 4
+_LOADS = (("processor", "cpu_s", "o"), ("disk", "disk_s", "s"), ("memory", "memory_s", "^"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How much the time of one kind of load varied.
+
+    Attributes:
+        load: `processor`, `disk` or `memory`.
+        middle: the median, in seconds.
+        low: a tenth of the beats took less.
+        high: a tenth of the beats took more.
+        worst: the slowest.
+        share: (high - low) / middle.
+        drift: median of the last third over that of the first.
+    """
+
+    load: str
+    middle: float
+    low: float
+    high: float
+    worst: float
+    share: float
+    drift: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisePart:
+    """The section of one run.
+
+    Attributes:
+        run_id: the run's own id.
+        name: what the run is called on the page, empty when it is the only one.
+        grid: the spreads.
+        findings: what they mean.
+        chart: every beat over the time of the run.
+    """
+
+    run_id: str
+    name: str
+    grid: Grid
+    findings: list[Answer]
+    chart: Chart
+
+
+def noise_part(run: Run) -> NoisePart | None:
+    """The section of a run, None if its canary took too few beats to say anything."""
+    found = spreads(run.beats)
+    if not found:
+        return None
+    numbers = _grid(found, len(run.beats))
+    said = [_finding(each) for each in found]
+    words = " ".join(f"{each.topic}: {each.words}." for each in said)
+    label = f"Chart of the canary's times over the minutes of the run. {words}"
+    drawing = _drawing(run.beats)
+    return NoisePart(
+        run_id=clean(run.run_id),
+        name=run.name if run.label else "",
+        grid=numbers,
+        findings=said,
+        chart=chart(f"{PREFIX}{run.file_suffix}", _CHART_TITLE, label, drawing, numbers),
+    )
+
+
+def noise_values(beats: Sequence[Beat]) -> list[dict[str, Any]]:
+    """The spreads in base units, for summary.json."""
+    return [
+        {
+            "load": each.load,
+            "unit": _SECONDS,
+            "median": each.middle,
+            "p10": each.low,
+            "p90": each.high,
+            "most": each.worst,
+            "spread": each.share,
+            "drift": each.drift,
+            "n": len(beats),
+        }
+        for each in spreads(beats)
+    ]
+
+
+def spreads(beats: Sequence[Beat]) -> list[Spread]:
+    """Every load's spread; none where there are too few beats or a time that cannot be."""
+    times = {load: [getattr(beat, name) for beat in beats] for load, name, _ in _LOADS}
+    if len(beats) < _FEWEST or min(map(min, times.values())) <= 0:
+        return []
+    return [_spread(load, values) for load, values in times.items()]
+
+
+def _spread(load: str, values: Sequence[float]) -> Spread:
+    tenths = quantiles(values, n=10, method="inclusive")
+    middle, third = median(values), len(values) // 3
+    return Spread(
+        load=load,
+        middle=middle,
+        low=tenths[0],
+        high=tenths[-1],
+        worst=max(values),
+        share=(tenths[-1] - tenths[0]) / middle,
+        drift=median(values[-third:]) / median(values[:third]),
+    )
+
+
+def _grid(found: Sequence[Spread], beats: int) -> Grid:
+    rows = [
+        Row(
+            label=each.load,
+            index="",
+            entries=(
+                Entry(value=amount(each.middle, _SECONDS)),
+                Entry(value=interval(each.low, each.high, _SECONDS) or "all equal"),
+                Entry(value=_percent(each.share)),
+                Entry(value=amount(each.worst, _SECONDS)),
+                Entry(value=f"{each.drift - 1:+.0%}"),
+            ),
+        )
+        for each in found
+    ]
+    heads = ("median", "middle four fifths", "their width", "slowest", "last third to first")
+    return Grid(caption=f"{TITLE}: {beats} beats of the canary", heads=heads, rows=tuple(rows))
+
+
+def _finding(each: Spread) -> Answer:
+    words = (
+        f"the same work took {amount(each.middle, _SECONDS)}, four of five times within a range "
+        f"of {_percent(each.share)} of that"
+    )
+    return Answer(topic=each.load.capitalize(), words=words)
+
+
+def _percent(share: float) -> str:
+    return f"{digits(100 * share)} %"
+
+
+def _drawing(beats: Sequence[Beat]) -> Drawing:
+    minutes = [(beat.at - beats[0].at) / 60 for beat in beats]
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(len(_LOADS), 1, sharex=True)
+        for axes, (load, name, marker) in zip(panels, _LOADS, strict=True):
+            values = [getattr(beat, name) for beat in beats]
+            base, unit = axis_scale(_SECONDS, max(values))
+            shown = [value / base for value in values]
+            axes.plot(minutes, shown, marker, color=INK, markersize=3.5, markerfacecolor="none")
+            axes.axhline(median(shown), color=INK, linewidth=1)
+            axes.set_ylim(0, 1.1 * max(shown))
+            style_panel(axes, f"{load}, {unit}")
+        panels[-1].set_xlabel(
+            "minutes of the run\nline: the median; steady points are a quiet machine"
+        )
+
+    return render(draw, rows=len(_LOADS) * _PANEL_ROWS, title=_CHART_TITLE)

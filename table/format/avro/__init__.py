@@ -1,0 +1,1 @@
+"""Avro records and columns."""

@@ -1,0 +1,1 @@
+"""Parquet files: writing and reading, footers, pages, checksums."""

@@ -1,0 +1,446 @@
+"""Base files: Parquet whose footer carries Hudi's bloom filter and key range.
+
+    org.apache.hudi.bloomfilter       text form of the bloom filter over the record keys
+    hoodie_bloom_filter_type_code     DYNAMIC_V0; absent for SIMPLE
+    hoodie_min_record_key, hoodie_max_record_key     in the order of their UTF-8 bytes
+    parquet.avro.schema, writer.model.name           the schema that Hudi's Avro readers take
+
+(HoodieBloomFilterWriteSupport, HoodieAvroWriteSupport.) Files of ours have two entries more, by
+which damage and misplacement are found (`parquet_checksums.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from keymark.table.errors import CorruptFileError, InvalidOptionError
+from keymark.table.format.bloom.filter import DYNAMIC, SIMPLE, BloomFilter
+from keymark.table.format.parquet.bounds import check_size
+from keymark.table.format.parquet.checksums import Checksums
+from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk, column_chunks
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
+from keymark.table.format.parquet.footer_place import find_footer
+from keymark.table.format.parquet.rezip import gzip_pages, with_checksums
+from keymark.table.storage.storage import RangeReader
+
+BLOOM_ENTRY = b"org.apache.hudi.bloomfilter"
+OLD_BLOOM_ENTRY = b"com.uber.hoodie.bloomfilter"
+BLOOM_TYPE_ENTRY = b"hoodie_bloom_filter_type_code"
+MIN_KEY = b"hoodie_min_record_key"
+"""In the footers of files whose rows have stored keys"""
+MAX_KEY = b"hoodie_max_record_key"
+
+_RECORD_KEY = "_hoodie_record_key"
+# Level 1 of Arrow's gzip comes within 2 % of the size of Hudi's files, at a third of the time.
+_CODECS: dict[str, tuple[str, int | None]] = {
+    "gzip": ("gzip", 1),
+    "snappy": ("snappy", None),
+    "zstd": ("zstd", 1),
+    "uncompressed": ("none", None),
+}
+# Rows looked at when a column's encoding is chosen.
+_SAMPLE = 512
+# Files up to this size are read whole: one request instead of one per column.
+_WHOLE_READ = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterOptions:
+    """The bloom filter of new base files; the defaults are Hudi's.
+
+    `bloom_entries` and `bloom_max_entries` count keys, `bloom_fpp` is the false-positive rate of
+    a full filter. Without bloom filter a footer has no key range either, as with virtual keys.
+    """
+
+    bloom_enabled: bool = True
+    bloom_type: str = DYNAMIC
+    bloom_entries: int = 60000
+    bloom_fpp: float = 1e-9
+    bloom_max_entries: int = 100000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFileOptions:
+    """How base files are written.
+
+    `codec` is hoodie.parquet.compression.codec, `block_size` hoodie.parquet.block.size: bytes of
+    a row group in memory. `avro_schema` is the Avro JSON of all columns, for the footer.
+    """
+
+    codec: str = "gzip"
+    block_size: int = 125829120
+    avro_schema: str | None = None
+    footer: FooterOptions = field(default_factory=FooterOptions)
+
+    def __post_init__(self) -> None:
+        if self.codec.lower() not in _CODECS:
+            raise InvalidOptionError(
+                f"hoodie.parquet.compression.codec is {self.codec!r}, not one of {sorted(_CODECS)}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFileFooter:
+    """What the footer of a base file says; `metadata` is all of it."""
+
+    bloom_text: bytes | None
+    bloom_type: str
+    min_key: str | None
+    max_key: str | None
+    num_rows: int
+    metadata: pq.FileMetaData
+
+
+def write_base_file(
+    table: pa.Table,
+    *,
+    options: BaseFileOptions,
+    previous: BaseFileFooter | None = None,
+    inserted: pa.Array | None = None,
+    path: str | None = None,
+) -> pa.Buffer:
+    """Write a base file into memory.
+
+    Args:
+        table: the rows, the five meta columns first.
+        options: codec, row groups and footer.
+        previous: footer of the file that this one replaces, if no key of that file is gone: its
+            bloom filter is taken over instead of being built anew.
+        inserted: the keys that the file has and the previous one had not; all others
+            are in the previous file.
+        path: of the file in its table. The footer gets it, and checksums. None for a file that is
+            in no table.
+
+    Returns:
+        The file.
+    """
+    # Metadata of the schema would be repeated beside the footer's own keys.
+    table = table.replace_schema_metadata(None)
+    entries = _footer_entries(table, options, previous, inserted)
+    codec = options.codec.lower()
+    if codec == "gzip":
+        zipped = gzip_pages(_write(table, options, "uncompressed", entries).to_pybytes(), path)
+        if zipped is not None:
+            return pa.py_buffer(zipped)
+    written = _write(table, options, codec, entries)
+    return written if path is None else pa.py_buffer(with_checksums(written.to_pybytes(), path))
+
+
+def _write(
+    table: pa.Table, options: BaseFileOptions, codec: str, entries: dict[bytes, bytes]
+) -> pa.Buffer:
+    name, level = _CODECS[codec]
+    leaves = _leaves_of(table)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression=name,
+        compression_level=level,
+        use_dictionary=_dictionary_columns(table, leaves),
+        write_statistics=_ordered_columns(leaves),
+        store_schema=False,
+        coerce_timestamps="us",
+        version="2.6",
+    ) as writer:
+        rows = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
+        # Readers stumble over a row group without rows: an emptied file has no row group.
+        if table.num_rows:
+            writer.write_table(table, row_group_size=rows)
+        writer.add_key_value_metadata(entries)
+    return sink.getvalue()
+
+
+def _footer_entries(
+    table: pa.Table,
+    options: BaseFileOptions,
+    previous: BaseFileFooter | None,
+    inserted: pa.Array | None,
+) -> dict[bytes, bytes]:
+    entries = {}
+    if options.footer.bloom_enabled:
+        keys = table.column(_RECORD_KEY)
+        type_code, text = _bloom_text(keys, options.footer, previous, inserted)
+        entries[BLOOM_ENTRY] = text
+        if type_code != SIMPLE:
+            entries[BLOOM_TYPE_ENTRY] = type_code.encode()
+        # Hudi's bloom indexes take a missing range for all keys, and fail without the filter.
+        if table.num_rows:
+            ends = pc.min_max(keys)
+            entries[MIN_KEY] = ends["min"].as_py().encode()
+            entries[MAX_KEY] = ends["max"].as_py().encode()
+    if options.avro_schema is not None:
+        entries[b"parquet.avro.schema"] = options.avro_schema.encode()
+        entries[b"writer.model.name"] = b"avro"
+    return entries
+
+
+def _bloom_text(
+    keys: pa.ChunkedArray,
+    options: FooterOptions,
+    previous: BaseFileFooter | None,
+    inserted: pa.Array | None,
+) -> tuple[str, bytes]:
+    """Type code and text of the bloom filter."""
+    if previous is not None and previous.bloom_text is not None:
+        if inserted is None or len(inserted) == 0:
+            return previous.bloom_type, previous.bloom_text
+        bloom = BloomFilter.parse(
+            previous.bloom_text,
+            previous.bloom_type,
+            "the base file",
+            max_entries=options.bloom_max_entries,
+        )
+        bloom.add(inserted)
+        return bloom.type_code, bloom.serialize()
+    bloom = BloomFilter.create(
+        type_code=options.bloom_type,
+        entries=options.bloom_entries,
+        fpp=options.bloom_fpp,
+        max_entries=options.bloom_max_entries,
+    )
+    bloom.add(keys)
+    return bloom.type_code, bloom.serialize()
+
+
+def _dictionary_columns(
+    table: pa.Table, leaves: Mapping[str, pa.Array | pa.ChunkedArray]
+) -> list[str] | bool:
+    """Paths of those of its leaf columns that a dictionary makes smaller.
+
+    A dictionary of unique values costs space instead, and Arrow's writer, unlike Java's, keeps
+    one until it is a megabyte large. Columns with a negative zero get none: Parquet's filter on
+    dictionaries (DictionaryFilter) takes it for another number than zero, so that by such a
+    dictionary Spark would skip rows that it looks for.
+    """
+    step = max(1, table.num_rows // _SAMPLE)
+    # Rows from all over the file: neighbours in a sorted column look more alike than they are.
+    rows = pa.array(range(0, table.num_rows, step))
+    sample = _leaves_of(table.take(rows)) if step > 1 else leaves
+    chosen = [
+        path
+        for path, values in sample.items()
+        if _repeats(values, step) and not _holds_negative_zero(leaves[path])
+    ]
+    # An empty list would mean all columns.
+    return chosen or False
+
+
+def _ordered_columns(leaves: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[str] | bool:
+    """Paths of the leaf columns that get a range in the footer: all that hold no NaN.
+
+    Arrow leaves NaN out of the range. To Spark NaN is above all numbers, so that by such a range
+    it would skip rows that it looks for.
+    """
+    ordered = [path for path, values in leaves.items() if not _holds_nan(values)]
+    # An empty list would mean all columns.
+    return True if len(ordered) == len(leaves) else ordered or False
+
+
+def _holds_nan(values: pa.Array | pa.ChunkedArray) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def _holds_negative_zero(values: pa.Array | pa.ChunkedArray) -> bool:
+    if not pa.types.is_floating(values.type):
+        return False
+    numbers = np.asarray(values)
+    return bool(np.any((numbers == 0) & np.signbit(numbers)))
+
+
+def _leaves_of(table: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """The values of a table's leaf columns, by path."""
+    return {
+        path: values
+        for item, column in zip(table.schema, table.columns, strict=True)
+        for path, values in _leaves(item.name, column)
+    }
+
+
+def _leaves(
+    path: str, array: pa.Array | pa.ChunkedArray
+) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:
+    """The leaf columns that Parquet makes of an array, with their values."""
+    kind = array.type
+    if pa.types.is_nested(kind) and isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_struct(kind):
+        for i, member in enumerate(kind):
+            yield from _leaves(f"{path}.{member.name}", array.field(i))
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", array.keys)
+        yield from _leaves(f"{path}.key_value.value", array.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(f"{path}.list.element", array.flatten())
+    else:
+        yield path, array
+
+
+def _repeats(values: pa.Array | pa.ChunkedArray, step: int) -> bool:
+    """Whether dictionary and indices take at most half of the plain values.
+
+    Args:
+        values: a sample of the column, one in `step` of its values.
+        step: 1 if these are all values.
+    """
+    count = len(values) - values.null_count
+    if count == 0 or pa.types.is_boolean(values.type):
+        return False
+    counts = pc.value_counts(values.drop_null()).field("counts").to_numpy(zero_copy_only=False)
+    distinct = len(counts)
+    if step > 1:
+        # Good and Turing: the share of values seen once is the chance that the next is new.
+        seen_once = int((counts == 1).sum())
+        distinct = count * step if seen_once == count else distinct * count // (count - seen_once)
+    total = count * step
+    width = max(1.0, values.nbytes / count)
+    indices = total * min(distinct, total).bit_length() / 8
+    return bool(distinct * width + indices < total * width / 2)
+
+
+def read_footer(source: RangeReader, *, misplaced: bool = False) -> BaseFileFooter:
+    """Read what the footer of a base file says.
+
+    Args:
+        source: the file.
+        misplaced: whether it may be a file that belongs elsewhere.
+
+    Raises:
+        CorruptFileError: no Parquet file, a damaged footer, or that of another file.
+    """
+    metadata = read_metadata(source, misplaced=misplaced)
+    try:
+        entries = metadata.metadata or {}
+        return BaseFileFooter(
+            bloom_text=entries.get(BLOOM_ENTRY, entries.get(OLD_BLOOM_ENTRY)),
+            bloom_type=entries.get(BLOOM_TYPE_ENTRY, SIMPLE.encode()).decode(),
+            min_key=_text(entries.get(MIN_KEY)),
+            max_key=_text(entries.get(MAX_KEY)),
+            num_rows=metadata.num_rows,
+            metadata=metadata,
+        )
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(source.name, source.size, f"damaged footer: {error}") from error
+
+
+def read_metadata(source: RangeReader, *, misplaced: bool = False) -> pq.FileMetaData:
+    """What the footer of a base file says, without a look at Hudi's entries in it.
+
+    Args:
+        source: the file.
+        misplaced: whether it may be a file that belongs elsewhere.
+
+    Raises:
+        CorruptFileError: no Parquet file, a damaged footer, or that of another file.
+    """
+    start, length = find_footer(source)
+    # Four bytes more stand in for the magic at the start of a file.
+    data = source.read(start - 4, length + 12)
+    check_footer(data[4:-8], source.name, start, misplaced=misplaced)
+    try:
+        return pq.read_metadata(pa.BufferReader(data))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise CorruptFileError(source.name, start, f"damaged footer: {error}") from error
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def read_base_file(
+    source: RangeReader,
+    columns: Sequence[str] | None = None,
+    *,
+    footer: BaseFileFooter | None = None,
+) -> pa.Table:
+    """Read a base file.
+
+    Args:
+        source: the file.
+        columns: names of the columns to read, in this order; those that the file does not have
+            are left out. None for all.
+        footer: the file's footer, if it was read before.
+
+    Returns:
+        The table with the types that the file stores, without metadata.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+    """
+    if footer is None:
+        footer = read_footer(source)
+    table = read_columns(source, footer.metadata, columns)
+    _check_names(table, source.name)
+    return table
+
+
+def read_columns(
+    source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str] | None
+) -> pa.Table:
+    """Read a base file whose footer was read before.
+
+    Args:
+        source: the file.
+        metadata: of its footer.
+        columns: as `read_base_file` takes them.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+    """
+    data = _checked(source, metadata, columns)
+    try:
+        file = pq.ParquetFile(
+            data, metadata=metadata, coerce_int96_timestamp_unit="us", pre_buffer=False
+        )
+        known = file.schema_arrow.names
+        if columns is not None:
+            columns = [name for name in columns if name in known]
+        check_size(source, metadata, known if columns is None else columns)
+        table = file.read(columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise CorruptFileError(source.name, 0, f"damaged Parquet: {error}") from error
+    if columns is not None:
+        table = table.select(columns)
+    return table.cast(pa.schema([item.remove_metadata() for item in table.schema]))
+
+
+def _checked(
+    source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str] | None
+) -> pa.BufferReader | CheckedFile:
+    """A file object for Arrow, whose column chunks were checked."""
+    checksums = Checksums.of(metadata.metadata)
+    chunks = column_chunks(metadata, columns)
+    if columns is None or source.size <= _WHOLE_READ:
+        data = source.read(0, source.size)
+        whole = memoryview(data)
+        for chunk in chunks:
+            bytes_ = whole[chunk.start : chunk.start + chunk.size]
+            check_chunk(chunk, bytes_, checksums, source.name)
+        return pa.BufferReader(data)
+    file = CheckedFile(source)
+    for chunk in chunks:
+        data = source.read(chunk.start, chunk.size)
+        check_chunk(chunk, data, checksums, source.name)
+        file.chunks[chunk.start] = data
+    return file
+
+
+def _check_names(table: pa.Table, name: str) -> None:
+    """The first and last row must name the file; with virtual keys they may name none.
+
+    A footer without statistics does not say it.
+    """
+    if FILE_NAME_COLUMN not in table.column_names or not table.num_rows:
+        return
+    column = table[FILE_NAME_COLUMN]
+    for row in (0, table.num_rows - 1):
+        found = column[row].as_py()
+        if found and found != name.rpartition("/")[2]:
+            detail = f"its rows are those of {found}: the file is in the wrong place"
+            raise CorruptFileError(name, 0, detail)

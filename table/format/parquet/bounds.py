@@ -1,0 +1,106 @@
+"""How large a Parquet file becomes in memory, found before Arrow decodes it.
+
+A dictionary of one long value and a run of its number describe gigabytes in a few bytes. Footers
+tell how many values a column chunk has; the lengths of values stand in the dictionary alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.pages import chunk_pages
+from keymark.table.storage.storage import RangeReader
+
+MOST_BYTES = 256 << 20
+"""That any file may have decoded"""
+MOST_RATIO = 1000
+"""Decoded bytes for each byte of a larger file"""
+_TEXT_BYTES = {"BOOLEAN": 9, "INT32": 15, "INT64": 24, "INT96": 34, "FLOAT": 20, "DOUBLE": 28}
+"""What one value takes as text, with its offset: any column may be a record key."""
+_OFFSET_BYTES = 8
+"""What a text takes that is empty or null, with its levels while it is decoded"""
+_DICTIONARY_BYTES = 1 << 26
+
+
+def check_size(source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str]) -> None:
+    """Refuse a file whose columns may decode to far more than its size explains.
+
+    Args:
+        source: the file.
+        metadata: its footer.
+        columns: the top-level columns that will be read.
+
+    Raises:
+        CorruptFileError: they do, or a dictionary is damaged.
+    """
+    most = max(MOST_BYTES, MOST_RATIO * source.size)
+    wanted, total = set(columns), 0
+    doubtful: list[str] = []
+    for group in range(metadata.num_row_groups):
+        for number in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(number)
+            path = chunk.path_in_schema
+            if path.partition(".")[0] not in wanted:
+                continue
+            total += chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
+            if not chunk.physical_type.endswith("BYTE_ARRAY"):
+                continue
+            texts = _of_dictionary(source, chunk, most)
+            # Of texts in lists and structs nothing more exact can be found.
+            if texts > MOST_BYTES and "." not in path:
+                doubtful.append(path)
+            else:
+                total += texts
+    if total > most:
+        _refuse(source, total)
+    for path in dict.fromkeys(doubtful):
+        total += _decoded(source, metadata, path)
+        if total > most:
+            _refuse(source, total)
+
+
+def _refuse(source: RangeReader, size: int) -> None:
+    raise CorruptFileError(
+        source.name, 0, f"{source.size:,} bytes would become {size:,} in memory: a file this small "
+        f"may hold at most {MOST_BYTES:,}, a larger one {MOST_RATIO:,} times its size"
+    )  # fmt: skip
+
+
+def _of_dictionary(source: RangeReader, chunk: pq.ColumnChunkMetaData, most: int) -> int:
+    """The most that the values of a chunk can take, if all are the longest of its dictionary."""
+    start, end = chunk.dictionary_page_offset, chunk.data_page_offset
+    if not chunk.has_dictionary_page or start is None or not 0 < start < end <= source.size:
+        return 0
+    if end - start > _DICTIONARY_BYTES or chunk.num_values <= 1:
+        return most
+    data = source.read(start, end - start)
+    _, page = next(chunk_pages(data, range(len(data)), chunk.compression, source.name))
+    if chunk.num_values * len(page) <= MOST_BYTES:
+        return 0
+    longest, at = 0, 0
+    while at + 4 <= len(page):
+        (length,) = struct.unpack_from("<I", page, at)
+        longest, at = max(longest, length), at + 4 + length
+    return int(chunk.num_values) * min(longest, len(page))
+
+
+def _decoded(source: RangeReader, metadata: pq.FileMetaData, path: str) -> int:
+    """The bytes of a text column's values, found without decoding its dictionaries."""
+    data = pa.BufferReader(source.read(0, source.size))
+    file = pq.ParquetFile(data, metadata=metadata, read_dictionary=[path], pre_buffer=False)
+    total = 0
+    for group in range(metadata.num_row_groups):
+        for batch in file.iter_batches(1 << 16, [group], [path], use_threads=False):
+            column = batch.column(0)
+            if not pa.types.is_dictionary(column.type):
+                total += column.nbytes
+                continue
+            lengths = pc.binary_length(column.dictionary)
+            total += pc.sum(lengths.take(column.indices)).as_py() or 0
+    return total

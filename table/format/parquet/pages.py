@@ -1,0 +1,177 @@
+"""The pages of a Parquet file, one by one, as bytes: what no reader of columns ever shows.
+
+    column chunk: page header, page, page header, page, ...
+
+A dictionary may hold values that no row refers to, so whoever must know which bytes a file holds
+has to look into its pages. Headers are Thrift structs in the compact protocol (PageHeader in
+parquet.thrift of Apache Parquet); the footer is read by Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from isal import isal_zlib
+
+from keymark.table.errors import CorruptFileError, UnsupportedTableError
+from keymark.table.format.coding import ByteCursor
+
+_GZIP_WBITS = 31
+_GZIP_ERROR: Any = isal_zlib.error
+# Bytes of the largest page, and of the largest header; writers aim at one megabyte a page.
+_PAGE_BYTES_MAX = 1 << 28
+_HEADER_BYTES_MAX = 1 << 20
+_DEPTH_MAX = 8
+
+# Types of the compact protocol.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
+_STRUCT = 12
+# Field numbers of PageHeader and DataPageHeaderV2.
+_UNCOMPRESSED, _COMPRESSED, _VERSION_2 = 2, 3, 8
+_DEFINITION_BYTES, _REPETITION_BYTES, _IS_COMPRESSED = 5, 6, 7
+_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "BROTLI": "brotli", "LZ4": "lz4_raw"}
+
+_Fields = dict[int, Any]
+
+
+def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
+    """The uncompressed bytes of every page.
+
+    Args:
+        data: the whole file.
+        metadata: of its footer.
+        name: the file, for errors.
+
+    Raises:
+        CorruptFileError: headers and pages are not as they say of each other.
+        UnsupportedTableError: compressed by a codec that is not read.
+    """
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            starts = [chunk.data_page_offset]
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                starts.append(chunk.dictionary_page_offset)
+            start = min(starts)
+            end = start + chunk.total_compressed_size
+            if not 0 <= start <= end <= len(data):
+                raise CorruptFileError(name, 0, f"a column chunk from {start} to {end}")
+            for _, page in chunk_pages(data, range(start, end), chunk.compression, name):
+                yield page
+
+
+def chunk_pages(
+    data: bytes, place: range, codec: str, name: str
+) -> Iterator[tuple[dict[int, Any], bytes]]:
+    """The pages of a column chunk: header by field number, and uncompressed bytes.
+
+    Args:
+        data: the file, or a part of it.
+        place: where the chunk lies in it.
+        codec: by its name in the footer.
+        name: the file, for errors.
+
+    Raises:
+        CorruptFileError: headers and pages are not as they say of each other.
+        UnsupportedTableError: compressed by a codec that is not read.
+    """
+    for header, start, end in page_headers(data, place, name):
+        size, full = end - start, header[_UNCOMPRESSED]
+        second = header.get(_VERSION_2)
+        if not isinstance(second, dict):
+            yield header, _decompress(codec, data[start:end], full, (name, start))
+            continue
+        # Levels come first and are not compressed in the second version of data pages.
+        told = [second.get(field, 0) for field in (_DEFINITION_BYTES, _REPETITION_BYTES)]
+        levels = sum(told) if all(isinstance(each, int) for each in told) else -1
+        if not 0 <= levels <= min(size, full):
+            raise CorruptFileError(name, start, f"levels of {told} bytes in a page of {size}")
+        plain = second.get(_IS_COMPRESSED, True) is False
+        values = data[start + levels : end]
+        used = "UNCOMPRESSED" if plain else codec
+        found = _decompress(used, values, full - levels, (name, start))
+        yield header, data[start : start + levels] + found
+
+
+def page_headers(data: bytes, place: range, name: str) -> Iterator[tuple[dict[int, Any], int, int]]:
+    """The page headers of a column chunk, and where in the data each page starts and ends.
+
+    Args:
+        data: the file, or a part of it.
+        place: where the chunk lies in it.
+        name: the file, for errors.
+
+    Raises:
+        CorruptFileError: headers and pages are not as they say of each other.
+    """
+    at = place.start
+    while at < place.stop:
+        limit = min(place.stop, at + _HEADER_BYTES_MAX)
+        cursor = _Header(data[at:limit], name, at)
+        header = cursor.fields()
+        size, full = header.get(_COMPRESSED), header.get(_UNCOMPRESSED)
+        start = at + cursor.position
+        if not isinstance(size, int) or not 0 <= size <= place.stop - start:
+            cursor.fail(f"a page of {size} bytes in a chunk that ends at {place.stop}")
+        if not isinstance(full, int) or not 0 <= full <= _PAGE_BYTES_MAX:
+            cursor.fail(f"a page of {full} uncompressed bytes")
+        at = start + size
+        yield header, start, at
+
+
+def _decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> bytes:
+    if codec == "UNCOMPRESSED" or not size:
+        return page
+    try:
+        if codec == "GZIP":
+            stream = isal_zlib.decompressobj(_GZIP_WBITS)
+            # One byte more than there should be, so that the stream comes to its checksum.
+            found = bytes(stream.decompress(page, size + 1))
+            if not stream.eof:
+                raise CorruptFileError(*place, "a page whose gzip stream does not end")
+        elif codec in _CODECS:
+            found = pa.Codec(_CODECS[codec]).decompress(page, size, asbytes=True)
+        else:
+            raise UnsupportedTableError(f"{place[0]}: Parquet codec {codec} is not read")
+    except (_GZIP_ERROR, pa.ArrowException, OSError) as error:
+        raise CorruptFileError(*place, f"a page that does not inflate: {error}") from error
+    if len(found) != size:
+        raise CorruptFileError(*place, f"a page of {len(found)} bytes, its header says {size}")
+    return found
+
+
+class _Header(ByteCursor):
+    """Reads a page header; lists and maps have no place in one."""
+
+    __slots__ = ()
+
+    def fields(self, depth: int = 0) -> _Fields:
+        """A struct: value by field number."""
+        if depth > _DEPTH_MAX:
+            self.fail("a page header nested too deep")
+        found: _Fields = {}
+        number = 0
+        while head := self.take(1)[0]:
+            number = number + (head >> 4) if head >> 4 else self._number()
+            found[number] = self._value(head & 15, depth)
+        return found
+
+    def _number(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (_TRUE, _FALSE):
+            return kind == _TRUE
+        if kind in (_I16, _I32, _I64):
+            return self._number()
+        if kind == _BINARY:
+            return self.take(self.varint())
+        if kind == _STRUCT:
+            return self.fields(depth + 1)
+        if kind in (_BYTE, _DOUBLE):
+            return self.take(1 if kind == _BYTE else 8)
+        return self.fail(f"type {kind} in a page header")

@@ -1,0 +1,97 @@
+"""From a listing and a timeline to the base files that a reader sees.
+
+A base file is visible when its instant is completed or lies before the active timeline; per file
+group the largest visible instant counts; file groups that a completed replace commit took out are
+gone. Source: AbstractTableFileSystemView of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import HOODIE, parse_base_file
+from keymark.table.timeline.instant_name import as_of_instant
+from keymark.table.timeline.timeline import Timeline
+
+Listing = Mapping[str, Mapping[str, int]]
+"""partition path -> file name -> size in bytes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The base files of one moment, ordered by partition path and file id."""
+
+    files: tuple[BaseFile, ...]
+    as_of: str | None = None
+
+    def by_location(self) -> dict[tuple[str, str], BaseFile]:
+        """(partition path, file id) -> base file."""
+        return {(file.partition_path, file.file_id): file for file in self.files}
+
+    def partition_paths(self) -> tuple[str, ...]:
+        """The partition paths that hold files, sorted."""
+        return tuple(sorted({file.partition_path for file in self.files}))
+
+
+def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> Snapshot:
+    """The latest visible base file of each file group, at an instant or now.
+
+    Raises:
+        InputError: files that held rows at the instant are gone, or nobody can tell any more.
+    """
+    as_of = None if as_of is None else as_of_instant(as_of)
+    found = [file for file in _base_files(listing) if as_of is None or file.instant_time <= as_of]
+    visible = timeline.visible({file.instant_time for file in found})
+    replaced = timeline.replaced_file_ids()
+    latest: dict[tuple[str, str], BaseFile] = {}
+    for file in found:
+        location = (file.partition_path, file.file_id)
+        gone = replaced.get(location)
+        if file.instant_time not in visible:
+            continue
+        if gone is not None and (as_of is None or gone <= as_of):
+            continue
+        known = latest.get(location)
+        if known is None or file.instant_time > known.instant_time:
+            latest[location] = file
+    if as_of is not None:
+        _check_kept(latest, timeline, as_of)
+    ordered = sorted(latest.values(), key=lambda file: (file.partition_path, file.file_id))
+    return Snapshot(tuple(ordered), as_of)
+
+
+def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, as_of: str) -> None:
+    """Refuse an instant that was cleaned: reading what is left of it would miss rows."""
+    start = min(timeline.commit_times(), default="")
+    if as_of < start and timeline.storage.list(f"{HOODIE}/archived"):
+        raise InputError(f"instants before {start} are archived: as of {as_of} cannot be read")
+    cleaned = [
+        file
+        for partition, name in timeline.cleaned_files(as_of)
+        if (file := parse_base_file(partition, name, 0)) and file.instant_time <= as_of
+    ]
+    visible = timeline.visible({file.instant_time for file in cleaned})
+    replaced = timeline.replaced_file_ids()
+    gone = set()
+    for file in cleaned:
+        location = (file.partition_path, file.file_id)
+        kept = latest.get(location)
+        newer = kept is not None and kept.instant_time > file.instant_time
+        if file.instant_time in visible and not newer and replaced.get(location, "~") > as_of:
+            gone.add(location)
+    if gone:
+        raise InputError(f"rows as of {as_of} are gone: {len(gone)} of their files were cleaned")
+
+
+def _base_files(listing: Listing) -> Iterable[BaseFile]:
+    for partition, names in listing.items():
+        for name, size in names.items():
+            file = parse_base_file(partition, name, size)
+            if file is None:
+                continue
+            if size <= 0:
+                raise CorruptFileError(file.path, 0, "a base file has no bytes")
+            yield file

@@ -1,0 +1,401 @@
+"""The options of a write, by Hudi's names with Hudi 0.15's defaults.
+
+An option that Hudi knows and Keymark does not support is refused by name; an unknown one is refused
+with the nearest known name. Two defaults differ from Hudi's: on a table with a record index,
+`hoodie.datasource.insert.dup.policy` is `fail`, so that an insert cannot make duplicates unasked;
+and `hoodie.index.hbase.rollback.sync` is `true`: entries of what was taken back always go.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from keymark.table.errors import InvalidOptionError, UnsupportedTableError
+
+OVERWRITE_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
+EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+
+INDEX_TYPE = "hoodie.index.type"
+PAYLOAD_CLASS = "hoodie.datasource.write.payload.class"
+BUCKET_COUNT = "hoodie.bucket.index.num.buckets"
+BUCKET_FIELDS = "hoodie.bucket.index.hash.field"
+KEY_ENCODING = "keymark.recordkey.encoding"
+RECORD_MOVE = "hoodie.record.index.update.partition.path"
+SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
+BLOOM_MOVE = "hoodie.bloom.index.update.partition.path"
+HBASE_MOVE = "hoodie.hbase.index.update.partition.path"
+# index -> the option that says whether a key moves when it arrives with another partition
+MOVE_OPTIONS = {
+    "record": RECORD_MOVE,
+    "global_simple": SIMPLE_MOVE,
+    "global_bloom": BLOOM_MOVE,
+    "hbase": HBASE_MOVE,
+}
+BLOOM_PRUNE = "hoodie.bloom.index.prune.by.ranges"
+BLOOM_TREE = "hoodie.bloom.index.use.treebased.filter"
+BLOOM_USE_METADATA = "hoodie.bloom.index.use.metadata"
+BLOOM_BUCKETIZED = "hoodie.bloom.index.bucketized.checking"
+BLOOM_KEYS_PER_BUCKET = "hoodie.bloom.index.keys.per.bucket"
+DUP_POLICY = "hoodie.datasource.insert.dup.policy"
+HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
+KEY_GENERATOR = "hoodie.table.keygenerator.class"
+# How a complex key generator writes the key of a single field: its value, or `field:value`.
+PLAIN_ENCODING, NAMED_ENCODING = "plain", "named"
+# `field:simple,field:timestamp`, of tables with the custom key generator.
+PARTITION_SPEC = "hoodie.datasource.write.partitionpath.field"
+_TIME = "hoodie.keygen.timebased."
+TIME_TYPE = f"{_TIME}timestamp.type"
+TIME_UNIT = f"{_TIME}timestamp.scalar.time.unit"
+TIME_INPUT = f"{_TIME}input.dateformat"
+TIME_DELIMITER = f"{_TIME}input.dateformat.list.delimiter.regex"
+TIME_INPUT_ZONE = f"{_TIME}input.timezone"
+TIME_OUTPUT = f"{_TIME}output.dateformat"
+TIME_OUTPUT_ZONE = f"{_TIME}output.timezone"
+TIME_ZONE = f"{_TIME}timezone"
+TIME_OPTIONS = (
+    *(TIME_TYPE, TIME_UNIT, TIME_INPUT, TIME_DELIMITER),
+    *(TIME_INPUT_ZONE, TIME_OUTPUT, TIME_OUTPUT_ZONE, TIME_ZONE),
+)
+KEY_GENERATOR_TYPE = "hoodie.datasource.write.keygenerator.type"
+META_FIELDS = "hoodie.populate.meta.fields"
+_VIRTUAL = "hoodie.recordkey.virtual."
+VIRTUAL_COLUMNS, CONCATENATOR = f"{_VIRTUAL}columns", f"{_VIRTUAL}concatenator"
+# Keys are stored, and readers make them all the same: the way back from virtual keys is open.
+KEYS_IGNORED = "keymark.recordkey.ignore.stored"
+# Whether Apache Hudi is to read the table.
+HUDI_READS = "keymark.hudi.reads"
+RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
+COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
+BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
+COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
+INDEX_FALLBACK = "keymark.index.fallback"
+BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
+HBASE_TABLE = "hoodie.index.hbase.table"
+HBASE_GET_BATCH = "hoodie.index.hbase.get.batch.size"
+HBASE_PUT_BATCH = "hoodie.index.hbase.put.batch.size"
+HBASE_PUT_AUTO = "hoodie.index.hbase.put.batch.size.autocompute"
+HBASE_SHARE = "hoodie.index.hbase.qps.fraction"
+HBASE_PACE = "hoodie.index.hbase.max.qps.per.region.server"
+HBASE_ALLOCATOR = "hoodie.index.hbase.qps.allocator.class"
+THRIFT_HOST = "keymark.hbase.thrift.host"
+THRIFT_PORT = "keymark.hbase.thrift.port"
+THRIFT_CONNECTIONS = "keymark.hbase.thrift.connections"
+LOCAL_BYTES = "keymark.local.bytes"
+# How far the clock may be ahead of what the table and its storage say.
+CLOCK_DAYS = "keymark.clock.max.days.ahead"
+LOCAL_SYNC = "keymark.local.sync"
+CONCURRENCY_MODE = "hoodie.write.concurrency.mode"
+ONE_WRITER = "single_writer"
+# Settings of the connection follow, by obstore's or Hadoop's names; no table keeps them.
+STORAGE_SETTINGS = "keymark.storage."
+COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
+KEEP_MIN = "hoodie.keep.min.commits"
+KEEP_MAX = "hoodie.keep.max.commits"
+
+_CHOICES = {
+    PAYLOAD_CLASS: (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD),
+    DUP_POLICY: ("none", "drop", "fail"),
+    "hoodie.parquet.compression.codec": ("gzip", "snappy", "zstd", "uncompressed"),
+    "hoodie.bloom.index.filter.type": ("DYNAMIC_V0", "SIMPLE"),
+    "hoodie.index.bucket.engine": ("SIMPLE",),
+    "hoodie.metadata.enable": ("true",),
+    CONCURRENCY_MODE: (ONE_WRITER, "optimistic_concurrency_control"),
+    KEY_ENCODING: (PLAIN_ENCODING, NAMED_ENCODING),
+    "hoodie.cleaner.policy": ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS"),
+    INDEX_FALLBACK: ("global_simple", "global_bloom"),
+    HBASE_ALLOCATOR: ("org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",),
+    "hoodie.index.hbase.dynamic_qps": ("false",),
+    "hoodie.index.hbase.rollback.sync": ("true",),
+    "hoodie.index.hbase.security.authentication": ("simple",),
+}
+_POSITIVE = frozenset(
+    {
+        BUCKET_COUNT,
+        "hoodie.parquet.block.size",
+        "hoodie.copyonwrite.record.size.estimate",
+        "hoodie.index.bloom.num_entries",
+        "hoodie.bloom.index.filter.dynamic.max.entries",
+        BLOOM_KEYS_PER_BUCKET,
+        "hoodie.hfile.block.size",
+        "hoodie.metadata.compact.max.delta.commits",
+        "hoodie.metadata.index.column.stats.file.group.count",
+        "hoodie.metadata.index.bloom.filter.file.group.count",
+        "hoodie.metadata.record.index.max.filegroup.size",
+        "hoodie.metadata.max.init.parallelism",
+        HBASE_GET_BATCH,
+        HBASE_PUT_BATCH,
+        HBASE_PACE,
+        CLOCK_DAYS,
+        THRIFT_PORT,
+        THRIFT_CONNECTIONS,
+        COMMITS_RETAINED,
+        "hoodie.cleaner.fileversions.retained",
+        KEEP_MIN,
+        "hoodie.write.lock.storage.validity.timeout.secs",
+        "hoodie.write.lock.storage.renew.interval.secs",
+    }
+)
+_PROBABILITIES = frozenset({"hoodie.index.bloom.fpp"})
+_SHARES = frozenset({HBASE_SHARE})
+# Switches without a default: whether one is on is a fact of the table.
+_SWITCHES = frozenset({RECORD_INDEX_ON, COLUMN_STATS_ON, BLOOM_FILTERS_ON})
+
+# name -> default as text; None where the default depends on the table.
+DEFAULTS: dict[str, str | None] = {
+    INDEX_TYPE: None,
+    PAYLOAD_CLASS: OVERWRITE_PAYLOAD,
+    BUCKET_COUNT: "256",
+    BUCKET_FIELDS: None,
+    KEY_ENCODING: PLAIN_ENCODING,
+    KEY_GENERATOR: None,
+    KEY_GENERATOR_TYPE: None,
+    PARTITION_SPEC: None,
+    **dict.fromkeys(TIME_OPTIONS),
+    RECORD_MOVE: "false",
+    SIMPLE_MOVE: "true",
+    BLOOM_MOVE: "true",
+    HBASE_MOVE: "false",
+    DUP_POLICY: None,
+    HIVE_STYLE: "false",
+    URL_ENCODE: "false",
+    "hoodie.index.bucket.engine": "SIMPLE",
+    "hoodie.parquet.max.file.size": "125829120",
+    "hoodie.parquet.block.size": "125829120",
+    "hoodie.parquet.small.file.limit": "104857600",
+    "hoodie.parquet.compression.codec": "gzip",
+    "hoodie.parquet.bloom.filter.enabled": "true",
+    "hoodie.copyonwrite.record.size.estimate": "1024",
+    "hoodie.copyonwrite.insert.split.size": "500000",
+    "hoodie.index.bloom.num_entries": "60000",
+    "hoodie.index.bloom.fpp": "0.000000001",
+    "hoodie.bloom.index.filter.type": "DYNAMIC_V0",
+    "hoodie.bloom.index.filter.dynamic.max.entries": "100000",
+    BLOOM_PRUNE: "true",
+    BLOOM_TREE: "true",
+    BLOOM_USE_METADATA: "false",
+    BLOOM_BUCKETIZED: "true",
+    BLOOM_KEYS_PER_BUCKET: "10000000",
+    "hoodie.hfile.block.size": "1048576",
+    "hoodie.metadata.enable": "true",
+    RECORD_INDEX_ON: None,
+    COLUMN_STATS_ON: None,
+    BLOOM_FILTERS_ON: None,
+    COLUMN_STATS_COLUMNS: None,
+    INDEX_FALLBACK: None,
+    "hoodie.metadata.record.index.min.filegroup.count": "10",
+    "hoodie.metadata.record.index.max.filegroup.count": "10000",
+    "hoodie.metadata.record.index.max.filegroup.size": "1073741824",
+    "hoodie.metadata.record.index.growth.factor": "2.0",
+    "hoodie.metadata.max.init.parallelism": "100000",
+    "hoodie.metadata.index.column.stats.file.group.count": "2",
+    "hoodie.metadata.index.bloom.filter.file.group.count": "4",
+    "hoodie.metadata.compact.max.delta.commits": "10",
+    "hoodie.clean.automatic": "true",
+    "hoodie.cleaner.policy": "KEEP_LATEST_COMMITS",
+    COMMITS_RETAINED: "10",
+    "hoodie.cleaner.fileversions.retained": "3",
+    "hoodie.archive.automatic": "true",
+    KEEP_MIN: "20",
+    KEEP_MAX: "30",
+    CONCURRENCY_MODE: None,
+    "hoodie.write.lock.wait_time_ms": "60000",
+    "hoodie.write.lock.storage.validity.timeout.secs": "300",
+    "hoodie.write.lock.storage.renew.interval.secs": "30",
+    BLOCK_CACHE: "67108864",
+    LOCAL_BYTES: "67108864",
+    CLOCK_DAYS: "365",
+    LOCAL_SYNC: "true",
+    HBASE_TABLE: None,
+    "hoodie.index.hbase.zkquorum": None,
+    "hoodie.index.hbase.zkport": None,
+    "hoodie.index.hbase.zknode.path": None,
+    HBASE_GET_BATCH: "100",
+    HBASE_PUT_BATCH: "100",
+    HBASE_PUT_AUTO: "false",
+    HBASE_SHARE: "0.5",
+    HBASE_PACE: "1000",
+    HBASE_ALLOCATOR: "org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",
+    "hoodie.index.hbase.dynamic_qps": "false",
+    "hoodie.index.hbase.rollback.sync": "true",
+    "hoodie.index.hbase.security.authentication": "simple",
+    THRIFT_HOST: "127.0.0.1",
+    THRIFT_PORT: "9090",
+    THRIFT_CONNECTIONS: "2",
+    META_FIELDS: "true",
+    VIRTUAL_COLUMNS: None,
+    CONCATENATOR: None,
+    KEYS_IGNORED: "false",
+    HUDI_READS: "true",
+}
+
+# Other names that Hudi takes for an option.
+ALIASES = {
+    "hoodie.datasource.write.keygenerator.class": KEY_GENERATOR,
+    "hoodie.table.keygenerator.type": KEY_GENERATOR_TYPE,
+    f"{_VIRTUAL}class": KEY_GENERATOR,
+    **{
+        name.replace(_TIME, "hoodie.deltastreamer.keygen.timebased."): name for name in TIME_OPTIONS
+    },
+}
+
+_LOOKUP_PARALLELISM = (
+    "hoodie.bloom.index.parallelism",
+    "hoodie.simple.index.parallelism",
+    "hoodie.global.simple.index.parallelism",
+)
+_LOOKUP_CACHING = (
+    "hoodie.bloom.index.use.caching",
+    "hoodie.bloom.index.input.storage.level",
+    "hoodie.simple.index.use.caching",
+    "hoodie.simple.index.input.storage.level",
+)
+# Known to Hudi, not to Keymark yet: refused by name and with the reason.
+UNSUPPORTED = {
+    "hoodie.metadata.index.async": "asynchronous indexing by option (see table index schedule)",
+    "hoodie.datasource.write.drop.partition.columns": "dropping partition columns",
+    "hoodie.table.cdc.enabled": "change data capture",
+    **dict.fromkeys(
+        _LOOKUP_PARALLELISM, "a number of lookup tasks by hand (cores and sizes say it)"
+    ),
+    **dict.fromkeys(_LOOKUP_CACHING, "caching incoming rows (they are in memory while tagged)"),
+    "hoodie.bucket.index.max.num.buckets": "consistent buckets (re-sharding)",
+    "hoodie.bucket.index.min.num.buckets": "consistent buckets (re-sharding)",
+    "hoodie.storage.layout.partitioner.class": "storage layout partitioners",
+    "hoodie.combine.before.insert": "combining the rows of an insert",
+    "hoodie.bulkinsert.sort.mode": "other sort modes of bulk_insert than by partition",
+    "hoodie.clustering.inline": "clustering",
+    "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": (
+        "keys of timestamps as java.sql.Timestamp prints them"
+    ),
+    "hoodie.keygen.datetime.parser.class": "another parser of dates than Hudi's own",
+    "hoodie.index.hbase.min.qps.fraction": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.max.qps.fraction": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.zkpath.qps_root": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.desired_puts_time_in_secs": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.sleep.ms.for.put.batch": "pausing between batches (as in Hudi)",
+    "hoodie.index.hbase.sleep.ms.for.get.batch": "pausing between batches (as in Hudi)",
+    "hoodie.index.hbase.zk.session_timeout_ms": "asking ZooKeeper",
+    "hoodie.index.hbase.zk.connection_timeout_ms": "asking ZooKeeper",
+    "hoodie.index.hbase.kerberos.user.keytab": "Kerberos",
+    "hoodie.index.hbase.kerberos.user.principal": "Kerberos",
+    "hoodie.index.hbase.regionserver.kerberos.principal": "Kerberos",
+    "hoodie.index.hbase.master.kerberos.principal": "Kerberos",
+    "hoodie.metadata.index.secondary.enable": "the secondary index",
+    "hoodie.metadata.log.compaction.enable": "compacting logs into logs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Checked options: what was given, over the facts of a table, over the defaults."""
+
+    given: Mapping[str, str]
+
+    def text(self, name: str) -> str:
+        """The option's value, or its default."""
+        value = self.given.get(name, DEFAULTS[name])
+        if value is None:
+            raise InvalidOptionError(f"option {name} must be given")
+        return value
+
+    def optional(self, name: str) -> str | None:
+        """The option's value, its default, or None."""
+        return self.given.get(name, DEFAULTS[name])
+
+    def integer(self, name: str) -> int:
+        """The option as a non-negative integer."""
+        return _integer(name, self.text(name))
+
+    def number(self, name: str) -> float:
+        """The option as a number."""
+        return _number(name, self.text(name))
+
+    def flag(self, name: str) -> bool:
+        """The option as true or false; a switch that was not given is false."""
+        return _flag(name, self.optional(name) or "false")
+
+
+def check_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options, each known and well-formed, or InvalidOptionError with the nearest name."""
+    given = _by_own_names(given)
+    for name, value in given.items():
+        if name.startswith(STORAGE_SETTINGS):
+            continue
+        if name in UNSUPPORTED:
+            raise UnsupportedTableError(f"option {name}: {UNSUPPORTED[name]} is not supported yet")
+        if name not in DEFAULTS:
+            near = difflib.get_close_matches(name, [*DEFAULTS, *UNSUPPORTED], n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidOptionError(f"unknown option {name}{hint}")
+        _check_value(name, str(value))
+    checked = {name: str(value) for name, value in given.items()}
+    _check_kept(Options(checked))
+    return checked
+
+
+def _by_own_names(given: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names of Hudi 0.15, whichever they were given by."""
+    named: dict[str, str] = {}
+    for name, text in given.items():
+        own, value = ALIASES.get(name, name), text
+        if name == f"{_VIRTUAL}enabled":
+            own, value = META_FIELDS, str(not _flag(name, str(text))).lower()
+        if named.setdefault(own, value) != value:
+            raise InvalidOptionError(f"option {name}={value} contradicts {own}={named[own]}")
+    return named
+
+
+def _check_kept(options: Options) -> None:
+    """Archiving must leave what cleaning retains; limits that nobody gave are widened for that."""
+    if not options.given.keys() & {KEEP_MIN, KEEP_MAX}:
+        return
+    minimum, retained = options.integer(KEEP_MIN), options.integer(COMMITS_RETAINED)
+    maximum = options.integer(KEEP_MAX)
+    if minimum >= maximum:
+        raise InvalidOptionError(
+            f"option {KEEP_MIN}: {minimum} is not below {KEEP_MAX} ({maximum})"
+        )
+    by_commits = options.text("hoodie.cleaner.policy") == "KEEP_LATEST_COMMITS"
+    if by_commits and minimum <= retained:
+        raise InvalidOptionError(
+            f"option {KEEP_MIN}: {minimum} is not greater than {COMMITS_RETAINED} ({retained})"
+        )
+
+
+def _check_value(name: str, value: str) -> None:
+    choices = _CHOICES.get(name)
+    if choices is not None and value not in choices:
+        raise UnsupportedTableError(
+            f"option {name}: {value!r} is not supported, only {', '.join(choices)}"
+        )
+    default = DEFAULTS[name]
+    if default is not None and default.isdigit() and _integer(name, value) < (name in _POSITIVE):
+        raise InvalidOptionError(f"option {name}: {value} is too small")
+    if name in _PROBABILITIES and not 0 < _number(name, value) < 1:
+        raise InvalidOptionError(f"option {name}: {value} is not between 0 and 1")
+    if name in _SHARES and not 0 < _number(name, value) <= 1:
+        raise InvalidOptionError(f"option {name}: {value} is not above 0 and at most 1")
+    if default in ("true", "false") or name in _SWITCHES:
+        _flag(name, value)
+
+
+def _integer(name: str, value: str) -> int:
+    if not value.isdecimal() or len(value) > 18:
+        raise InvalidOptionError(f"option {name}: {value!r} is no whole number")
+    return int(value)
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise InvalidOptionError(f"option {name}: {value!r} is no number") from error
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise InvalidOptionError(f"option {name}: {value!r} is neither true nor false")
+    return value.lower() == "true"

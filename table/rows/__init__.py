@@ -1,0 +1,1 @@
+"""Rows and keys as users hand them in."""

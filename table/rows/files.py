@@ -1,0 +1,193 @@
+"""Rows and keys in files of the user's: Parquet, CSV, JSON lines, text."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from keymark.table.errors import CorruptFileError, InputError, StorageError
+from keymark.table.format.json_lines import MOST_COLUMNS, read_json_lines
+from keymark.table.format.parquet.bounds import check_size
+from keymark.table.format.schema import from_avro, without_meta
+from keymark.table.state.table_state import table_schema
+from keymark.table.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from keymark.table.table import Table
+
+MOST_HEADER_BYTES = 1 << 20
+_JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+
+
+def read_data(paths: Sequence[Path], table: Table) -> pa.Table:
+    """The rows of data files; CSV takes its types from the table."""
+    tables = [_read_file(path, table) for path in paths]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"the data files differ in their columns: {_first(error)}") from error
+
+
+def read_frame(paths: Sequence[Path], spark: SparkSession) -> DataFrame | None:
+    """The rows of Parquet files as a Spark DataFrame, which executors read; None for others."""
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        raise InputError(f"{missing} does not exist")
+    if not all(path.is_dir() or path.suffix.lower() == ".parquet" for path in paths):
+        return None
+    options = {"mergeSchema": "true", "__globPaths__": "false"}
+    try:
+        return spark.read.options(**options).parquet(*(path.resolve().as_uri() for path in paths))
+    except Exception as error:
+        raise InputError(f"Spark cannot read the data files: {_first(error)}") from error
+
+
+def _read_file(path: Path, table: Table) -> pa.Table:
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".csv":
+            rows = _read_csv(path, table)
+        elif suffix in _JSON_SUFFIXES:
+            rows = read_json_lines(path)
+        elif suffix == ".parquet" or path.is_dir():
+            rows = _read_parquet(path)
+        else:
+            raise InputError(f"{path}: data must be .parquet, .csv or .json lines")
+        names = rows.column_names
+    except (pa.ArrowException, OSError, UnicodeDecodeError, CorruptFileError) as error:
+        raise InputError(f"{path} cannot be read: {_first(error)}") from error
+    _check_names(names, f"{path}, line 1" if suffix == ".csv" else str(path))
+    return rows
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    """The rows of a Parquet file, or of all files in a folder."""
+    for file in [path] if path.is_file() else sorted(path.rglob("*.parquet")):
+        schema = pq.read_schema(file)
+        _check_names(schema.names, str(file))
+        with file.open("rb") as opened:
+            source = _FileReader(str(file), file.stat().st_size, opened.fileno())
+            check_size(source, pq.read_metadata(file), schema.names)
+    return pq.read_table(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileReader:
+    """Ranged reads of a file of the user's, which need not lie in a table."""
+
+    name: str
+    size: int
+    descriptor: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self.descriptor, length, offset)
+
+
+def _check_names(names: Sequence[str], place: str) -> None:
+    """Refuse columns of one name: nobody can say which of them is meant."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"{place}: column {twice!r} is named twice")
+
+
+def _read_csv(path: Path, table: Table) -> pa.Table:
+    text = table_schema(Timeline.load(table.storage))
+    if text is None:
+        raise InputError(
+            f"{path}: a new table cannot take its types from CSV; give Parquet or JSON"
+        )
+    with path.open("rb") as file:
+        columns = file.readline(MOST_HEADER_BYTES).count(b",") + 1
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{path}, line 1 names more than {MOST_COLUMNS:,} columns")
+    types = {field.name: field.type for field in without_meta(from_avro(text))}
+    # Only an empty value without quotes is null, as RowWriter writes it. NA and NaN are texts.
+    options = pyarrow.csv.ConvertOptions(
+        column_types=types,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    return pyarrow.csv.read_csv(path, convert_options=options)
+
+
+def read_keys(path: Path, table: Table) -> pa.Array | list[str]:
+    """Keys of a keys file: Parquet with `record_key` or the key columns, or a key per line."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    try:
+        if path.suffix.lower() == ".parquet":
+            return table.keys_of(_read_parquet(path))
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {_first(error)}") from error
+    if lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+class RowWriter:
+    """Writes tables of one schema to a file, or nowhere."""
+
+    def __init__(self, path: Path | None, schema: pa.Schema | None) -> None:
+        self._path = path
+        self._sink: Any = None
+        if path is None or schema is None:
+            return
+        suffix = path.suffix.lower()
+        try:
+            if suffix == ".csv":
+                self._sink = pyarrow.csv.CSVWriter(path, schema)
+            elif suffix in _JSON_SUFFIXES:
+                self._sink = path.open("w", encoding="utf-8")
+            elif suffix == ".parquet":
+                self._sink = pq.ParquetWriter(path, schema)
+            else:
+                raise InputError(f"{path}: --out must end in .parquet, .csv or .jsonl")
+        except (OSError, pa.ArrowException) as error:
+            raise StorageError(f"cannot write {path}: {_first(error)}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows."""
+        if self._sink is None:
+            return
+        try:
+            if hasattr(self._sink, "write_table"):
+                self._sink.write_table(rows)
+            elif hasattr(self._sink, "write_batch"):
+                self._sink.write(rows)
+            else:
+                for row in rows.to_pylist():
+                    self._sink.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+        except (OSError, pa.ArrowException) as error:
+            raise StorageError(f"cannot write {self._path}: {_first(error)}") from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._sink is not None:
+            self._sink.close()
+
+
+def _first(error: Exception) -> str:
+    return str(error).partition("\n")[0]

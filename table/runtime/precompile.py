@@ -1,0 +1,56 @@
+"""Compile the package's kernels once, so that no first command has to wait for it.
+
+    python -m keymark.table.runtime.precompile
+
+numba keeps what it compiled beside the sources. A tiny table goes through every write and read.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+import pyarrow as pa
+
+from keymark.table.metadata.column_ranges import file_keys, read_ranges
+from keymark.table.metadata.partitions import COLUMN_STATS
+from keymark.table.state.table_state import TableState
+from keymark.table.table import Table
+
+_ROWS = 1000
+
+
+def main() -> None:
+    """Write, read, look up and check a table in a temporary folder."""
+    # So many keys that a block of the index has a code table of its own.
+    keys = [f"key number {n:06d}" for n in range(_ROWS)]
+    rows = pa.table({"k": keys, "p": ["a", "b"] * (_ROWS // 2), "v": [1.5] * _ROWS})
+    groups = {f"hoodie.metadata.record.index.{end}.filegroup.count": "1" for end in ("min", "max")}
+    for index in ("record", "global_bloom", "bucket"):
+        with tempfile.TemporaryDirectory() as folder:
+            table = Table.create(
+                f"{folder}/t", record_key="k", partition_path="p", index=index, options=groups
+            )
+            table.bulk_insert(rows.slice(0, _ROWS - 20))
+            table.upsert(rows.slice(_ROWS - 40))
+            table.insert(rows.slice(0, 1).set_column(0, "k", [["new"]]))
+            table.delete(rows.slice(0, 5))
+            table.lookup([keys[7], "absent"])
+            table.check()
+            if index == "record":
+                table.purge([keys[9]])
+                table.compact()
+                table.drop_index()
+                table.build_index()
+                table.build_index(COLUMN_STATS)
+                _read_statistics(TableState.load(table.storage))
+
+
+def _read_statistics(state: TableState) -> None:
+    """What a read by a condition does before Spark."""
+    assert state.metadata is not None
+    files = state.snapshot.files
+    read_ranges(state.metadata.shards(COLUMN_STATS), "v", files, file_keys(files))
+
+
+if __name__ == "__main__":
+    main()

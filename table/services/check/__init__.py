@@ -1,0 +1,1 @@
+"""`table check`: what files, index and timeline say, compared."""

@@ -1,0 +1,1 @@
+"""Building, switching and dropping metadata partitions."""

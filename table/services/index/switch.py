@@ -1,0 +1,214 @@
+"""Changing the index of a table: what has to be done, what is different afterwards, doing it.
+
+The index is a fact of the table (`table/properties/facts.py`): it changes by this and nothing else. Whatever
+the new index needs is made and proved first; one rewriting of hoodie.properties then switches over.
+A switch that dies before leaves the table with its old index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from keymark.table.bootstrap.footers import count_rows, estimate_groups
+from keymark.table.bootstrap.target import BuildTarget
+from keymark.table.bootstrap.uniqueness import FOLDER, repeated_rows
+from keymark.table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTableError
+from keymark.table.index.external import outside_entries, rebuild
+from keymark.table.index.protocol import index_name, load_index
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.properties.config import load_config, save_config
+from keymark.table.properties.facts import INDEX_FACTS, index_facts
+from keymark.table.properties.options import HBASE_TABLE, INDEX_TYPE, MOVE_OPTIONS
+from keymark.table.services.index.indexing import group_sizing
+from keymark.table.services.maintain import TableServices
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.lease import Lease
+from keymark.table.storage.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSwitch:
+    """A change of a table's index.
+
+    Attributes:
+        before: name of the index that the table has.
+        after: name of the one that it gets.
+        steps: what is done, in order; none where nothing changes.
+        meaning: what is different from then on.
+    """
+
+    before: str
+    after: str
+    steps: tuple[str, ...]
+    meaning: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switcher:
+    """Gives one table another index.
+
+    Attributes:
+        storage: of the table; that of the lease, to run.
+        services: of the table, with the options that the new index would have.
+        before: name of the index that the table has.
+        given: options given for the switch.
+    """
+
+    storage: Storage
+    services: TableServices
+    before: str
+    given: Mapping[str, str]
+
+    def plan(self, after: str) -> IndexSwitch:
+        """What a switch would do.
+
+        Raises:
+            InvalidOptionError: there is no such index, or an option does not fit it.
+            UnsupportedTableError: the table cannot have it as it is laid out.
+        """
+        state = TableState.load(self.storage)
+        facts = self._facts(state, after)
+        steps = [*self._proofs(state, after)]
+        builds = after == "record" and RECORD_INDEX not in state.config.metadata_partitions
+        if builds:
+            steps.append("build the record index from the keys of the base files, and prove it")
+        enters = self._enters(state, after, facts)
+        if enters:
+            files = len(state.snapshot.files)
+            steps.append(
+                f"make the entries of HBase table {facts[HBASE_TABLE]} anew, from the keys of "
+                f"{files} base files"
+            )
+        changed = {n: v for n, v in facts.items() if state.config.properties.get(n) != v}
+        gone = [n for n in INDEX_FACTS if n in state.config.properties and n not in facts]
+        if changed or gone:
+            texts = [f"{name}={value}" for name, value in sorted(changed.items())]
+            texts += [f"no {name}" for name in gone]
+            steps.append(f"write into hoodie.properties: {', '.join(texts)}")
+        elif not (builds or enters):
+            steps = []
+        meaning = self._meaning(state, after, facts) if steps else ()
+        return IndexSwitch(before=self.before, after=after, steps=tuple(steps), meaning=meaning)
+
+    def run(self, after: str, lease: Lease) -> IndexSwitch:
+        """Do it, under the lease.
+
+        Raises:
+            DuplicateKeyError: a global index is asked for, and a key is in more than one row.
+        """
+        switch = self.plan(after)
+        if not switch.steps:
+            return switch
+        storage = self.storage
+        state = TableState.load(storage)
+        if self._proofs(state, after):
+            self._prove_unique(state)
+        if after == "record":
+            self.services.indexer(lease).build(RECORD_INDEX, lease)
+        if self._enters(state, after, self._facts(state, after)):
+            self._enter(state, after)
+        with lease.fenced():
+            config = load_config(storage)
+            kept = {name: v for name, v in config.properties.items() if name not in INDEX_FACTS}
+            save_config(storage, {**kept, **self._facts(state, after)})
+        return switch
+
+    def _enters(self, state: TableState, after: str, facts: Mapping[str, str]) -> bool:
+        """Whether keys need entries in HBase that they do not have."""
+        if after != "hbase":
+            return False
+        named = state.config.properties.get(HBASE_TABLE)
+        return self.before != after or named != facts[HBASE_TABLE]
+
+    def _enter(self, state: TableState, after: str) -> None:
+        services = self.services
+        entries = outside_entries(after, services.options, services.runner)
+        assert entries is not None
+        rebuild(entries.index, entries.context(state), services.progress)
+
+    def _proofs(self, state: TableState, after: str) -> list[str]:
+        """What must be shown before a partition-local index gives way to a global one."""
+        widens = load_index(after).is_global and not load_index(self.before).is_global
+        # A record index that is built refuses repeated keys by itself.
+        builds = after == "record" and RECORD_INDEX not in state.config.metadata_partitions
+        if not widens or builds or not state.snapshot.files:
+            return []
+        files = len(state.snapshot.files)
+        return [f"read the keys of {files} base files, and refuse if one is in two rows"]
+
+    def _facts(self, state: TableState, after: str) -> dict[str, str]:
+        """The facts of the table with its new index; a key moves as it did before."""
+        load_index(after)
+        asked = self.given.get(INDEX_TYPE)
+        if asked is not None and index_name(asked) != after:
+            raise InvalidOptionError(f"option {INDEX_TYPE}={asked} contradicts index {after}")
+        if after == "bucket" and self.before != "bucket":
+            _refuse_other_layout(state)
+        config = state.config
+        known = {name: config.properties[name] for name in INDEX_FACTS if name in config.properties}
+        carried = known if after == self.before else {}
+        moved = known.get(MOVE_OPTIONS.get(self.before, ""))
+        if moved is not None and after in MOVE_OPTIONS:
+            carried[MOVE_OPTIONS[after]] = moved
+        return index_facts(after, config.record_key, {**carried, **self.given})
+
+    def _prove_unique(self, state: TableState) -> None:
+        services = self.services
+        rows = count_rows(self.storage, state.snapshot.files, runner=services.runner)
+        target = BuildTarget(
+            storage=self.storage,
+            folder=FOLDER,
+            partition=RECORD_INDEX,
+            instant="",
+            files=state.snapshot.files,
+            groups=estimate_groups(rows, group_sizing(services.options)),
+            keys=StoredKeys.of(state.config),
+            zone=state.config.zone,
+        )
+        repeated = repeated_rows(
+            target, rows=rows, runner=services.runner, progress=services.progress
+        )
+        if repeated:
+            raise DuplicateKeyError(
+                f"{repeated} rows have a record key that another row has, as an index that looks "
+                "in one partition allows: a global index holds each key once; delete them first"
+            )
+
+    def _meaning(self, state: TableState, after: str, facts: Mapping[str, str]) -> tuple[str, ...]:
+        config, found = state.config, []
+        was, is_global = load_index(self.before).is_global, load_index(after).is_global
+        if was and not is_global and config.partition_fields:
+            found.append(
+                "a key counts within its partition: a row that arrives with another partition is a "
+                "new row beside the old one, and deletes need the partition columns"
+            )
+        if is_global and not was:
+            found.append("a key counts once in the whole table, whatever partition it comes with")
+        move = facts.get(MOVE_OPTIONS.get(after, ""))
+        if is_global and move is not None and config.partition_fields:
+            does = "moves there" if move == "true" else "stays where it is"
+            found.append(f"a key that arrives with another partition {does}")
+        if after != "record" and RECORD_INDEX in config.maintained:
+            found.append(
+                "record_index stays, and every write keeps it up to date; "
+                f"`run_bench.py table index drop {state.storage.root} {RECORD_INDEX}` ends that"
+            )
+        if self.before == "hbase" != after:
+            found.append(
+                f"the entries of HBase table {config.properties.get(HBASE_TABLE)} stay as they "
+                "are, and nobody brings them up to date: delete that table"
+            )
+        found.append("writers that name another index, of Hudi's too, are refused")
+        return tuple(found)
+
+
+def _refuse_other_layout(state: TableState) -> None:
+    """Refuse to call files buckets. Even if they were: another index may have put any key there."""
+    if state.snapshot.files:
+        raise UnsupportedTableError(
+            f"{state.storage.root} has rows, and laying them out by buckets is a load: create a "
+            "table with --index bucket and bulk-insert this one's rows (`table read --out` gives "
+            "them)"
+        )

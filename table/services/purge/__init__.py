@@ -1,0 +1,1 @@
+"""Erasing keys from all that a table keeps, and the proof of it."""

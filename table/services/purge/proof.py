@@ -1,0 +1,175 @@
+"""What is left of a table and of the keys in it, file by file.
+
+A file does not change once it is there: it is searched once, while the table's lease is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from keymark.table.errors import StorageError
+from keymark.table.layout.naming import parse_base_file, parse_log_file
+from keymark.table.properties.config import KEY_TYPES, TableConfig
+from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from keymark.table.services.purge.evidence import (
+    Evidence,
+    FileSearch,
+    KeySet,
+    is_base_file,
+    metadata_partition,
+    search_file,
+    union,
+)
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Obstacle, Storage
+from keymark.table.timeline.instant_name import COMPLETED
+from keymark.table.timeline.savepoint_metadata import decode_savepoint
+
+Places = Mapping[str, frozenset[int]]
+"""Path of a base file -> the keys (rows of the key set) that it holds as record keys"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Proof:
+    """What every file that is left was found to hold.
+
+    Attributes:
+        storage: the table's.
+        runner: where files are searched.
+        asked: the keys.
+        progress: told how many files were searched.
+        state: the table as it is now; whoever changes it reads it anew.
+        evidence: by path.
+        obstacles: path of each place that could not be looked into -> why.
+    """
+
+    storage: Storage
+    runner: TaskRunner
+    asked: KeySet
+    progress: Progress
+    state: TableState
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    obstacles: dict[str, str] = field(default_factory=dict)
+
+    def look(self, wanted: Callable[[str], bool]) -> None:
+        """Search the wanted paths that were not searched yet; forget those that are gone.
+
+        Files are those that storage shows and those that the table lists: either may know of one
+        that the other does not.
+        """
+        stored, self.obstacles = survey(self.storage)
+        there = {**listed_files(self.state), **stored}
+        for path in self.evidence.keys() - there.keys():
+            del self.evidence[path]
+        new = [path for path in there if path not in self.evidence and wanted(path)]
+        works = [FileSearch(self.storage, path, self.asked, self.state.config) for path in new]
+        steps = ProgressRunner(self.runner, self.progress, "files")
+        for found in steps.run(search_file, works, weights=[there[path] for path in new]):
+            self.evidence[found.path] = found
+
+    @property
+    def unsearched(self) -> dict[str, str]:
+        """Path of each place and file that nobody could search -> why."""
+        unread = {path: found.unread for path, found in self.evidence.items() if found.unread}
+        return {**self.obstacles, **unread}
+
+    def refuse_unread_rows(self) -> None:
+        """StorageError if a file with current rows, or one of a savepoint, was not searched."""
+        for path in sorted(self.kept & self.unsearched.keys()):
+            raise StorageError(f"cannot read {path}: {self.unsearched[path]}")
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The base files that stay: those of the current rows, and of savepoints."""
+        saved = savepoint_paths(self.state).values()
+        current = frozenset(file.path for file in self.state.snapshot.files)
+        return current.union(*saved)
+
+    @property
+    def exempt(self) -> frozenset[int]:
+        """Keys that occur in values of rows that stay, or in names of partitions.
+
+        Those values belong to other keys. A partition keeps its name when its last row has gone;
+        the name is a trace of a record only where it is made from a key column.
+        """
+        kept = self.kept
+        values = union(found.values for path, found in self.evidence.items() if path in kept)
+        return values if names_hold_keys(self.state.config) else values | self.names
+
+    @property
+    def names(self) -> frozenset[int]:
+        """Keys that occur in names of partitions."""
+        return union(found.names for found in self.evidence.values())
+
+    def outdated(self) -> list[str]:
+        """Base files that hold a key in any way and are not needed."""
+        kept, exempt = self.kept, self.exempt
+        return [
+            path
+            for path, found in self.evidence.items()
+            if is_base_file(path) and path not in kept and found.beside(exempt)
+        ]
+
+    def undeleted(self) -> Places:
+        """Current files with rows of a key."""
+        kept = self.kept
+        return {path: e.keys for path, e in self.evidence.items() if e.keys and path in kept}
+
+    def groups(self) -> dict[tuple[str, str], set[str]]:
+        """Partition and file id of groups of the metadata table -> their files with a key."""
+        exempt = self.exempt
+        found: dict[tuple[str, str], set[str]] = {}
+        for path, evidence in self.evidence.items():
+            partition, name = metadata_partition(path), path.rpartition("/")[2]
+            if partition is not None and evidence.beside(exempt):
+                of = parse_base_file(partition, name, 0) or parse_log_file(partition, name, 0)
+                assert of is not None
+                found.setdefault((partition, of.file_id), set()).add(path)
+        return found
+
+    def left(self) -> list[str]:
+        """Files that hold a key."""
+        exempt = self.exempt
+        return [path for path, found in self.evidence.items() if found.beside(exempt)]
+
+
+def survey(storage: Storage, folder: str = "") -> tuple[dict[str, int], dict[str, str]]:
+    """Path of each file on storage -> its bytes; path of what cannot be looked into -> why."""
+    files: dict[str, int] = {}
+    obstacles: dict[str, str] = {}
+    for found in storage.survey(folder):
+        if isinstance(found, Obstacle):
+            obstacles[found.path] = found.reason
+        else:
+            files[found.path] = found.size
+    return files, obstacles
+
+
+def listed_files(state: TableState) -> dict[str, int]:
+    """Path of each base file that the table lists -> its bytes."""
+    return {
+        f"{partition}/{name}" if partition else name: size
+        for partition, names in state.listing.items()
+        for name, size in names.items()
+    }
+
+
+def names_hold_keys(config: TableConfig) -> bool:
+    """Whether the name of a partition may be made from a column of the record key."""
+    known = config.key_generator in KEY_TYPES.values()
+    return not known or bool(set(config.record_key) & set(config.partition_fields))
+
+
+def savepoint_paths(state: TableState) -> dict[str, frozenset[str]]:
+    """Instant of each savepoint -> the paths of the files that it keeps."""
+    saved = {}
+    for instant in state.timeline.completed({"savepoint"}):
+        path = state.timeline.path(instant.time, "savepoint", COMPLETED)
+        files = decode_savepoint(state.storage.read(path), path).files
+        saved[instant.time] = frozenset(
+            f"{partition}/{name}" if partition else name
+            for partition, names in files.items()
+            for name in names
+        )
+    return saved

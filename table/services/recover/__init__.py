@@ -1,0 +1,1 @@
+"""The ways back: rollback, restore, and recovery from torn files."""

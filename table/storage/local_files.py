@@ -1,0 +1,148 @@
+"""Opening and listing local files so that nothing in a hostile folder is followed or waited for.
+
+A symbolic link below a table's root could lead anywhere, so it is refused. A FIFO, socket or device
+is never opened: reading one could wait for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from keymark.table.errors import MissingFileError, StorageError
+
+NOT_PLAIN = "is no plain file"
+LINK_REFUSED = "is a symbolic link, which a table must not contain; use a bind mount instead"
+
+
+@contextlib.contextmanager
+def storage_errors(verb: str, path: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError that names the path.
+
+    What is below a file is absent. Where no file is in the way, "not a directory" is a failure: a
+    folder that is there must not pass for an empty one.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except FileNotFoundError as error:
+        raise MissingFileError.of(path) from error
+    except OSError as error:
+        itself = verb == "list"
+        if isinstance(error, NotADirectoryError) and _below_a_file(error.filename, itself=itself):
+            raise MissingFileError.of(path) from error
+        raise StorageError(f"cannot {verb} {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        # A NUL character, or a lone surrogate, in a name.
+        raise StorageError(f"cannot {verb} {path!r}: {error}") from error
+
+
+def _below_a_file(path: object, *, itself: bool) -> bool:
+    """Whether something above an absolute path, or the path itself, is there and is no folder."""
+    if not isinstance(path, str):
+        return False
+    path = path if itself else os.path.dirname(path)  # noqa: PTH120
+    while path not in ("", "/"):
+        try:
+            return not stat.S_ISDIR(os.lstat(path).st_mode)
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            path = os.path.dirname(path)  # noqa: PTH120
+    return False
+
+
+def refuse_links(root: str, path: str) -> None:
+    """StorageError if a folder on the way from the root to a path is a symbolic link.
+
+    Args:
+        root: absolute path of the table; links may lead to it.
+        path: absolute, the root or below it.
+    """
+    end = path.find("/", len(root) + 1)
+    while end > 0:
+        try:
+            mode = os.lstat(path[:end]).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if stat.S_ISLNK(mode):
+            raise StorageError(f"{path[len(root) + 1 : end]} {LINK_REFUSED}")
+        end = path.find("/", end + 1)
+
+
+def refuse_mounts(root: str, path: str) -> None:
+    """StorageError if something is mounted on a folder or below it: that may be the table itself.
+
+    Args:
+        root: absolute path of the table.
+        path: of the folder, absolute.
+    """
+    folder = os.path.realpath(path)
+    for place in mount_points():
+        if f"{place}/".startswith(f"{folder}/"):
+            name = os.path.relpath(place, os.path.realpath(root))
+            raise StorageError(f"{name} is a mount, and what is mounted is not deleted: unmount it")
+
+
+def mount_points() -> list[str]:
+    """The folders that something is mounted on; Linux alone tells."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    octal = re.compile(rb"\\([0-7]{3})")
+    places = (octal.sub(lambda code: bytes([int(code[1], 8)]), line.split()[4]) for line in lines)
+    return [os.fsdecode(place) for place in places]
+
+
+def open_plain(root: str, path: str) -> int:
+    """A descriptor for reading a plain file; anything else is refused without waiting."""
+    refuse_links(root, path)
+    name = path[len(root) + 1 :]
+    if os.path.islink(path):  # noqa: PTH114
+        raise StorageError(f"{name} {LINK_REFUSED}")
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise StorageError(f"{name} {NOT_PLAIN}")
+    return fd
+
+
+def read_fully(fd: int, offset: int, length: int) -> bytes:
+    """Exactly so many bytes from an offset, or fewer at the end of the file."""
+    data = os.pread(fd, length, offset)
+    if len(data) == length or not data:
+        return data
+    parts = [data]
+    done = len(data)
+    while done < length and (data := os.pread(fd, length - done, offset + done)):
+        parts.append(data)
+        done += len(data)
+    return b"".join(parts)
+
+
+def scan(folder: str) -> Iterator[tuple[str, int | None, str | None]]:
+    """What is in a folder, sorted by name: name, size of a plain file, why it is neither.
+
+    A folder has neither size nor reason. What is deleted meanwhile is left out.
+    """
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            yield entry.name, None, None
+        elif stat.S_ISREG(status.st_mode):
+            yield entry.name, status.st_size, None
+        elif stat.S_ISLNK(status.st_mode):
+            yield entry.name, None, LINK_REFUSED
+        else:
+            yield entry.name, None, NOT_PLAIN

@@ -1,0 +1,324 @@
+"""Object stores behind the Storage protocol: S3, Google Cloud Storage, Azure, through obstore.
+
+An object appears whole or not at all, so a put needs no staging. Every put carries a token of its
+own in the object's metadata: where an answer is lost, or a retry meets what its first try stored,
+the token that is there tells whose put it was. Nothing is concluded from a lost answer alone.
+
+Nobody can be kept out for a moment here, nor can it be told whether a writer lives: the lease does
+without (table/storage/lease.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    GenericError,
+    JoinError,
+    NotSupportedError,
+    UnknownConfigurationKeyError,
+)
+from obstore.store import MemoryStore, from_url
+
+from keymark.table.errors import FileTakenError, InvalidOptionError, MissingFileError, StorageError
+from keymark.table.layout.naming import HOODIE, KEYMARK
+from keymark.table.storage.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore
+
+SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
+# Settings of the connection; obstore takes all others as those of the store.
+CLIENT_SETTINGS = (
+    *("allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only"),
+    *("pool_idle_timeout", "pool_max_idle_per_host", "proxy_url", "proxy_excludes"),
+    *("proxy_ca_certificate", "read_timeout", "root_certificate", "timeout", "user_agent"),
+)
+_FLAGS = ("allow_http", "allow_invalid_certificates", "http1_only", "http2_only")
+RETRIES, RETRY_SECONDS = "max_retries", "retry_seconds"
+# A base file of 128 MB is one request: half a minute, obstore's default, can be too short for it.
+_DEFAULTS = {"timeout": "180s", RETRIES: "10", RETRY_SECONDS: "120"}
+_TOKEN = "keymark"  # noqa: S105  the name of a metadata entry
+_TRIES = 4
+_STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z-]+)*)")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_CAUSE = re.compile(r"HTTP error: ([a-z ]{1,80})")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage(Unwatched):
+    """A folder of a bucket.
+
+    Attributes:
+        root: its URL.
+        settings: of the store, by obstore's names; what is not given comes from the environment.
+            They hold secrets, and are neither printed nor compared.
+        one_writer: its user says that nobody else writes, so that a put may look first and
+            write then. Without it the store must put if absent.
+    """
+
+    root: str
+    settings: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
+    )
+    one_writer: bool = False
+
+    def __post_init__(self) -> None:
+        # Unknown settings and malformed URLs are told here, not at the first request.
+        _ = self._store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tasks connect by themselves."""
+        return type(self), (self.root, dict(self.settings), self.one_writer)
+
+    @property
+    def _store(self) -> ObjectStore:
+        """The connection to the bucket, shared by all of this process."""
+        return _connect(_split(self.root)[0], tuple(sorted(self.settings.items())))
+
+    def _key(self, path: str) -> str:
+        segments(path)
+        prefix = _split(self.root)[1]
+        return f"{prefix}/{path}".strip("/") if path else prefix
+
+    def _path(self, key: str) -> str:
+        prefix = _split(self.root)[1]
+        return key[len(prefix) + 1 :] if prefix else key
+
+    def open(self, path: str) -> RangeReader:
+        """Open a file for ranged reads."""
+        with _telling("read", self.root, path):
+            size = obstore.head(self._store, self._key(path))["size"]
+        return WindowReader(path, size, self.read_range)
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+        with _telling("read", self.root, path):
+            return bytes(obstore.get(self._store, self._key(path)).bytes())
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Bytes of a file that it has."""
+        with _telling("read", self.root, path):
+            found = obstore.get_range(self._store, self._key(path), start=offset, length=length)
+        return bytes(found)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create a file by put-if-absent."""
+        if self.one_writer:
+            if self._owner(path) is not None:
+                raise FileTakenError.of(path)
+            self._write(path, data, "overwrite", "")
+            return
+        token = secrets.token_hex(16)
+        for _ in range(_TRIES):
+            try:
+                self._write(path, data, "create", token)
+            except FileExistsError:
+                lost = None
+            except _LostAnswerError as error:
+                lost = error
+            else:
+                return
+            # The request may have been sent again without a word: it can meet its own object.
+            try:
+                owner = self._owner(path)
+            except StorageError as error:
+                raise StorageError(f"{lost or error}; nobody can tell if it was done") from None
+            if owner == token:
+                return
+            if owner is not None:
+                raise FileTakenError.of(path)
+            # Nothing was stored, or it was deleted since: once more, under the same token.
+        raise StorageError(str(lost or f"cannot write {path}: the store says that it exists"))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a file over what was there; doing it twice is doing it once."""
+        self._write(path, data, "overwrite", "")
+
+    def _write(self, path: str, data: bytes, mode: Any, token: str) -> None:
+        attributes: Any = {_TOKEN: token} if token else None
+        store, key = self._store, self._key(path)
+        with _telling("write", self.root, path):
+            obstore.put(store, key, data, mode=mode, attributes=attributes, use_multipart=False)
+
+    def _owner(self, path: str) -> str | None:
+        """The token of the put that made a file; "" for another's, None where it is absent."""
+        try:
+            with _telling("read", self.root, path):
+                found = obstore.get(self._store, self._key(path), options={"head": True})
+        except FileNotFoundError:
+            return None
+        return str(found.attributes.get(_TOKEN, ""))
+
+    def delete(self, path: str) -> None:
+        """Delete a file; some stores tell that it was absent, others do not."""
+        with contextlib.suppress(FileNotFoundError), _telling("delete", self.root, path):
+            obstore.delete(self._store, self._key(path))
+
+    def delete_tree(self, path: str) -> None:
+        """Delete what is below a folder."""
+        while keys := [self._key(status.path) for status in self.walk(path)]:
+            with contextlib.suppress(FileNotFoundError), _telling("delete", self.root, path):
+                obstore.delete(self._store, keys)
+
+    def list(self, path: str) -> list[FileStatus]:
+        """The files directly in a folder, sorted by name."""
+        with _telling("list", self.root, path):
+            found = obstore.list_with_delimiter(self._store, self._key(path) or None)
+        return sorted(map(self._status, found["objects"]), key=lambda status: status.path)
+
+    def walk(self, path: str) -> Iterator[FileStatus]:
+        """All files below a folder, ordered by path."""
+        with _telling("list", self.root, path):
+            found = obstore.list(self._store, self._key(path) or None, chunk_size=1000).collect()
+        yield from sorted(map(self._status, found), key=lambda status: status.path)
+
+    def _status(self, entry: ObjectMeta) -> FileStatus:
+        return FileStatus(path=self._path(entry["path"]), size=entry["size"])
+
+    def exists(self, path: str) -> bool:
+        """Whether a file, or anything below a folder, is there."""
+        if self._owner(path) is not None:
+            return True
+        with _telling("list", self.root, path):
+            pages = obstore.list(self._store, self._key(path) or None, chunk_size=1)
+            return any(pages)
+
+    def time(self, since: int) -> int:
+        """The store's date of the newest object in the `.hoodie` folder, or of one put now."""
+        with _telling("list", self.root, HOODIE):
+            found = obstore.list_with_delimiter(self._store, self._key(HOODIE))
+        times = [entry["last_modified"].timestamp() for entry in found["objects"]]
+        if int(max(times, default=0) * 1000) < since:
+            path = f"{KEYMARK}/probe/{secrets.token_hex(8)}"
+            self.put(path, b"")
+            try:
+                with _telling("read", self.root, path):
+                    head = obstore.head(self._store, self._key(path))
+                times.append(head["last_modified"].timestamp())
+            finally:
+                self.delete(path)
+        return int(max(times) * 1000)
+
+    def sweep(self) -> None:
+        """Nothing: an object that was not put whole is not there."""
+
+    @contextlib.contextmanager
+    def guard(self) -> Iterator[bool]:
+        """Keep nobody out; but refuse a store on which two writers would not see each other."""
+        if not self.one_writer:
+            _check_excludes(self.root, self)
+        yield False
+
+
+class _LostAnswerError(StorageError):
+    """The store may have done what it was asked, or not."""
+
+
+class _CannotError(StorageError):
+    """The store knows no such operation."""
+
+
+@functools.cache
+def _split(root: str) -> tuple[str, str]:
+    """The bucket's URL and the folder in it."""
+    parts = urlsplit(root, allow_fragments=False)
+    _, _, folder = root.removeprefix(f"{parts.scheme}://").partition("/")
+    return f"{parts.scheme}://{parts.netloc}", folder.strip("/")
+
+
+@functools.cache
+def _connect(bucket: str, settings: tuple[tuple[str, str], ...]) -> ObjectStore:
+    given = {**_DEFAULTS, **_client_of_surroundings(), **dict(settings)}
+    client: Any = {
+        name: given[name].lower() == "true" if name in _FLAGS else given[name]
+        for name in CLIENT_SETTINGS
+        if name in given
+    }
+    retry: Any = {
+        "max_retries": int(given.pop(RETRIES)),
+        "retry_timeout": timedelta(seconds=int(given.pop(RETRY_SECONDS))),
+    }
+    config: Any = {name: text for name, text in given.items() if name not in CLIENT_SETTINGS}
+    if bucket.startswith("memory:"):
+        return MemoryStore()
+    names = ", ".join(f"keymark.storage.{name}" for name in sorted(dict(settings))) or "none"
+    try:
+        return from_url(bucket, config=config, client_options=client, retry_config=retry)
+    # The texts of obstore's errors may hold what was given.
+    except UnknownConfigurationKeyError:
+        raise InvalidOptionError(f"{bucket} has no such setting, one of {names}") from None
+    except (BaseError, ValueError) as error:
+        raise InvalidOptionError(
+            f"{bucket}: {type(error).__name__} in the URL, in a setting ({names}) or in the "
+            "environment"
+        ) from None
+
+
+def _client_of_surroundings() -> dict[str, str]:
+    """What obstore would read from the environment, were it not given settings of a client."""
+    said = os.environ.get("AWS_ALLOW_HTTP")
+    return {} if said is None else {"allow_http": said}
+
+
+@functools.cache
+def _check_excludes(root: str, storage: ObjectStorage) -> None:
+    """StorageError where a second put to one path is not refused; asked once a process."""
+    path = f"{KEYMARK}/probe/{secrets.token_hex(8)}"
+    try:
+        storage.put(path, b"first")
+        storage.put(path, b"second")
+    except FileExistsError:
+        return
+    except _CannotError:
+        pass
+    finally:
+        with contextlib.suppress(StorageError):
+            storage.delete(path)
+    raise StorageError(
+        f"{root} cannot put if absent, so that two writers could take the same instant: where only "
+        "one ever writes, say so by hoodie.write.concurrency.mode=single_writer"
+    )
+
+
+@contextlib.contextmanager
+def _telling(verb: str, root: str, path: str) -> Iterator[None]:
+    """One line per error, by what the store said; nothing else of obstore's text.
+
+    It can hold signed URLs.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise MissingFileError.of(path) from None
+    except AlreadyExistsError:
+        raise FileTakenError.of(path) from None
+    except (GenericError, JoinError, TimeoutError) as error:
+        raise _LostAnswerError(f"cannot {verb} {root}/{path}: {_reason(error)}") from None
+    except (NotSupportedError, NotImplementedError):
+        raise _CannotError(f"cannot {verb} {root}/{path}: the store does not offer that") from None
+    except (BaseError, ValueError, OSError) as error:
+        raise StorageError(f"cannot {verb} {root}/{path}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    found = [match[1] for match in (_STATUS.search(text), _CODE.search(text)) if match]
+    cause = _CAUSE.search(text)
+    if not found and cause:
+        found = [cause[1].strip()]
+    return " ".join(found) or type(error).__name__
