@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VENV4 := .venv4
-SOURCES := table indexes datasets harness reports run_bench.py tests
+SOURCES := keymark/__init__.py keymark/__main__.py keymark/cli.py table indexes datasets harness reports run_bench.py tests
 
 export TZ := UTC
 

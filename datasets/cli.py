@@ -1,4 +1,4 @@
-"""`run_bench.py data`: describe a dataset, write its rows, or compute their digest."""
+"""`keymark data`: describe a dataset, write its rows, or compute their digest."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The commands `run`, `scenarios`, `engine` and `hbase`; only modules named `cli` print.
 
-`run` measures into a run folder and then starts `run_bench.py report RUN` in a process of its own:
+`run` measures into a run folder and then starts `keymark report RUN` in a process of its own:
 statistics and charts see nothing but the folder's files, and its answer is what `run` prints.
-Errors are raised (`HarnessError` and others with an `exit_code`); `run_bench.py` turns them into
+Errors are raised (`HarnessError` and others with an `exit_code`); `keymark.cli` turns them into
 one line and an exit code.
 """
 
@@ -41,8 +41,6 @@ from keymark.harness.scenario import scenario as scenarios_
 from keymark.harness.scenario.schema import scenario_schema
 from keymark.harness.store import run_places
 from keymark.harness.store.store import RunFolder
-
-RUN_BENCH = Path(__file__).parent.parent / "run_bench.py"
 
 _SPEED_S = 600.0
 """What the time left is estimated from: a trial may take minutes."""
@@ -332,7 +330,7 @@ def _report(folder: str, *, as_json: bool) -> None:
     """Let a new process make the report from the files and print its answer."""
     sys.stdout.flush()
     made = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, str(RUN_BENCH), "report", folder, *(["--json"] if as_json else [])],
+        [sys.executable, "-P", "-m", "keymark", "report", folder, *(["--json"] if as_json else [])],
         check=False,
     )
     if made.returncode != 0:

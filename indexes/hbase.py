@@ -225,5 +225,5 @@ def _refuse_lost(error: NoHBaseTableError, context: IndexContext) -> None:
 def _lost(error: NoHBaseTableError, context: IndexContext) -> IndexUnavailableError:
     return IndexUnavailableError(
         f"{error}, which is the index of {context.storage.root}: "
-        f"`run_bench.py table index build {context.storage.root} hbase` makes it anew"
+        f"`keymark table index build {context.storage.root} hbase` makes it anew"
     )

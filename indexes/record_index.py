@@ -72,7 +72,7 @@ class RecordIndex(GlobalIndex):
         del partitions
         if context.metadata is None or RECORD_INDEX not in context.config.metadata_partitions:
             building = RECORD_INDEX in context.config.building
-            command = f"run_bench.py table index {'run' if building else 'build'}"
+            command = f"keymark table index {'run' if building else 'build'}"
             raise IndexUnavailableError(
                 f"the record index of {context.storage.root} is "
                 f"{'still being built' if building else 'not built'}: "

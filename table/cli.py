@@ -1,4 +1,4 @@
-"""`run_bench.py table`: tables from the command line."""
+"""`keymark table`: tables from the command line."""
 
 from __future__ import annotations
 

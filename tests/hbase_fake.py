@@ -1,4 +1,4 @@
-"""An HBase in memory, in place of `keymark.indexes.hbase_client.connected`; it fails when told to."""
+"""An HBase in memory, in place of the connection of `hbase_client`; it fails when told to."""
 
 from __future__ import annotations
 

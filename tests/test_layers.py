@@ -14,7 +14,8 @@ PACKAGES = ("table", "indexes", "datasets", "harness", "reports")
 
 # What each package may import of the others; of reports' only these modules.
 ALLOWED = {
-    "run_bench": {"table", "indexes", "datasets", "harness", "reports"},
+    "keymark": set(PACKAGES),
+    "run_bench": set(),
     "harness": {"table", "indexes", "datasets"},
     "reports": {"harness", "indexes"},
     "indexes": {"table"},
@@ -37,7 +38,7 @@ REPORTS_SEE = {
     "keymark.harness.store.run_places",
 }
 # What everybody may know of indexes: plain data and formulas. They import each other only.
-SPECS = re.compile(r"indexes\.(specs(\.\w+)?|(\w+\.)?(spec|\w*cost|workload|installed))")
+SPECS = re.compile(r"keymark\.indexes\.(specs(\.\w+)?|(\w+\.)?(spec|\w*cost|workload|installed))")
 
 
 def is_spec(module: str) -> bool:
@@ -46,23 +47,37 @@ def is_spec(module: str) -> bool:
 
 # From the bottom up: a module of `table` imports its own row and those before it.
 LAYERS = (
-    ("errors", "java"),
-    ("model", "clock", "ids", "naming", "durability", "local_files"),
-    ("storage", "local_storage", "object_storage", "lease_files", "fence", "runtime"),
+    ("errors", "runtime.java"),
+    (
+        "layout.model",
+        "layout.naming",
+        "runtime.clock",
+        "runtime.ids",
+        "storage.durability",
+        "storage.local_files",
+    ),
+    (
+        "storage.storage",
+        "storage.local_storage",
+        "storage.object_storage",
+        "storage.lease_files",
+        "storage.fence",
+        "runtime.runner",
+    ),
     ("format",),
     ("timeline",),
-    ("config", "seal", "view", "options", "lease", "jvm", "hadoop", "hadoop_storage", "stores"),
-    ("keygen", "rows"),
+    ("properties", "layout", "storage", "runtime.jvm"),
+    ("keygen", "rows.arrow"),
     ("metadata",),
     ("state",),
     ("index",),
     ("bootstrap",),
     ("read",),
     ("write",),
-    ("services", "facts", "files"),
-    ("spark",),
+    ("services", "properties.facts", "rows"),
+    ("runtime.spark",),
     ("table",),
-    ("cli", "bar", "precompile", "source"),
+    ("cli", "source", "runtime"),
 )
 
 # Where Spark may be named.
@@ -82,12 +97,21 @@ SPARK = (
 
 def modules() -> list[Path]:
     found = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return [*found, ROOT / "run_bench.py"]
+    return [*found, *sorted((ROOT / "keymark").glob("*.py")), ROOT / "run_bench.py"]
 
 
 def name_of(path: Path) -> str:
+    """The import name: those of the packages' folders begin with `keymark`."""
     parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] in ("keymark", "run_bench") else ("keymark", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package_of(module: str) -> str:
+    """`table` of `keymark.table.errors`; `keymark` of `keymark.cli`."""
+    parts = module.split(".")
+    ours = parts[0] == "keymark" and len(parts) > 1 and parts[1] in PACKAGES
+    return parts[1] if ours else parts[0]
 
 
 def imported(path: Path, *, everywhere: bool = True) -> set[str]:
@@ -114,7 +138,7 @@ def _walk(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _members(module: str, names: list[ast.alias]) -> set[str]:
-    if module.partition(".")[0] not in PACKAGES:
+    if module.partition(".")[0] != "keymark":
         return {module}
     members = {f"{module}.{alias.name}" for alias in names}
     return {m if importlib.util.find_spec(module) and _is_module(m) else module for m in members}
@@ -128,10 +152,10 @@ def _is_module(name: str) -> bool:
 def test_packages_import_downwards():
     wrong = []
     for path in modules():
-        package = name_of(path).partition(".")[0]
+        package = package_of(name_of(path))
         allowed = ALLOWED[package] | DOORS.get(name_of(path), set())
         for module in imported(path):
-            other = module.partition(".")[0]
+            other = package_of(module)
             upwards = other in PACKAGES and other != package and other not in allowed
             upwards = upwards and not (is_spec(module) and package != "datasets")
             unseen = package == "reports" and other == "harness" and module not in REPORTS_SEE
@@ -153,11 +177,13 @@ def test_specs_of_indexes_are_plain_data():
 
 
 def _layer(module: str) -> int:
-    part = module.removeprefix("table").strip(".").partition(".")[0]
-    for number, parts in enumerate(LAYERS):
-        if part in parts:
-            return number
-    assert not part, f"{module} has no layer"
+    """The row that names the module or, else, its folder."""
+    part = module.removeprefix("keymark.table").strip(".")
+    while part:
+        for number, parts in enumerate(LAYERS):
+            if part in parts:
+                return number
+        part = part.rpartition(".")[0]
     return len(LAYERS)
 
 
@@ -166,14 +192,14 @@ def test_table_imports_downwards():
         f"{name_of(path)} imports {module}"
         for path in sorted((ROOT / "table").rglob("*.py"))
         for module in imported(path)
-        if module.startswith("table.") and module != name_of(path)
+        if module.startswith("keymark.table.") and module != name_of(path)
         if _layer(module) > _layer(name_of(path))
     ]
     assert wrong == []
 
 
 def test_indexes_know_nothing_of_writing():
-    """What a write needs of an index is in `table.index`, what both read in `keymark.table.state`."""
+    """What a write needs of an index is in `table.index`, what both read in `table.state`."""
     wrong = [
         f"{name_of(path)} imports {module}"
         for path in sorted((ROOT / "indexes").rglob("*.py"))
@@ -186,7 +212,7 @@ def test_indexes_know_nothing_of_writing():
 def test_formats_know_bytes_only():
     wrong = []
     for path in sorted((ROOT / "table/format").rglob("*.py")):
-        others = {m for m in imported(path) if m.startswith("table.")}
+        others = {m for m in imported(path) if m.startswith("keymark.table.")}
         others = {m for m in others if not m.startswith("keymark.table.format")}
         wrong += [
             f"{name_of(path)} imports {m}"
@@ -214,7 +240,7 @@ def test_importing_the_table_starts_no_spark():
         top = imported(path, everywhere=False)
         wrong += [f"{place} imports {module}" for module in top if module.startswith("pyspark")]
         if "keymark.table.runtime.spark" in top and place != "table/cli.py":
-            wrong.append(f"{place} imports table.spark")
+            wrong.append(f"{place} imports keymark.table.runtime.spark")
     assert wrong == []
 
 

@@ -13,7 +13,7 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-SOURCES.append(ROOT / "run_bench.py")
+SOURCES += [*sorted((ROOT / "keymark").glob("*.py")), ROOT / "run_bench.py"]
 TESTS = [p for p in sorted((ROOT / "tests").rglob("*.py")) if "data" not in p.parts]
 
 # Put together here, so that this file does not hold them.

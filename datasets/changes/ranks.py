@@ -1,4 +1,4 @@
-"""How the rows that a round may update are ranked; see `keymark.datasets.changes.stream` for what places are.
+"""How the rows that a round may update are ranked; `stream` beside it says what places are.
 
 The rows have one stretch of places. A ranking orders them so that the pieces of an update choice
 are stretches of ranks. All of it is arithmetic, in numpy and as SQL.

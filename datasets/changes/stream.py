@@ -2,7 +2,7 @@
 
 Row numbers 0..rows-1 are the first load; each round appends new numbers. The rows of the load have
 places: the order of one keyed permutation. Deleted rows are taken from its start, slice after
-slice, movers (`keymark.datasets.changes.movers`) are its end, and inserted rows have their number as place. So the
+slice, movers (`movers`) are its end, and inserted rows have their number as place. So the
 rows that a round may update always have one stretch of places:
 
     | deleted | rows of the load | movers |  inserted  |

@@ -1,7 +1,7 @@
 """The order-free digest of rows: two 64-bit sums of two hashes per row.
 
 The hash of a row is XXH64 folded over the columns in the order of their names, once with each of
-two first seeds. A column contributes, in this order (see `keymark.datasets.generate.hashing` for the fold):
+two first seeds. A column contributes, in this order (see `hashing` for the fold):
 
     boolean, date                    isnull, then the value as a 32-bit integer
     integers, timestamps (in us)     isnull, then the value as a 64-bit integer
@@ -14,7 +14,7 @@ two first seeds. A column contributes, in this order (see `keymark.datasets.gene
     map                              like the list of its (key, value), sorted by key
 
 A null contributes its mark and no value. Spark computes the same with `xxhash64` (see
-`keymark.datasets.generate.spark.digest_dataframe`). Sums make the digest independent of order, and let the digest
+`digest_dataframe` in `spark`). Sums make the digest independent of order, and let the digest
 of a later state follow from the rows that changed.
 """
 

@@ -163,7 +163,7 @@ def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> Data
 def digest_dataframe(df: DataFrame, columns: Sequence[str] | None = None) -> Truth:
     """Return (rows, digest) of a DataFrame over the named columns, or over all.
 
-    The rules are those of `keymark.datasets.generate.digest`. The sums go over halves of the hashes, so that they
+    The rules are those of `digest`. The sums go over halves of the hashes, so that they
     fit 64 bits also where Spark refuses to overflow (ANSI mode).
 
     Raises:

@@ -61,7 +61,7 @@ class LookAlike:
     @property
     def toml(self) -> str:
         """The specification as a TOML file."""
-        lines = ["# Made by `run_bench.py data profile` from shapes and sizes, not from values."]
+        lines = ["# Made by `keymark data profile` from shapes and sizes, not from values."]
         lines += [f"# {' '.join(note.split())}" for note in self.notes]
         tables = {key: value for key, value in self.settings.items() if isinstance(value, dict)}
         lines += [

@@ -25,7 +25,7 @@ from keymark.datasets.generate.hashing import derive
 from keymark.datasets.specs.lake_loader import expand
 from keymark.datasets.specs.sizes import payload_for, row_bytes
 
-_CATALOG = Path(__file__).parent / "catalog"
+_CATALOG = Path(__file__).parents[1] / "catalog"
 _MAX_ROWS = 10**13
 _AMOUNTS = ("updates", "inserts", "deletes", "moves", "late", "duplicates")
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
@@ -44,7 +44,7 @@ class DatasetSpec(BaseModel):
         date_partitions: number of days that a column of kind `partition` spreads over.
         date_format: how these days are written.
         payload_bytes: size of each value of a column of kind `payload`.
-        record_bytes: mean plain bytes of a row (see `keymark.datasets.specs.sizes`), which then size the
+        record_bytes: mean plain bytes of a row (see `sizes`), which then size the
             payloads; 0: they have `payload_bytes`.
         updates: rows changed per round: a count, or a share of `rows` below 1.
         inserts: new rows per round, likewise.

@@ -52,7 +52,7 @@ class Facts(Protocol):
 
 
 class IndexCheck(Protocol):
-    """A record index compared with the data; `keymark.table.services.check.check.CheckResult` is one."""
+    """A record index compared with the data; the `CheckResult` of a table is one."""
 
     @property
     def ok(self) -> bool:
@@ -178,4 +178,4 @@ class Engine(Protocol):
         """
 
     def digest(self, rows: Any, columns: Sequence[str], /) -> tuple[int, str]:
-        """Rows and digest (`keymark.datasets.generate.digest`) of what a table's `read` returned."""
+        """Rows and digest of what a table's `read` returned."""

@@ -1,6 +1,6 @@
 """The process of one Hudi version: a Spark session with its bundle, told what to do over a pipe.
 
-Run by `keymark.harness.engines.hudi`; the methods of `HudiSession` are the messages. Whatever must not be
+Run by `hudi` beside it; the methods of `HudiSession` are the messages. Whatever must not be
 on the clock is a message of its own: reading a batch's schema, bringing keys to the JVM, bringing
 answers back.
 """
@@ -22,7 +22,7 @@ from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.hudi_jvm import HudiJvm
 from keymark.harness.engines.hudi_options import HBASE_CONF
 from keymark.harness.engines.hudi_phases import STACK_DEPTH
-from keymark.harness.engines.pipe import serve
+from keymark.harness.engines.pipe_server import serve
 from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.scenario.scenario import SparkSection

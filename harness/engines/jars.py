@@ -70,8 +70,7 @@ def missing_bundle(version: str) -> str | None:
     if bundle(version).is_file():
         return None
     return (
-        f"Hudi {version} is not in the cache; get it once by: "
-        f"run_bench.py engine install hudi@{version}"
+        f"Hudi {version} is not in the cache; get it once by: keymark engine install hudi@{version}"
     )
 
 

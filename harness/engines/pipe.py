@@ -1,22 +1,17 @@
 """An engine in a process of its own, spoken to over a pipe.
 
 A message is (name of a method, its arguments), the answer its value or the text of its error;
-both are pickled by `multiprocessing`'s connections, between two processes of one program. The
-child dies with its parent, however that ends: a thread of the child waits at the pipe, and the end
-of the pipe ends the process. (Its JVM ends with it: PySpark's gateway waits at a pipe, too.)
+both are pickled by `multiprocessing`'s connections, between two processes of one program.
+`pipe_server.py` is the child's end. The child dies with its parent, however that ends: a thread of
+the child waits at the pipe, and the end of the pipe ends the process. (Its JVM ends with it:
+PySpark's gateway waits at a pipe, too.)
 """
 
 from __future__ import annotations
 
-import os
-import queue
-import signal
 import socket
 import subprocess
-import sys
-import threading
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,34 +87,3 @@ class Child:
             said = [line.strip() for line in lines if line.strip()]
             return f": {said[-1]}" if said else ""
         return ""
-
-
-def serve(handler: object, *, explain: Callable[[Exception], str]) -> None:
-    """The child's end: answer messages by the handler's methods until `close` or the pipe's end.
-
-    Args:
-        handler: object with a method per message, `close` among them.
-        explain: one line about an exception.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
-    pipe = Connection(int(sys.argv[-1]))
-    os.set_inheritable(pipe.fileno(), False)  # noqa: FBT003 - has no keyword
-    asked: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
-    name = ""
-    while name != "close":
-        name, arguments = asked.get()
-        try:
-            answer = True, getattr(handler, name)(**arguments)
-        except Exception as error:  # noqa: BLE001 - the parent is told of all of them
-            traceback.print_exception(error)  # into the log
-            answer = False, explain(error)
-        pipe.send(answer)
-
-
-def _listen(pipe: Connection, asked: queue.SimpleQueue[tuple[str, dict[str, Any]]]) -> None:
-    while True:
-        try:
-            asked.put(pipe.recv())
-        except (EOFError, OSError):
-            os._exit(1)  # the parent is gone or has closed

@@ -1,14 +1,12 @@
 """The process of one revision of Keymark: a Spark session and its tables, told over a pipe.
 
-Run as a file, with the root of the revision as its first argument: `table` and `datasets` are the
-revision's, only this file and the pipe are those of the run. So what it takes and gives is built
-of Python's and Arrow's own types, and nothing is asked of the revision but `table.Table`, the
-session of `keymark.table.runtime.spark` and the digest of `keymark.datasets.generate.spark`.
+Run as a file, with the root of the revision as its first argument: the packages are the revision's,
+only this file and the pipe are those of the run. So what it takes and gives is built of Python's
+and Arrow's own types, and nothing is asked of the revision but what `PLACES` names.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -17,6 +15,7 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
     from keymark import Table
+
+PLACES = {
+    "Table": ("keymark", "table"),
+    "LookupStats": ("keymark", "table.index.protocol", "table.write.index"),
+    "SeededIds": ("keymark.table.runtime.ids", "table.ids"),
+    "digest_dataframe": ("keymark.datasets.generate.spark", "datasets.spark"),
+    "session": ("keymark.table.runtime.spark", "table.spark"),
+}
+"""What is asked of a revision: its module now, and those before there was a package `keymark`."""
 
 KEPT = 16
 """Tables that stay open: one is measured, and after each step another is opened to verify it."""
@@ -49,14 +57,12 @@ class Session:
 
     def start(self, *, master: str, conf: Mapping[str, str]) -> dict[str, str]:
         """Start Spark; the options that it runs with."""
-        from keymark.table.runtime import spark  # noqa: PLC0415 - of the revision
-
-        self._spark = spark.session(master, {**conf, **_workers(self._root, conf)})
+        self._spark = self._of_revision("session")(master, {**conf, **_workers(self._root, conf)})
         return dict(self._spark.sparkContext.getConf().getAll())
 
     def seeded(self) -> bool:
         """Whether the revision makes file ids from a seed."""
-        return bool(_ids("loaded"))
+        return bool(self._ids("loaded"))
 
     def begin(self, *, properties: Mapping[str, str]) -> None:
         """What runs from now on carries these local properties."""
@@ -66,20 +72,18 @@ class Session:
     def end(self, *, names: Sequence[str]) -> None:
         """What runs from now on carries them no longer."""
         for name in names:
-            self._spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]
+            self._spark.sparkContext.setLocalProperty(name, None)
 
     def create(self, *, path: str, **arguments: Any) -> int:
         """Make a table; its number."""
-        from keymark import Table  # noqa: PLC0415 - of the revision
-
-        made = Table.create(path, spark=self._spark, **arguments, **_ids("loaded"))
+        table = self._of_revision("Table")
+        made = table.create(path, spark=self._spark, **arguments, **self._ids("loaded"))
         return self._keep(made)
 
     def open(self, *, path: str, options: Mapping[str, str]) -> int:
         """Open a table; its number."""
-        from keymark import Table  # noqa: PLC0415 - of the revision
-
-        opened = Table.open(path, options=options, spark=self._spark, **_ids("repeated"))
+        table = self._of_revision("Table")
+        opened = table.open(path, options=options, spark=self._spark, **self._ids("repeated"))
         return self._keep(opened)
 
     def hold_rows(self, *, files: tuple[str, ...]) -> None:
@@ -98,7 +102,7 @@ class Session:
 
     def lookup(self, *, table: int) -> dict[str, int]:
         """Look the held keys up; what the lookup touched."""
-        stats = _lookup_stats()
+        stats = self._of_revision("LookupStats")()
         self._found = self._tables[table].lookup(self._keys, stats=stats)
         return dataclasses.asdict(stats)
 
@@ -117,9 +121,8 @@ class Session:
 
     def digest(self, *, table: int, columns: list[str]) -> tuple[int, str]:
         """Rows and digest of a table."""
-        from keymark.datasets.generate.spark import digest_dataframe  # noqa: PLC0415 - of the revision
-
-        found = digest_dataframe(self._tables[table].read(), columns)
+        digest = self._of_revision("digest_dataframe")
+        found = digest(self._tables[table].read(), columns)
         return found.rows, found.digest
 
     def index(self, *, table: int) -> str:
@@ -156,6 +159,22 @@ class Session:
         """Stop Spark; its event log is complete after that."""
         self._spark.stop()
 
+    def _of_revision(self, name: str) -> Any:
+        """What is asked of the revision; ImportError where it has none."""
+        now, *before = PLACES[name]
+        modules = [now] if Path(self._root, "keymark").is_dir() else before
+        for module in modules:
+            with suppress(ModuleNotFoundError):
+                return getattr(importlib.import_module(module), name)
+        raise ImportError(f"the revision has no {name}")
+
+    def _ids(self, seed: str) -> dict[str, Any]:
+        """The argument that names files from a seed, of revisions that have it; as in `native`."""
+        try:
+            return {"ids": self._of_revision("SeededIds")(seed)}
+        except ImportError:
+            return {}
+
     def _keep(self, table: Table) -> int:
         self._count += 1
         self._tables[self._count] = table
@@ -177,27 +196,6 @@ def _workers(root: str, conf: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _lookup_stats() -> Any:
-    """The counters of a lookup: revisions have them in different modules."""
-    for name in (
-        "keymark.table.index.protocol",
-        "table.index.protocol",
-        "keymark.table.write.index",
-    ):
-        with contextlib.suppress(ModuleNotFoundError):
-            return importlib.import_module(name).LookupStats()
-    raise ImportError("the revision has no counters of lookups")
-
-
-def _ids(seed: str) -> dict[str, Any]:
-    """The argument that names files from a seed, of revisions that have it; as in `native`."""
-    try:
-        from keymark.table.runtime.ids import SeededIds  # noqa: PLC0415 - of the revision
-    except ImportError:
-        return {}
-    return {"ids": SeededIds(seed)}
-
-
 def explain(error: Exception) -> str:
     """Kind and first line of an error."""
     lines = str(error).strip().splitlines()
@@ -211,7 +209,7 @@ def main() -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     spec = importlib.util.spec_from_file_location(
-        "keymark_pipe", Path(__file__).with_name("pipe.py")
+        "keymark_pipe", Path(__file__).with_name("pipe_server.py")
     )
     if spec is None or spec.loader is None:
         raise AssertionError("the pipe lies beside this file")

@@ -22,10 +22,12 @@ from pathlib import Path
 from keymark.harness.engines import REVISION, WORKTREE, jars, own_master
 from keymark.harness.errors import HarnessError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
+"""The clone, where the code runs from one."""
 
 _LOCK = "requirements.lock"
-_PRECOMPILE = "keymark.table.runtime.precompile"
+_PRECOMPILE = ("keymark.table.runtime.precompile", "table.precompile")
+"""The module that compiles the kernels, and its name in earlier revisions."""
 _COMPILED = ".precompiled"
 _SHORT = 12
 
@@ -138,10 +140,13 @@ def _python(folder: Path, root: Path) -> Path:
 
 def _precompile(ready: Checkout, name: str) -> None:
     """Compile a revision's kernels; revisions from before there was a module for it have none."""
-    if not ready.root.joinpath(*_PRECOMPILE.split(".")).with_suffix(".py").exists():
+    for module in _PRECOMPILE:
+        if ready.root.joinpath(*module.split(".")).with_suffix(".py").exists():
+            break
+    else:
         return
     made = subprocess.run(  # noqa: S603 - our own program
-        [str(ready.python), "-m", _PRECOMPILE],
+        [str(ready.python), "-m", module],
         cwd=ready.root,
         env={**os.environ, "PYTHONPATH": str(ready.root)},
         stdin=subprocess.DEVNULL,
@@ -149,7 +154,7 @@ def _precompile(ready: Checkout, name: str) -> None:
         check=False,
     )
     if made.returncode != 0:
-        raise HarnessError(f"{_PRECOMPILE} of {name}: {_last_line(made.stderr)}")
+        raise HarnessError(f"{module} of {name}: {_last_line(made.stderr)}")
 
 
 def _last_line(said: bytes) -> str:

@@ -98,7 +98,9 @@ def command() -> list[str]:
     What is no valid Unicode, such as a name of a file, is escaped.
     """
     words = (word.encode(errors="backslashreplace").decode() for word in sys.argv[1:])
-    return [".venv/bin/python", "run_bench.py", *words]
+    program = Path(sys.argv[0]).name
+    started = [".venv/bin/python", program] if program == "run_bench.py" else ["keymark"]
+    return [*started, *words]
 
 
 def peak_memory() -> int:
@@ -139,7 +141,7 @@ def _processor() -> str:
 
 def _revision() -> str | None:
     """Commit of the checkout that this code runs from, with `+` where files were changed."""
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[3]
     commit = _git(root, "rev-parse", "--short=12", "HEAD")
     if not commit:
         return None

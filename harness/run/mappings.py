@@ -1,8 +1,8 @@
 """A record index of keys without base files: built once for each cell, then asked.
 
-Keys and places come from `datasets/generate/mappings.py`. There is nothing to interleave and no Spark: one
-process builds with a thread for each core. A table stays until its cell is measured, so that a run
-that was cut off, or had no room left, goes on with what is there.
+Keys and places come from `datasets/generate/mappings.py`. There is nothing to interleave and no
+Spark: one process builds with a thread for each core. A table stays until its cell is measured, so
+that a run that was cut off, or had no room left, goes on with what is there.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-BUILT_IN = Path(__file__).parent / "scenarios"
+BUILT_IN = Path(__file__).parents[1] / "scenarios"
 """Folder of the built-in scenarios."""
 
 _OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.", "dataset.source.options.")

@@ -1,12 +1,12 @@
 """TOML to a frozen, fully resolved Scenario; every mistake is found at once, before Spark starts.
 
 A scenario is a built-in name (`quickstart`, `ci`) or a TOML file, which may include others
-(`harness/scenario/includes.py`); `--set key=value` overrides are laid over it (`harness/scenario/documents.py`).
+(`includes.py`); `--set key=value` overrides are laid over it (`documents.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.mappings import FILE_ROWS, Mappings
+from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.specs.spec import DatasetSpec
 from keymark.harness.engines import (
     BARE,
@@ -28,7 +28,7 @@ from keymark.harness.engines import (
 )
 from keymark.harness.errors import ScenarioError
 from keymark.harness.scenario import documents, includes
-from keymark.harness.scenario.dataset_section import NAME, DatasetSection
+from keymark.harness.scenario.dataset_section import DatasetSection
 from keymark.harness.scenario.documents import builtin_names, nearest
 from keymark.harness.scenario.fields import (
     Master,
@@ -37,9 +37,9 @@ from keymark.harness.scenario.fields import (
     Numbers,
     Positive,
     Section,
-    TextGroups,
     Texts,
 )
+from keymark.harness.scenario.table_section import TableSection, name_mistake, refuse
 from keymark.harness.store.store import is_run_name
 from keymark.table.errors import TableError
 from keymark.table.properties.options import (
@@ -50,58 +50,6 @@ from keymark.table.properties.options import (
 )
 
 DEFAULT_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
-
-
-class TableSection(Section):
-    """The table under test.
-
-    Attributes:
-        source: a table to start from instead of generated rows; it is copied, never touched.
-        location: URL of a folder on an object store, as `s3://bucket/runs`, for the tables under
-            test; each run makes a folder of its own there and deletes it at its end. Default: the
-            run folder.
-        mappings: a record index of the keys alone instead, without base files; only lookups.
-        file_rows: rows of a file group of mappings.
-        options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
-        index_options: options of single indexes, by index name.
-        engine_options: options of single engines, by engine name; those of Hudi may be any.
-        variants: further options, by the name of a variant: each index is measured with each.
-        variant_indexes: by the name of a variant the only indexes that it is measured with.
-    """
-
-    source: str | None = None
-    location: str | None = None
-    mappings: bool = False
-    file_rows: Positive = FILE_ROWS
-    options: Texts = Field(default_factory=dict)
-    index_options: TextGroups = Field(default_factory=dict)
-    engine_options: TextGroups = Field(default_factory=dict)
-    variants: TextGroups = Field(default_factory=dict)
-    variant_indexes: dict[str, Names] = Field(default_factory=dict)
-
-    def variants_of(self, index: str) -> tuple[str, ...]:
-        """The variants that an index is measured with; one without a name where there are none."""
-        only = self.variant_indexes
-        return tuple(name for name in self.variants or ("",) if index in only.get(name, (index,)))
-
-    @field_validator("index_options")
-    @classmethod
-    def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        _refuse(name_mistake("index", name, NATIVE_INDEXES) for name in value)
-        return value
-
-    @field_validator("engine_options")
-    @classmethod
-    def _engines(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        _refuse(engine_mistake(name) for name in value)
-        return value
-
-    @field_validator("variants")
-    @classmethod
-    def _named(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        wrong = [name for name in value if not NAME.fullmatch(name)]
-        _refuse(f"{name!r} is no name of letters, digits, - and _" for name in wrong)
-        return value
 
 
 class WorkloadSection(Section):
@@ -192,14 +140,14 @@ class Scenario(Section):
     @field_validator("engines")
     @classmethod
     def _engines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        _refuse([*_list_mistakes(value), *(engine_mistake(name) for name in value)])
+        refuse([*_list_mistakes(value), *(engine_mistake(name) for name in value)])
         return value
 
     @field_validator("indexes")
     @classmethod
     def _indexes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         unknown = (name_mistake("index", name, NATIVE_INDEXES) for name in value)
-        _refuse([*_list_mistakes(value), *unknown])
+        refuse([*_list_mistakes(value), *unknown])
         return value
 
 
@@ -244,23 +192,11 @@ def load(
     return scenario
 
 
-def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
-    """What is wrong with a name, None if it is known."""
-    names = tuple(known)
-    return None if name in names else f"unknown {kind} {name!r}{nearest(name, names)}"
-
-
 def _list_mistakes(values: Sequence[str]) -> list[str]:
     empty = [] if values else ["must name at least one"]
     return empty + [
         f"{name!r} is named twice" for name in {v for v in values if values.count(v) > 1}
     ]
-
-
-def _refuse(mistakes: Iterable[str | None]) -> None:
-    found = [mistake for mistake in mistakes if mistake]
-    if found:
-        raise ValueError("; ".join(found))
 
 
 def _mistakes(error: ValidationError) -> list[str]:

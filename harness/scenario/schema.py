@@ -21,9 +21,9 @@ from keymark.harness.scenario.scenario import (
     Scenario,
     ScheduleSection,
     SparkSection,
-    TableSection,
     WorkloadSection,
 )
+from keymark.harness.scenario.table_section import TableSection
 from keymark.table.properties.options import ALIASES, DEFAULTS
 
 DRAFT = "http://json-schema.org/draft-07/schema#"

@@ -21,7 +21,7 @@ from keymark.reports.gate.run_numbers import Key
 from keymark.reports.gate.verdicts import Verdict
 from keymark.reports.render.text import clean
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 Judge = Callable[[str, Kind], Gate | None]
 """(revision, what is asked of it) -> the gate of base and revision; None: cannot be measured"""

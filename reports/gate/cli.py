@@ -20,6 +20,7 @@ from keymark.reports.gate import bisect as bisect_
 from keymark.reports.gate import measure_revisions, render, run_numbers
 from keymark.reports.gate import policy as policies
 from keymark.reports.gate.compare import Gate, compare
+from keymark.reports.gate.measure_revisions import WORKTREE, MeasureRequest
 from keymark.reports.gate.policy import Kind, Policy
 from keymark.reports.gate.run_numbers import RunNumbers
 from keymark.reports.gate.verdicts import Verdict
@@ -51,12 +52,8 @@ def gate(
         str | None, typer.Option(help="... with the candidate's cells of this one")
     ] = None,
     scenario: Annotated[str, typer.Option(help="what is measured of revisions")] = "gate",
-    kernels: Annotated[
-        bool, typer.Option("--kernels", help="measure the kernels of revisions, without tables")
-    ] = False,
-    bisect: Annotated[
-        bool, typer.Option("--bisect", help="find the first revision that made it worse")
-    ] = False,
+    kernels: Annotated[bool, typer.Option("--kernels", help="measure kernels only")] = False,
+    bisect: Annotated[bool, typer.Option("--bisect", help="find the first worse revision")] = False,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="override a key of that scenario"),
@@ -80,9 +77,7 @@ def gate(
     sets = [*(set_ or ()), *([f"spark.master={master}"] if master else [])]
     _refuse_mismatched(given, out, alone=bisect or kernels, resume=resume)
     what = None if kernels else scenario
-    asked = measure_revisions.MeasureRequest(
-        scenario=what, sets=tuple(sets), resume=resume and not bisect
-    )
+    asked = MeasureRequest(scenario=what, sets=tuple(sets), resume=resume and not bisect)
     if master and (kernels or not given.revisions):
         raise ReportError("--master is for revisions whose tables are measured now")
     if bisect:
@@ -90,13 +85,11 @@ def gate(
             raise ReportError("--bisect needs two revisions")
         asking = Asking(asked, demanded, Path(out) if out else None)
         found = _search(base, candidate or "HEAD", asking)
-        answer = found.gate
         show_search(found, as_json=as_json)
+        answer = found.gate
     else:
         if given.revisions:
-            given = Given.of(
-                measure_revisions.measure(base, candidate or measure_revisions.WORKTREE, asked, out)
-            )
+            given = Given.of(measure_revisions.measure(base, candidate or WORKTREE, asked, out))
         ours, theirs = given.sides()
         policies.check_used(demanded, list(ours.numbers), str(policy))
         answer = compare(ours, theirs, demanded)
@@ -121,7 +114,7 @@ def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bo
 class Asking:
     """How a search judges: what it measures, what it demands, where it keeps its runs."""
 
-    asked: measure_revisions.MeasureRequest
+    asked: MeasureRequest
     demanded: Policy
     out: Path | None
 

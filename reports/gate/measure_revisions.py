@@ -1,6 +1,6 @@
 """Both sides of a gate measured now: two revisions of Keymark, in turns, in one run.
 
-This package sees files only, so `run_bench.py run` measures in a process of its own, with one
+This package sees files only, so `keymark run` measures in a process of its own, with one
 engine for each revision; what is judged is its run folder.
 """
 
@@ -18,7 +18,6 @@ from keymark.harness.store import run_places
 from keymark.reports.errors import ReportError
 from keymark.reports.render.text import clean
 
-RUN_BENCH = Path(__file__).parents[2] / "run_bench.py"
 WORKTREE = "worktree"
 """What stands for the code as it lies there, instead of a revision."""
 
@@ -79,7 +78,7 @@ def measure(base: str, candidate: str, asked: MeasureRequest, out: str | None) -
     words = asked.words(base, candidate)
     words += ["--out", out] if out else []
     made = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, str(RUN_BENCH), *words], stdout=subprocess.PIPE, check=False
+        [sys.executable, "-P", "-m", "keymark", *words], stdout=subprocess.PIPE, check=False
     )
     if made.returncode < 0:
         raise ReportError(f"the run of both revisions was killed by signal {-made.returncode}")

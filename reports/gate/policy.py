@@ -1,8 +1,9 @@
 """What a gate demands of each metric: a policy file in TOML, laid over defaults.
 
-Without a file every counter is required, with the tolerance of `keymark.harness.store.units`, and every time is
-advisory, with five per cent. A file has a table `[[rule]]` for each exception. Globs say which
-numbers a rule is about; of several rules about one number a later one overrides what it names.
+Without a file every counter is required, with the tolerance of `harness/store/units.py`, and every
+time is advisory, with five per cent. A file has a table `[[rule]]` for each exception. Globs say
+which numbers a rule is about; of several rules about one number a later one overrides what it
+names.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def sentence(finding: Finding) -> str:
 
 
 def cause(found: Cause) -> str:
-    """What gained, in one line: ``stage `collect at table/rows/arrow.py` of write: tasks 2 to 3``."""
+    """What gained, in one line: ``stage `collect at table/files.py` of write: tasks 2 to 3``."""
     if found.kind == "phase":
         what = f"phase {found.phase}"
     else:

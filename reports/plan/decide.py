@@ -184,11 +184,11 @@ def _undecided(calibration: Calibration, at: Workload, order: Sequence[str]) -> 
     if not outside:
         return (
             f"the ranges of {names} overlap: a calibration with more repetitions would decide "
-            "(run_bench.py run calibrate --set schedule.repetitions=10)"
+            "(keymark run calibrate --set schedule.repetitions=10)"
         )
     far = max(outside, key=lambda name: outside[name])
     return (
         f"the ranges of {names} overlap: a calibration nearer to {float(getattr(at, far)):,.0f} "
         f"{far} would decide (this one ends at {calibration.ranges[far][1]:,.0f}): "
-        "run_bench.py run calibrate with --set and --master as it will be used"
+        "keymark run calibrate with --set and --master as it will be used"
     )

@@ -57,7 +57,7 @@ def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibratio
     names = ", ".join(run.name for run in runs)
     if not any(name.startswith("tag/") for name in equations):
         raise ReportError(
-            f"{names}: too few cells with upserts to fit a cost model; `run_bench.py run calibrate`"
+            f"{names}: too few cells with upserts to fit a cost model; `keymark run calibrate`"
             " measures what it takes"
         )
     places = [each.at for each in found if each.quantity == "tag"]

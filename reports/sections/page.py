@@ -28,7 +28,7 @@ from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
 from keymark.reports.stats.noise import NoisePart, noise_part
 from keymark.reports.stats.statistics import Caveat, CaveatKind
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parents[1] / "templates"
 
 CHART_TITLES = {
     "write_latency": "Write latency: one upsert batch",

@@ -197,7 +197,7 @@ def unsettled(storage: Storage) -> tuple[str, ...]:
     if any(status.path == _REBUILD for status in found):
         raise IndexUnavailableError(
             f"the index of {storage.root} is being built anew; if that was cut off, "
-            f"`run_bench.py table index build {storage.root} hbase` does it again"
+            f"`keymark table index build {storage.root} hbase` does it again"
         )
     return tuple(sorted(status.name for status in found))
 

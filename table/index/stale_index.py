@@ -56,6 +56,6 @@ def refuse_left_behind(state: TableState) -> None:
         root = state.storage.root
         raise IndexUnavailableError(
             f"the record index of {root} was left behind by commit {instant} of Apache Hudi, which "
-            f"enters no virtual keys in it: `run_bench.py table index build {root} record_index` "
+            f"enters no virtual keys in it: `keymark table index build {root} record_index` "
             "builds it anew"
         )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _METHODS = ("record_keys", "partition_paths")
+# Tables store the name that the class had when they were made.
+_MOVED = {"table.keygen.joined:JoinedKeys": "keymark.table.keygen.joined:JoinedKeys"}
 
 
 class KeyGenerator(Protocol):
@@ -45,7 +47,7 @@ def load_generator(name: str, definition: KeyDefinition) -> KeyGenerator:
     Raises:
         InvalidOptionError: it cannot be imported, or is no key generator.
     """
-    module, _, member = name.partition(":")
+    module, _, member = _MOVED.get(name, name).partition(":")
     try:
         found = getattr(importlib.import_module(module), member)
     except Exception as error:

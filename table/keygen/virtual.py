@@ -35,7 +35,7 @@ from keymark.table.properties.options import (
 )
 
 JOINED_KEYS = "table.keygen.joined:JoinedKeys"
-"""The generator of keys that are joined by a concatenator"""
+"""The generator of keys that are joined by a concatenator, by the name that tables store for it"""
 _BY_HUDI = (SIMPLE_KEYS, COMPLEX_KEYS, NO_PARTITION_KEYS)
 # Only stored where they say something.
 _RARE = {KEYS_IGNORED: "false", HUDI_READS: "true"}

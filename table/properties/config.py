@@ -1,7 +1,7 @@
 """hoodie.properties: what a table is, and the facts that Keymark keeps beside it.
 
 Text of java.util.Properties; the checksum is the CRC-32 of `<database>.<table>` and covers nothing
-else, so Keymark adds a seal (see `keymark.table.properties.seal`). A rewrite keeps a backup until the new file is
+else, so Keymark adds a seal (see `seal`). A rewrite keeps a backup until the new file is
 there; where the file is torn, the backup counts. Source: HoodieTableConfig of Hudi 0.15.
 """
 

@@ -168,7 +168,7 @@ def skip_files(
 def _warn(state: TableState, warned: set[str], fault: str) -> None:
     if COLUMN_STATS not in warned:
         warned.add(COLUMN_STATS)
-        root, command = state.storage.root, "run_bench.py table index"
+        root, command = state.storage.root, "keymark table index"
         warnings.warn(
             f"{root}: {fault}; remedy: `{command} drop {root} {COLUMN_STATS}`, then "
             f"`{command} build {root} {COLUMN_STATS}`",

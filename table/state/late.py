@@ -2,7 +2,7 @@
 
     .hoodie/.keymark/fenced/<T>    instant T was taken back while its writer may have been alive
 
-Such a writer changes one more file at most (table/storage/fence.py). A file of T that appears after T was
+Such a writer changes one more file at most (storage/fence.py). A file of T that appears after T was
 taken back belongs to no commit. Each write of the following days looks where it could be, and
 deletes it. Until then readers leave files of these instants out.
 """

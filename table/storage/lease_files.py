@@ -1,4 +1,4 @@
-"""The files of the lease: their names, and what they say (table/storage/lease.py has the protocol)."""
+"""The files of the lease: their names, and what they say (lease.py has the protocol)."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class LocalStorage:
 
     Attributes:
         root: absolute path of the folder.
-        durable: whether what a commit makes visible survives a power cut (table/storage/durability.py).
+        durable: whether what a commit makes visible survives a power cut (durability.py).
         staging: the folder for temporaries, relative to the root. One that `staged` made is never
             made again: without it, puts fail.
     """

@@ -23,7 +23,7 @@ from bounded import bounded
 from campaign import Outcome
 from table_cases import create, rows
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.harness.measure import event_log
 from keymark.harness.store.store import RunFolder
 from keymark.table.format.avro.records import encode_bytes, encode_long, encode_text

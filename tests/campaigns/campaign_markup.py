@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 
 from synthetic_runs import INFO, beats, sample, write_run
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.harness.store.results import SCHEMA_VERSION, Sample, Stage
 from keymark.harness.store.store import RunFolder
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 
 from synthetic_runs import sample, write_run
 
-import run_bench
+from keymark import cli as run_bench
 
 OUTSIDE = {
     "up": "../../guard/x",

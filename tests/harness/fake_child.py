@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from keymark.harness.engines.pipe import serve
+from keymark.harness.engines.pipe_server import serve
 
 
 class Handler:

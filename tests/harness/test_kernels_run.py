@@ -80,7 +80,7 @@ def test_sides_take_turns_and_a_run_goes_on(tmp_path, turns):
 
 
 def test_a_gate_judges_the_kernels(tmp_path, turns, capsys):
-    import run_bench
+    from keymark import cli as run_bench
 
     folder = RunFolder.create(tmp_path / "run")
     turns.extend("....." * 2)  # past the one that fails

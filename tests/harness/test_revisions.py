@@ -161,29 +161,48 @@ def test_a_table_is_measured_through_messages(tmp_path):
     assert engine.digest(table.read(), ["a"]) == (5, "d")
 
 
+STARTS = """
+class Conf:
+    def getAll(self): return [('from', 'the revision')]
+class Context:
+    def getConf(self): return Conf()
+class Session:
+    sparkContext = Context()
+    def stop(self): pass
+def session(master, conf): return Session()
+"""
+
+
 @pytest.fixture
 def root(tmp_path):
     """A revision with packages of its own."""
     made = tmp_path / "revision"
-    for package in ("table", "harness", "datasets"):
+    for package in (
+        "keymark",
+        "keymark/table",
+        "keymark/table/runtime",
+        "keymark/datasets/generate",
+    ):
         (made / package).mkdir(parents=True)
         (made / package / "__init__.py").write_text("")
-    (made / "harness" / "errors.py").write_text("class CellError(Exception): pass\n")
     return made
+
+
+def test_an_earlier_revision_had_no_package_of_its_own(tmp_path):
+    root = tmp_path / "early"
+    (root / "table").mkdir(parents=True)
+    (root / "table" / "__init__.py").write_text("")
+    (root / "table" / "spark.py").write_text(STARTS)
+    child = Child([sys.executable, str(CHILD), str(root)], log=tmp_path / "log", name="old")
+    try:
+        assert child.call("start", master="local[1]", conf={}) == {"from": "the revision"}
+    finally:
+        child.close()
 
 
 def test_the_process_has_the_packages_of_its_revision(tmp_path, root):
     """Only the pipe is the run's; no Spark, no Java."""
-    (root / "table" / "spark.py").write_text(
-        "class Conf:\n"
-        "    def getAll(self): return [('from', 'the revision')]\n"
-        "class Context:\n"
-        "    def getConf(self): return Conf()\n"
-        "class Session:\n"
-        "    sparkContext = Context()\n"
-        "    def stop(self): pass\n"
-        "def session(master, conf): return Session()\n"
-    )
+    (root / "keymark/table/runtime/spark.py").write_text(STARTS)
     child = Child([sys.executable, str(CHILD), str(root)], log=tmp_path / "log", name="old")
     try:
         assert child.call("start", master="local[1]", conf={}) == {"from": "the revision"}
@@ -223,17 +242,17 @@ def test_workers_of_spark_have_the_packages_of_the_revision(tmp_path, root, monk
     project = Path(__file__).parents[2]
     monkeypatch.chdir(project)
     monkeypatch.setenv("PYTHONPATH", str(project))
-    (root / "table" / "__init__.py").write_text(READS)
-    for name in ("spark.py", "errors.py"):
-        shutil.copy(project / "table" / name, root / "table")
-    (root / "datasets" / "spark.py").write_text(TELLS)
+    (root / "keymark" / "__init__.py").write_text(READS)
+    for name in ("runtime/spark.py", "runtime/java.py", "errors.py"):
+        shutil.copy(project / "table" / name, root / "keymark/table" / name)
+    (root / "keymark/datasets/generate/spark.py").write_text(TELLS)
     child = Child([sys.executable, str(CHILD), str(root)], log=tmp_path / "log", name="old")
     try:
         child.call("start", master="local[2]", conf={"spark.driver.memory": "1g"})
         number = child.call("open", path="t", options={})
         assert child.call("digest", table=number, columns=[]) == (
             3,
-            str(root / "datasets" / "spark.py"),
+            str(root / "keymark/datasets/generate/spark.py"),
         )
     finally:
         child.close()

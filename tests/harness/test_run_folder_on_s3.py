@@ -9,7 +9,7 @@ import pytest
 from s3_server import SECRET
 from test_mapping_run import SMALL
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.store.results import Sample
 from keymark.harness.store.run_places import PARTS

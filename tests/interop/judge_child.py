@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
-from keymark.harness.engines.pipe import serve
+from keymark.harness.engines.pipe_server import serve
 
 # Only the driver's own class path works: from a child class loader the Avro classes of delete
 # blocks and rollback plans cannot be cast.

@@ -165,7 +165,7 @@ def measuring(monkeypatch, history, codes):
     def stand_in(command, **options):
         if command[0] == "git":
             return really(command, **options)
-        words = command[2:]
+        words = command[4:]
         out = words[words.index("--out") + 1]
         revision = words[words.index("--engine") + 3].removeprefix("native@")
         measured.append((revision, words[words.index("--set") + 1]))
@@ -182,7 +182,7 @@ def measuring(monkeypatch, history, codes):
 def test_what_cannot_be_run_is_passed_over_and_an_interruption_ends_it(
     history, tmp_path, monkeypatch, capsys, code, ends
 ):
-    import run_bench
+    from keymark import cli as run_bench
 
     measured = measuring(monkeypatch, history, {history[1]: code})
     words = ["gate", "HEAD~3", "--bisect", "--out", str(tmp_path / "search")]
@@ -193,7 +193,7 @@ def test_what_cannot_be_run_is_passed_over_and_an_interruption_ends_it(
 
 
 def test_a_search_on_the_command_line_keeps_its_runs(history, tmp_path, monkeypatch, capsys):
-    import run_bench
+    from keymark import cli as run_bench
 
     measured = measuring(monkeypatch, history, {})
     words = ["gate", "HEAD~3", "--bisect", "--out", str(tmp_path / "search")]
@@ -233,7 +233,7 @@ def write_run(out, revision, *, worse):
 
 
 def test_paths_are_not_searched(tmp_path, capsys):
-    import run_bench
+    from keymark import cli as run_bench
 
     assert run_bench.main(["gate", str(tmp_path), str(tmp_path), "--bisect"]) == 2
     assert "--bisect needs two revisions" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from synthetic_runs import INDEXES, quickstart, sample, write_run
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.reports.publish import publish
 
 HOSTILE = '<b>&"]]>|`\x1b[2J\x00\u202e\ud800'
@@ -242,7 +242,7 @@ def measured_by(monkeypatch, run, code=0):
     words = []
 
     def stand_in(command, **_):
-        words.extend(command[2:])
+        words.extend(command[4:])
         text = json.dumps({"run_id": run.name}).encode()
         return subprocess.CompletedProcess(command, code, stdout=text)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import sample, write_run
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.reports.history.change_points import counter_changes, time_changes
 from keymark.reports.publish import publish
 

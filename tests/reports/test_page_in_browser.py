@@ -15,7 +15,7 @@ from test_publish import HOSTILE, small_run
 from test_virtual_part import cells_of
 from test_virtual_part import run_of as virtual_of
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.reports.publish import publish
 
 pytestmark = [

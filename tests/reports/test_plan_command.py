@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from synthetic_plan import TRUE, place, plan_run
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import Workload
 from keymark.reports.plan import calibration

@@ -8,7 +8,7 @@ import pytest
 from synthetic_plan import plan_run
 from synthetic_runs import quickstart
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.reports.publish import publish
 from keymark.table.storage.stores import storage_at
 

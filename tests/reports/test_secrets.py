@@ -7,7 +7,7 @@ import json
 import pytest
 from synthetic_runs import quickstart, sample, write_run
 
-import run_bench
+from keymark import cli as run_bench
 from keymark.harness.redaction import REDACTED, redact_arguments, redact_document, redact_text
 from keymark.harness.store.store import RunFolder
 from keymark.reports.publish import publish

@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 
 import pytest
-import table.local_storage
 
 from keymark.table.errors import LeaseLostError, LockHeldError, StorageError
 from keymark.table.layout.naming import STAGING
+from keymark.table.storage import local_storage
 from keymark.table.storage.local_files import mount_points
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import FileStatus
@@ -227,7 +227,7 @@ def test_a_sweep_that_came_first_deletes_nothing_else(storage, monkeypatch):
         storage.delete(entered[1])
         link(source, target)
 
-    flock = table.local_storage._flock
+    flock = local_storage._flock
     monkeypatch.setattr("keymark.table.storage.local_storage._flock", locked_by_a_sweep)
     monkeypatch.setattr("os.link", linked)
     storage.put("p/a", b"x")

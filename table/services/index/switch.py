@@ -1,8 +1,8 @@
 """Changing the index of a table: what has to be done, what is different afterwards, doing it.
 
-The index is a fact of the table (`table/properties/facts.py`): it changes by this and nothing else. Whatever
-the new index needs is made and proved first; one rewriting of hoodie.properties then switches over.
-A switch that dies before leaves the table with its old index.
+The index is a fact of the table (`properties/facts.py`): it changes by this and nothing else.
+Whatever the new index needs is made and proved first; one rewriting of hoodie.properties then
+switches over. A switch that dies before leaves the table with its old index.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Switcher:
         if after != "record" and RECORD_INDEX in config.maintained:
             found.append(
                 "record_index stays, and every write keeps it up to date; "
-                f"`run_bench.py table index drop {state.storage.root} {RECORD_INDEX}` ends that"
+                f"`keymark table index drop {state.storage.root} {RECORD_INDEX}` ends that"
             )
         if self.before == "hbase" != after:
             found.append(

@@ -10,12 +10,12 @@ from __future__ import annotations
 import random
 
 import pytest
-import table.services.restore
 from history_run import run_history
 
-import table.services.clean
-import table.write.client
 from keymark.table.errors import TableError
+from keymark.table.services import clean
+from keymark.table.services.recover import restore
+from keymark.table.write import client
 
 SEEDS = 30
 PLANTED_TRIES = 60
@@ -38,14 +38,14 @@ def _forget_deletes(real):
 
 
 PLANTED = {
-    "deletes stay in the index": (table.write.client, "_index_update", _forget_deletes),
+    "deletes stay in the index": (client, "_index_update", _forget_deletes),
     "a rollback forgets the index": (
-        table.services.restore,
+        restore,
         "update_record_index",
         lambda _: lambda *_, **__: None,
     ),
     "cleaning knows no savepoints": (
-        table.services.clean,
+        clean,
         "savepoint_files",
         lambda _: lambda _: set(),
     ),

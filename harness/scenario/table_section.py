@@ -1,0 +1,78 @@
+"""The section `table` of a scenario: the table under test, and the options of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import Field, field_validator
+
+from keymark.datasets.generate.mappings import FILE_ROWS
+from keymark.harness.engines import NATIVE_INDEXES, engine_mistake
+from keymark.harness.scenario.dataset_section import NAME
+from keymark.harness.scenario.documents import nearest
+from keymark.harness.scenario.fields import Names, Positive, Section, TextGroups, Texts
+
+
+class TableSection(Section):
+    """The table under test.
+
+    Attributes:
+        source: a table to start from instead of generated rows; it is copied, never touched.
+        location: URL of a folder on an object store, as `s3://bucket/runs`, for the tables under
+            test; each run makes a folder of its own there and deletes it at its end. Default: the
+            run folder.
+        mappings: a record index of the keys alone instead, without base files; only lookups.
+        file_rows: rows of a file group of mappings.
+        options: `hoodie.*` options that all cells get, so that they are compared on equal terms.
+        index_options: options of single indexes, by index name.
+        engine_options: options of single engines, by engine name; those of Hudi may be any.
+        variants: further options, by the name of a variant: each index is measured with each.
+        variant_indexes: by the name of a variant the only indexes that it is measured with.
+    """
+
+    source: str | None = None
+    location: str | None = None
+    mappings: bool = False
+    file_rows: Positive = FILE_ROWS
+    options: Texts = Field(default_factory=dict)
+    index_options: TextGroups = Field(default_factory=dict)
+    engine_options: TextGroups = Field(default_factory=dict)
+    variants: TextGroups = Field(default_factory=dict)
+    variant_indexes: dict[str, Names] = Field(default_factory=dict)
+
+    def variants_of(self, index: str) -> tuple[str, ...]:
+        """The variants that an index is measured with; one without a name where there are none."""
+        only = self.variant_indexes
+        return tuple(name for name in self.variants or ("",) if index in only.get(name, (index,)))
+
+    @field_validator("index_options")
+    @classmethod
+    def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        refuse(name_mistake("index", name, NATIVE_INDEXES) for name in value)
+        return value
+
+    @field_validator("engine_options")
+    @classmethod
+    def _engines(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        refuse(engine_mistake(name) for name in value)
+        return value
+
+    @field_validator("variants")
+    @classmethod
+    def _named(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        wrong = [name for name in value if not NAME.fullmatch(name)]
+        refuse(f"{name!r} is no name of letters, digits, - and _" for name in wrong)
+        return value
+
+
+def name_mistake(kind: str, name: str, known: Iterable[str]) -> str | None:
+    """What is wrong with a name, None if it is known."""
+    names = tuple(known)
+    return None if name in names else f"unknown {kind} {name!r}{nearest(name, names)}"
+
+
+def refuse(mistakes: Iterable[str | None]) -> None:
+    """Raise a ValueError of all mistakes that are there."""
+    found = [mistake for mistake in mistakes if mistake]
+    if found:
+        raise ValueError("; ".join(found))
