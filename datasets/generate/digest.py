@@ -94,7 +94,10 @@ class Digest:
         check_columns(names, table.column_names)
         total = cls()
         for batch in table.select(names).to_batches():
-            total += cls(batch.num_rows, *(_sum(row_hashes(batch, seed)) for seed in SEEDS))
+            total += cls(
+                batch.num_rows,
+                *(int(np.sum(row_hashes(batch, seed), dtype=np.uint64)) for seed in SEEDS),
+            )
         return total
 
 
@@ -122,10 +125,6 @@ def row_hashes(batch: pa.RecordBatch, seed: int) -> _Hashes:
     return state
 
 
-def _sum(hashes: _Hashes) -> int:
-    return int(np.sum(hashes, dtype=np.uint64))
-
-
 def _fold(name: str, column: pa.Array, state: _Hashes) -> None:
     """Fold one column into the running hashes, in place."""
     kind = column.type
@@ -148,11 +147,9 @@ def _numbers(column: pa.Array, target: pa.DataType) -> np.ndarray:
         column = column.cast(target)
     except pa.ArrowInvalid as error:
         raise DatasetError(f"values of {column.type} do not fit {target}: {error}") from error
-    return np.asarray(column.fill_null(_zero(target)).to_numpy(zero_copy_only=False))
-
-
-def _zero(target: pa.DataType) -> pa.Scalar:
-    return pa.scalar(0, pa.int32()).cast(target)
+    return np.asarray(
+        column.fill_null(pa.scalar(0, pa.int32()).cast(target)).to_numpy(zero_copy_only=False)
+    )
 
 
 def _fold_bool(_: str, column: pa.Array, state: _Hashes) -> None:

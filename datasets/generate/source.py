@@ -292,7 +292,11 @@ class SourceDataset:
     def _table(self, model: _Model) -> pa.Table:
         """The rows of a model."""
         table = self._rows.take(pa.array(model.origin))
-        table = _replace(table, self._ordering, lambda old: _raised(old, pa.array(model.raised)))
+        table = _replace(
+            table,
+            self._ordering,
+            lambda old: pc.add_checked(old.cast(pa.int64()), pa.array(model.raised)),
+        )
         return _replace(table, self._new_key, lambda old: _renamed(old, pa.array(model.key)))
 
     def _frame(self, spark: SparkSession, name: str, table: pa.Table) -> DataFrame:
@@ -324,10 +328,6 @@ def _normal(rows: pa.Table) -> pa.Table:
             micros = table[field.name].cast(pa.timestamp("us", "UTC"))
             table = table.set_column(index, field.name, micros)
     return table
-
-
-def _raised(values: pa.ChunkedArray, by: pa.Array) -> pa.ChunkedArray:
-    return pc.add_checked(values.cast(pa.int64()), by)
 
 
 def _renamed(keys: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:

@@ -20,7 +20,7 @@ from keymark.reports.gate import bisect as bisect_
 from keymark.reports.gate import measure_revisions, render, run_numbers
 from keymark.reports.gate import policy as policies
 from keymark.reports.gate.compare import Gate, compare
-from keymark.reports.gate.measure_revisions import WORKTREE, MeasureRequest
+from keymark.reports.gate.measure_revisions import WORKTREE, MeasureRequest, TwoRevisions
 from keymark.reports.gate.policy import Kind, Policy
 from keymark.reports.gate.run_numbers import RunNumbers
 from keymark.reports.gate.verdicts import Verdict
@@ -96,10 +96,7 @@ def gate(
         show(answer, as_json=as_json, whole=kernels)
     for path, text in ((junit, render.junit), (markdown, render.comment)):
         if path is not None:
-            try:
-                path.write_text(text(answer), encoding="utf-8", newline="\n")
-            except OSError as error:
-                raise ReportError(f"{clean(path)} cannot be written: {error.strerror}") from error
+            _write(path, text(answer))
     return EXIT_CODES[answer.verdict]
 
 
@@ -192,7 +189,7 @@ class Given:
     engines: tuple[str | None, str | None]
 
     @classmethod
-    def of(cls, measured: measure_revisions.TwoRevisions) -> Given:
+    def of(cls, measured: TwoRevisions) -> Given:
         """The two engines of a run."""
         folder = str(measured.folder)
         return cls(base=folder, candidate=folder, engines=(measured.base, measured.candidate))
@@ -254,3 +251,10 @@ def show(answer: Gate, *, as_json: bool, whole: bool = False) -> None:
     if not answer.interleaved:
         console.print(Text(render.SEPARATE))
     console.print(Text(f"{answer.verdict.value}: {render.headline(answer)}"))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ReportError(f"{clean(path)} cannot be written: {error.strerror}") from error

@@ -108,7 +108,7 @@ class CellView:
             series = self.series.get((step, phase, metric))
             return series.values if series else {}
         rounds = [
-            _by_repetition(self.series[key].values)
+            {repetition: value for (repetition, _), value in self.series[key].values.items()}
             for key in self.series
             if key[0].startswith(f"{UPSERT}_") and key[1:] == (phase, metric)
         ]
@@ -165,7 +165,14 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
     engines = {cell.engine for run in runs for cell in run.cells}
     if len(runs) == 1:
         return (_labelled(runs[0], "", engines),)
-    return tuple(_labelled(run, _letter(place), engines) for place, run in enumerate(runs))
+    return tuple(
+        _labelled(
+            run,
+            ascii_uppercase[place] if place < len(ascii_uppercase) else f"R{place + 1}",
+            engines,
+        )
+        for place, run in enumerate(runs)
+    )
 
 
 def failed_cells(record: RunRecord) -> dict[str, str]:
@@ -207,56 +214,39 @@ def _load_one(path: Path) -> Run:
     except RunFolderError as error:
         raise ReportError(clean(error)) from error
     run_id = record.run_id or path.resolve().name
-    notices = list(_torn_line(folder))
+    notices = []
+    content = folder.samples_file.read_bytes()
+    if content and not content.endswith(b"\n"):
+        number = content.count(b"\n") + 1
+        notices.append(
+            f"line {number} of samples.jsonl is unfinished (the run was cut off) and left out"
+        )
     strangers = {sample.run_id for sample in samples} - {run_id}
     if strangers:
         raise ReportError(f"{clean(folder.samples_file)} holds samples of another run")
-    settings = settings_of(record.cells or ())
-    views = _cells(run_id, samples, notices, failed_cells(record))
+    grouped: dict[str, list[Sample]] = {}
+    for sample in samples:
+        grouped.setdefault(sample.cell, []).append(sample)
+    settings, failed = settings_of(record.cells or ()), failed_cells(record)
     specs = {**installed.specs(), **installed.kept_specs(record.indexes)}
-    placed = (
-        replace(
-            view,
-            setting=settings.get(view.cell, Setting()),
-            spec=specs.get(view.index, UNKNOWN),
-        )
-        for view in views
-    )
-    cells = sorted(placed, key=cell_order)
+    views = []
+    for cell, lines in grouped.items():
+        view = _cell(run_id, cell, lines, notices)
+        if view.verified and cell in failed:
+            # The run's own word for a failure that left no sample behind.
+            view = replace(view, verified=False, reasons=(failed[cell],))
+        setting, spec = settings.get(cell, Setting()), specs.get(view.index, UNKNOWN)
+        views.append(replace(view, setting=setting, spec=spec))
     return Run(
         run_id=run_id,
         label="",
         folder=path,
         record=record,
         samples=samples,
-        cells=tuple(cells),
+        cells=tuple(sorted(views, key=cell_order)),
         notices=tuple(notices),
         beats=tuple(beats),
     )
-
-
-def _torn_line(folder: RunFolder) -> Iterable[str]:
-    content = folder.samples_file.read_bytes()
-    if content and not content.endswith(b"\n"):
-        number = content.count(b"\n") + 1
-        yield f"line {number} of samples.jsonl is unfinished (the run was cut off) and left out"
-
-
-def _cells(
-    run_id: str, samples: Iterable[Sample], notices: list[str], failed: Mapping[str, str]
-) -> list[CellView]:
-    grouped: dict[str, list[Sample]] = {}
-    for sample in samples:
-        grouped.setdefault(sample.cell, []).append(sample)
-    views = [_cell(run_id, cell, lines, notices) for cell, lines in grouped.items()]
-    return [_unless_failed(view, failed) for view in views]
-
-
-def _unless_failed(view: CellView, failed: Mapping[str, str]) -> CellView:
-    """Take the run's own word for a failure that left no sample behind."""
-    if not view.verified or view.cell not in failed:
-        return view
-    return replace(view, verified=False, reasons=(failed[view.cell],))
 
 
 def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> CellView:
@@ -310,10 +300,6 @@ def _series(samples: Iterable[Sample], notices: list[str]) -> dict[tuple[str, st
     }
 
 
-def _letter(place: int) -> str:
-    return ascii_uppercase[place] if place < len(ascii_uppercase) else f"R{place + 1}"
-
-
 def _labelled(run: Run, label: str, engines: set[str]) -> Run:
     """Name cells by index, adding engine, variant and run only where they tell cells apart."""
     twins = Counter((cell.engine, cell.index, cell.setting) for cell in run.cells)
@@ -326,7 +312,3 @@ def _labelled(run: Run, label: str, engines: set[str]) -> Run:
         parts += [label] * bool(label)
         cells.append(replace(cell, label=" · ".join(parts), run_label=label))
     return replace(run, label=label, cells=tuple(cells))
-
-
-def _by_repetition(values: Mapping[Trial, float]) -> dict[int, float]:
-    return {repetition: value for (repetition, _), value in values.items()}

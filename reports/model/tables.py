@@ -234,49 +234,62 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class SummaryTable:
     """Cells as rows, measures as columns."""
 
     cells: tuple[CellView, ...]
     columns: tuple[Column, ...]
 
 
-def table(cells: Sequence[CellView], measures: Sequence[Measure]) -> Table:
+def table(cells: Sequence[CellView], measures: Sequence[Measure]) -> SummaryTable:
     """Summarize measures over cells; cells that are not verified must be left out before."""
     assert all(cell.verified for cell in cells)
-    return Table(cells=tuple(cells), columns=tuple(_column(cells, measure) for measure in measures))
+    return SummaryTable(
+        cells=tuple(cells), columns=tuple(_column(cells, measure) for measure in measures)
+    )
 
 
-def filled(whole: Table) -> Table:
+def filled(whole: SummaryTable) -> SummaryTable:
     """Leave out the columns that no cell has a value for."""
     kept = tuple(column for column in whole.columns if column.standing is not Standing.EMPTY)
-    return Table(cells=whole.cells, columns=kept)
+    return SummaryTable(cells=whole.cells, columns=kept)
 
 
-def headline(cells: Sequence[CellView]) -> Table:
+def headline(cells: Sequence[CellView]) -> SummaryTable:
     """The answer: what an index costs to write, to look up and to keep."""
     return table(cells, HEADLINE)
 
 
-def steps(cells: Sequence[CellView]) -> Table:
+def steps(cells: Sequence[CellView]) -> SummaryTable:
     """Wall time of every step; the points of the lookup model have tables of their own."""
     found = {step for cell in cells for step in cell.steps() if not is_point(step)}
     names = sorted(found, key=step_order)
-    return filled(table(cells, [_step_measure(name) for name in names]))
+    measures = [
+        Measure(
+            key=name,
+            title=clean(name, 40).replace("_", " "),
+            what=clean(name, 40).replace("_", " "),
+            step=name,
+            phase="total",
+            metric="wall_s",
+        )
+        for name in names
+    ]
+    return filled(table(cells, measures))
 
 
-def phases(cells: Sequence[CellView]) -> Table:
+def phases(cells: Sequence[CellView]) -> SummaryTable:
     """Wall time of each phase of an upsert batch, and of the whole."""
     return _by_phase(cells, "wall_s", key="{}", what="Phase {} of an upsert batch")
 
 
-def shuffled(cells: Sequence[CellView]) -> Table:
+def shuffled(cells: Sequence[CellView]) -> SummaryTable:
     """Bytes that each phase of an upsert batch shuffles."""
     what = "Shuffle of phase {} of an upsert batch"
     return _by_phase(cells, "shuffle_write_bytes", key="{}_shuffle", what=what)
 
 
-def _by_phase(cells: Sequence[CellView], metric: str, *, key: str, what: str) -> Table:
+def _by_phase(cells: Sequence[CellView], metric: str, *, key: str, what: str) -> SummaryTable:
     """A metric of each phase of an upsert batch, and of the whole; texts name the phase by {}."""
     measures = [
         Measure(
@@ -292,7 +305,7 @@ def _by_phase(cells: Sequence[CellView], metric: str, *, key: str, what: str) ->
     return filled(table(cells, measures))
 
 
-def work(cells: Sequence[CellView], step: str) -> Table:
+def work(cells: Sequence[CellView], step: str) -> SummaryTable:
     """What a step, `UPSERT` included, makes Spark, the storage and the processor do."""
     names = [name for name, metric in METRICS.items() if metric.counter and name != "index_bytes"]
     names += ["cpu_s", "python_worker_s"]
@@ -308,17 +321,6 @@ def work(cells: Sequence[CellView], step: str) -> Table:
         for name in names
     ]
     return filled(table(cells, measures))
-
-
-def _step_measure(step: str) -> Measure:
-    return Measure(
-        key=step,
-        title=clean(step, 40).replace("_", " "),
-        what=clean(step, 40).replace("_", " "),
-        step=step,
-        phase="total",
-        metric="wall_s",
-    )
 
 
 def _column(cells: Sequence[CellView], measure: Measure) -> Column:

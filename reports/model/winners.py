@@ -57,14 +57,14 @@ def winners(cells: Sequence[CellView], measure: Measure) -> list[Winner]:
                 first=first,
                 second=others[0] if others else "",
                 margin=ratios[others[0]] if others else None,
-                rivals=tuple(other for other, ratio in ratios.items() if not _behind(ratio)),
+                rivals=tuple(
+                    other
+                    for other, ratio in ratios.items()
+                    if not (ratio is not None and ratio.n > 1 and ratio.low > 1)
+                ),
             )
         )
     return made
-
-
-def _behind(ratio: Summary | None) -> bool:
-    return ratio is not None and ratio.n > 1 and ratio.low > 1
 
 
 def winner_map(cells: Sequence[CellView], measure: Measure) -> Grid | None:
@@ -76,7 +76,9 @@ def winner_map(cells: Sequence[CellView], measure: Measure) -> Grid | None:
     kinds = {"": list(cells)}
     if not all(cell.spec.is_global for cell in cells):
         kinds["global, "] = [cell for cell in cells if cell.spec.is_global]
-    found = {kind: _by_place(winners(group, measure)) for kind, group in kinds.items()}
+    found = {
+        kind: {won.setting: won for won in winners(group, measure)} for kind, group in kinds.items()
+    }
     settings = [setting for setting, _ in by_setting(cells).items() if setting in found[""]]
     if len(settings) < 2:
         return None
@@ -94,10 +96,6 @@ def winner_map(cells: Sequence[CellView], measure: Measure) -> Grid | None:
         ),
         rows=tuple(rows),
     )
-
-
-def _by_place(found: Sequence[Winner]) -> dict[Setting, Winner]:
-    return {won.setting: won for won in found}
 
 
 def _entry(won: Winner | None) -> Entry:

@@ -7,7 +7,7 @@ range of sizes that was calibrated is shaded, so that what lies outside is seen 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
@@ -88,10 +88,25 @@ def svg(curve: Curve) -> str:
     every = [max(e.value, _FLOOR) for line in curve.lines.values() for e in line]
     x = _Scale(curve.sizes[0], curve.sizes[-1], _LEFT, _WIDTH - _RIGHT)
     y = _Scale(min(every) / 1.5, max(every) * 1.5, _HEIGHT - _BOTTOM, _TOP)
-    parts = [_shade(curve, x), _grid(x, y), _here(curve, x)]
-    for index, line in curve.lines.items():
-        parts += [_band(index, curve.sizes, line, x=x, y=y), _line(index, curve, x, y)]
-    parts += [_names(curve, x, y), _caption(curve)]
+    low, high = (x.at(end) for end in curve.calibrated)
+    here, middle = x.at(curve.here), (_LEFT + _WIDTH - _RIGHT) / 2
+    parts = [
+        (
+            f'<rect x="{low:.1f}" y="{_TOP}" width="{max(high - low, 1):.1f}" '
+            f'height="{_HEIGHT - _TOP - _BOTTOM}" fill="var(--lead)"/>'
+        ),
+        _grid(x, y),
+        (
+            f'<line x1="{here:.1f}" x2="{here:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
+            'stroke="currentColor" stroke-dasharray="3 3"/>'
+        ),
+        *(_band_and_line(index, curve, x, y) for index in curve.lines),
+        _names(curve, x, y),
+        (
+            f'<text x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle" fill="currentColor">'
+            f"{AXES[curve.along]}</text>"
+        ),
+    ]
     return (
         f'<svg class="chart" role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-size="11" '
         f'aria-label="{escape(curve.label)}">{"".join(parts)}</svg>'
@@ -120,14 +135,6 @@ class _Scale:
         return [10.0**power for power in range(low, high + 1, step)]
 
 
-def _shade(curve: Curve, x: _Scale) -> str:
-    low, high = (x.at(end) for end in curve.calibrated)
-    return (
-        f'<rect x="{low:.1f}" y="{_TOP}" width="{max(high - low, 1):.1f}" '
-        f'height="{_HEIGHT - _TOP - _BOTTOM}" fill="var(--lead)"/>'
-    )
-
-
 def _grid(x: _Scale, y: _Scale) -> str:
     parts = []
     for tick in x.ticks():
@@ -147,30 +154,18 @@ def _grid(x: _Scale, y: _Scale) -> str:
     return "".join(parts)
 
 
-def _here(curve: Curve, x: _Scale) -> str:
-    at = x.at(curve.here)
+def _band_and_line(index: str, curve: Curve, x: _Scale, y: _Scale) -> str:
+    def points(values: Iterable[float]) -> list[str]:
+        found = zip(curve.sizes, values, strict=True)
+        return [f"{x.at(size):.1f},{y.at(max(value, _FLOOR)):.1f}" for size, value in found]
+
+    line, color = curve.lines[index], known()[index].color
+    band = [*points(e.high for e in line), *reversed(points(e.low for e in line))]
+    middle = points(e.value for e in line)
     return (
-        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
-        'stroke="currentColor" stroke-dasharray="3 3"/>'
+        f'<polygon points="{" ".join(band)}" fill="{color}" fill-opacity="0.12"/>'
+        f'<polyline points="{" ".join(middle)}" fill="none" stroke="{color}" stroke-width="2"/>'
     )
-
-
-def _band(
-    index: str, sizes: Sequence[float], line: Sequence[Estimate], *, x: _Scale, y: _Scale
-) -> str:
-    upper = [f"{x.at(s):.1f},{y.at(max(e.high, _FLOOR)):.1f}" for s, e in _both(sizes, line)]
-    lower = [f"{x.at(s):.1f},{y.at(max(e.low, _FLOOR)):.1f}" for s, e in _both(sizes, line)]
-    points = " ".join([*upper, *reversed(lower)])
-    return f'<polygon points="{points}" fill="{known()[index].color}" fill-opacity="0.12"/>'
-
-
-def _line(index: str, curve: Curve, x: _Scale, y: _Scale) -> str:
-    points = " ".join(
-        f"{x.at(size):.1f},{y.at(max(e.value, _FLOOR)):.1f}"
-        for size, e in _both(curve.sizes, curve.lines[index])
-    )
-    color = known()[index].color
-    return f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>'
 
 
 def _names(curve: Curve, x: _Scale, y: _Scale) -> str:
@@ -185,18 +180,6 @@ def _names(curve: Curve, x: _Scale, y: _Scale) -> str:
         )
         floor += _NAME_GAP
     return "".join(parts)
-
-
-def _caption(curve: Curve) -> str:
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    return (
-        f'<text x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle" fill="currentColor">'
-        f"{AXES[curve.along]}</text>"
-    )
-
-
-def _both(sizes: Sequence[float], line: Sequence[Estimate]) -> list[tuple[float, Estimate]]:
-    return list(zip(sizes, line, strict=True))
 
 
 def _seconds(value: float) -> str:

@@ -49,7 +49,7 @@ class Off:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ScoredChoice:
     """A choice among some indexes, in one setting.
 
     Attributes:
@@ -88,7 +88,7 @@ class Score:
     outside: int
     factors: tuple[float, float]
     off: tuple[Off, ...]
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[ScoredChoice, ...]
 
     def hits(self, among: str) -> tuple[int, int, int]:
         """Right choices, choices, and settings without a recommendation."""
@@ -169,7 +169,7 @@ def _error(said: float, measured: float) -> float:
     return float(bool(said))
 
 
-def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Chosen]:
+def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable[ScoredChoice]:
     settings: dict[str, dict[str, float]] = {}
     places: dict[str, Any] = {}
     for each in found:
@@ -186,7 +186,7 @@ def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable
                 continue
             made = choose(calibration, places[setting], list(measured)).recommended
             best = min(measured, key=lambda index: measured[index])
-            yield Chosen(
+            yield ScoredChoice(
                 setting=setting,
                 among=among,
                 recommended=made,

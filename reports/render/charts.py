@@ -24,7 +24,7 @@ from matplotlib.text import Text
 from keymark.harness.store.units import Unit
 from keymark.indexes.spec import UNKNOWN_COLOR
 from keymark.reports.model.projection import CellView
-from keymark.reports.model.tables import Column, Table
+from keymark.reports.model.tables import Column, SummaryTable
 from keymark.reports.render.amounts import amount, axis_scale
 from keymark.reports.stats.statistics import CONFIDENCE, Summary
 
@@ -102,7 +102,7 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
     return render(draw, rows=len(shown), title=title)
 
 
-def stack(whole: Table, title: str) -> Drawing:
+def stack(whole: SummaryTable, title: str) -> Drawing:
     """Draw the phases of a table, whose last column is the total, as stacked horizontal bars.
 
     What the total holds beyond its phases is drawn as `rest`.
@@ -163,7 +163,7 @@ def number_ticks(axis: Axis) -> None:
     axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda x, _: f"{x:,.10g}"))
 
 
-def stacked_medians(whole: Table) -> tuple[dict[str, list[float]], list[float]]:
+def stacked_medians(whole: SummaryTable) -> tuple[dict[str, list[float]], list[float]]:
     """Split a phases table into lengths per phase and the totals, in seconds.
 
     A phase without a value has length 0; `rest` appears when it is above 1 % of a total.

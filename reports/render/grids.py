@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from keymark.reports.model.projection import CellView
-from keymark.reports.model.tables import Column, Standing, Table
+from keymark.reports.model.tables import Column, Standing, SummaryTable
 from keymark.reports.render.amounts import amount, interval, times
 from keymark.reports.render.text import NOTHING
 from keymark.reports.stats.statistics import Summary
@@ -61,7 +61,7 @@ class Grid:
     findings: tuple[str, ...] = ()
 
 
-def grid(whole: Table, caption: str, *, judged: bool = True) -> Grid:
+def grid(whole: SummaryTable, caption: str, *, judged: bool = True) -> Grid:
     """Put a table in words; unjudged grids mark no leaders."""
     rows = [
         Row(

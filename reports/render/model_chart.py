@@ -28,7 +28,12 @@ def model_chart(model: LookupModel, state: str, title: str) -> Drawing:
         for axes, cache in zip(panels, CACHES, strict=True):
             axes.set_xscale("log")
             axes.set_yscale("log")
-            _points(axes, model, state, cache=cache, color=color)
+            for spot in model.spots:
+                if (spot.state, spot.cache) == (state, cache):
+                    axes.plot(
+                        spot.load, spot.wall, marker(model, spot.shards), markersize=5,
+                        color=color, markerfacecolor=color if spot.kind == "present" else "none",
+                    )  # fmt: skip
             _line(axes, model, state, cache)
             _finish(axes, _PANEL_NAMES[cache])
         panels[-1].set_xlabel("M/N, keys per shard\nmedians; filled: keys present, hollow: absent")
@@ -43,15 +48,6 @@ def model_chart(model: LookupModel, state: str, title: str) -> Drawing:
 def marker(model: LookupModel, shards: int) -> str:
     """The marker of a number of shards."""
     return MARKERS[min(model.shard_counts.index(shards), len(MARKERS) - 1)]
-
-
-def _points(axes: Axes, model: LookupModel, state: str, *, cache: str, color: str) -> None:
-    for spot in model.spots:
-        if (spot.state, spot.cache) == (state, cache):
-            axes.plot(
-                spot.load, spot.wall, marker(model, spot.shards), markersize=5, color=color,
-                markerfacecolor=color if spot.kind == "present" else "none",
-            )  # fmt: skip
 
 
 def _line(axes: Axes, model: LookupModel, state: str, cache: str) -> None:

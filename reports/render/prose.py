@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keymark.reports.model.projection import CellView
-from keymark.reports.model.tables import Column, Standing, Table
+from keymark.reports.model.tables import Column, Standing, SummaryTable
 from keymark.reports.render.amounts import amount
 from keymark.reports.render.grids import Grid, ratio_words, spread
 from keymark.reports.render.text import NOTHING, listed
@@ -29,7 +29,7 @@ class Answer:
     words: str
 
 
-def answers(whole: Table) -> list[Answer]:
+def answers(whole: SummaryTable) -> list[Answer]:
     """One finding per measured column: who leads, by how much, or that nothing is shown."""
     return [
         Answer(topic=column.measure.what, words=_words(column, whole.cells))

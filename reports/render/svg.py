@@ -65,9 +65,6 @@ def _localize(element: ET.Element, prefix: str, used: set[str]) -> None:
             del element.attrib[_HREF]
             element.set("href", f"#{prefix}-{value.removeprefix('#')}")
         else:
-            element.set(name, _themed(_REFERENCE.sub(rf"url(#{prefix}-\1)", value)))
-
-
-def _themed(value: str) -> str:
-    value = re.sub(r"\s*font-family:[^;]*;?|(?<=px) '[^;]*(?=;|$)", "", value)
-    return value.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+            local = _REFERENCE.sub(rf"url(#{prefix}-\1)", value)
+            local = re.sub(r"\s*font-family:[^;]*;?|(?<=px) '[^;]*(?=;|$)", "", local)
+            element.set(name, local.replace(INK, "currentColor").replace(GRID, "var(--grid)"))

@@ -99,7 +99,16 @@ def engines_part(run: Run) -> EnginesPart | None:
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         charts=[
-            (_chart(beside, place, run.file_suffix), _verdicts(beside))
+            (
+                _chart(beside, place, run.file_suffix),
+                [
+                    Answer(
+                        topic=duel.label,
+                        words=f"{verdict(duel, beside.engine, beside.measure.unit)}.",
+                    )
+                    for duel in beside.duels
+                ],
+            )
             for place, beside in enumerate(found)
         ],
         values=[_values(beside, duel) for beside in found for duel in beside.duels],
@@ -151,19 +160,9 @@ def verdict(duel: Duel, engine: str, unit: str) -> str:
     return f"no difference shown: {said}"
 
 
-def _title(beside: Beside) -> str:
-    return f"{COMPARED[beside.measure.key]}: Keymark beside {clean(beside.engine, 40)}"
-
-
-def _verdicts(beside: Beside) -> list[Answer]:
-    return [
-        Answer(topic=duel.label, words=f"{verdict(duel, beside.engine, beside.measure.unit)}.")
-        for duel in beside.duels
-    ]
-
-
 def _chart(beside: Beside, place: int, suffix: str) -> Chart:
-    title, unit = _title(beside), beside.measure.unit
+    engine, unit = clean(beside.engine, 40), beside.measure.unit
+    title = f"{COMPARED[beside.measure.key]}: Keymark beside {engine}"
     rows = tuple(
         Row(
             label=duel.label,
@@ -176,11 +175,11 @@ def _chart(beside: Beside, place: int, suffix: str) -> Chart:
         )
         for duel in beside.duels
     )
-    heads = ("Keymark", clean(beside.engine, 40), "Keymark as a multiple")
+    heads = ("Keymark", engine, "Keymark as a multiple")
     words = "; ".join(f"{row.label} {row.entries[2].value}" for row in rows)
     label = f"Chart of the time of Keymark as a multiple, {title}: {words}."
     bars = [(duel.label, duel.color, duel.ratio) for duel in beside.duels]
-    drawing = engines_chart(bars, engine=clean(beside.engine, 40), title=title)
+    drawing = engines_chart(bars, engine=engine, title=title)
     numbers = Grid(caption=title, heads=heads, rows=rows)
     key = f"{PREFIX}{place + 1}_{beside.measure.key}{suffix}"
     return chart(key, title, label, drawing, numbers)

@@ -17,7 +17,6 @@ from keymark.reports.render.growth_chart import growth_chart, panel_names
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean
 from keymark.reports.stats.growth import Axis, Contest, Line, at_largest, contests, lines
-from keymark.reports.stats.statistics import Summary
 
 PREFIX = "growth_"
 """Of the names of its charts' files."""
@@ -86,11 +85,16 @@ def growth_part(run: Run) -> GrowthPart | None:
         return None
     pairs = [(each, contest) for each in every for contest in each.contests]
     told = [(each, contest) for each, contest in pairs if len(pairs) <= _MANY or _meet(contest)]
-    ours = _mapped(right)
+    # Maps are of the first engine, where more than the size of the table varies.
+    ours = [cell for cell in right if cell.engine == right[0].engine]
+    if len({(cell.setting.shape, cell.setting.batch) for cell in ours}) < 2:
+        ours = []
     return GrowthPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
-        heading=_heading({each.axis for each in every}),
+        heading="As table and batches grow"
+        if len({each.axis for each in every}) > 1
+        else _OPENING[every[0].axis],
         maps=[found for each in MAPPED if (found := winner_map(ours, each))] if ours else [],
         findings=[_finding(each, contest) for each, contest in told],
         left_out=len(pairs) - len(told),
@@ -98,10 +102,6 @@ def growth_part(run: Run) -> GrowthPart | None:
         values=[_values(each, contest) for each, contest in pairs],
         map_values=[each for measure in MAPPED for each in map_values(ours, measure)],
     )
-
-
-def _heading(axes: set[Axis]) -> str:
-    return "As table and batches grow" if len(axes) > 1 else _OPENING[axes.pop()]
 
 
 def _growing(cells: Sequence[CellView]) -> list[_Growing]:
@@ -128,13 +128,6 @@ def _held(cells: Sequence[CellView], axis: Axis) -> str:
     return f", tables of {words}" if rows else f", {words}" if batch else ""
 
 
-def _mapped(cells: Sequence[CellView]) -> list[CellView]:
-    """The cells of the first engine, where more than the size of the table varies."""
-    ours = [cell for cell in cells if cell.engine == cells[0].engine]
-    varied = {(cell.setting.shape, cell.setting.batch) for cell in ours}
-    return ours if len(varied) > 1 else []
-
-
 def _meet(contest: Contest) -> bool:
     """Whether the lines meet at the sizes measured, or in every turn not far beyond them."""
     sizes, at = list(contest.ratios), contest.meeting
@@ -147,10 +140,15 @@ def _meet(contest: Contest) -> bool:
 def _finding(growing: _Growing, contest: Contest) -> Answer:
     mine, other = clean(contest.line.name, 40), clean(contest.other.name, 40)
     measure = growing.measure
-    sizes = "; ".join(
-        f"{_ratio(ratio, contest, size, measure.unit)} at {_at(growing.axis, size)}"
-        for size, ratio in contest.ratios.items()
-    )
+    parts = []
+    for size, ratio in contest.ratios.items():
+        if ratio is not None and ratio.median:
+            said = ratio_words(ratio)
+        else:
+            medians = (side.summaries()[size].median for side in (contest.line, contest.other))
+            said = " and ".join(amount(each, measure.unit) for each in medians)
+        parts.append(f"{said} at {_at(growing.axis, size)}")
+    sizes = "; ".join(parts)
     words = f"{mine} against {other}: {sizes}; {verdict(contest, growing.axis)}."
     names = panel_names(contest.line, growing.lines)
     return Answer(topic=", ".join([measure.what, *names]), words=words)
@@ -159,13 +157,6 @@ def _finding(growing: _Growing, contest: Contest) -> Answer:
 def _at(axis: Axis, size: int | str) -> str:
     size = f"{size:,}" if isinstance(size, int) else size
     return f"{size} rows" if axis is Axis.ROWS else f"batches of {size}"
-
-
-def _ratio(ratio: Summary | None, contest: Contest, size: int, unit: str) -> str:
-    if ratio is not None and ratio.median:
-        return ratio_words(ratio)
-    mine, other = (side.summaries()[size].median for side in (contest.line, contest.other))
-    return f"{amount(mine, unit)} and {amount(other, unit)}"
 
 
 def verdict(contest: Contest, axis: Axis = Axis.ROWS) -> str:

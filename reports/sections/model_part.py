@@ -18,8 +18,8 @@ from keymark.reports.stats.lookup_model import (
     CACHES,
     KINDS,
     STATES,
-    Estimate,
     Fit,
+    FittedConstant,
     LookupModel,
     Saturation,
     block_cost,
@@ -103,27 +103,23 @@ def _fits(fits: Sequence[Fit], index: str, caption: str) -> Grid:
     return Grid(caption=caption, heads=heads, rows=tuple(rows))
 
 
-def _estimate(estimate: Estimate) -> Entry:
+def _estimate(estimate: FittedConstant) -> Entry:
     spread = interval(estimate.low, estimate.high, _SECONDS)
     return Entry(value=amount(estimate.value, _SECONDS), spread=spread)
 
 
 def _chart(model: LookupModel, state: str, suffix: str) -> Chart:
     title = f"Lookup model, {_STATE_NAMES[state]}"
+    fitted = " ".join(
+        f"{fit.cache}: K {amount(fit.k.value, _SECONDS)}, c {amount(fit.c.value, _SECONDS)}."
+        for cache in CACHES
+        if (fit := model.of(state, cache))
+    )
     label = (
-        "Chart with logarithmic axes: time of a record index lookup over keys per shard. "
-        f"{_said(model, state)}"
+        f"Chart with logarithmic axes: time of a record index lookup over keys per shard. {fitted}"
     )
     drawing = model_chart(model, state, title)
     return chart(f"{PREFIX}{state}{suffix}", title, label, drawing, _points(model, state))
-
-
-def _said(model: LookupModel, state: str) -> str:
-    fits = [fit for cache in CACHES if (fit := model.of(state, cache))]
-    return " ".join(
-        f"{fit.cache}: K {amount(fit.k.value, _SECONDS)}, c {amount(fit.c.value, _SECONDS)}."
-        for fit in fits
-    )
 
 
 def _points(model: LookupModel, state: str) -> Grid:
@@ -172,7 +168,7 @@ def _topic(state: str) -> str:
     return _STATE_NAMES[state].capitalize()
 
 
-def _ranged(estimate: Estimate) -> str:
+def _ranged(estimate: FittedConstant) -> str:
     spread = interval(estimate.low, estimate.high, _SECONDS)
     return amount(estimate.value, _SECONDS) + (f" ({spread})" if spread else "")
 

@@ -272,14 +272,14 @@ def _first_of_each_run(cells: Sequence[CellView]) -> list[CellView]:
     return kept
 
 
-def _charts(headline: tables.Table, *, judged: bool) -> list[Chart]:
+def _charts(headline: tables.SummaryTable, *, judged: bool) -> list[Chart]:
     made = []
     cells = headline.cells
     for column in headline.columns:
         title = CHART_TITLES.get(column.measure.key)
         # Of nothing but zeros there is nothing to see; the table says so.
         if title and any(each and each.high for each in column.summaries):
-            single = tables.Table(cells=headline.cells, columns=(column,))
+            single = tables.SummaryTable(cells=headline.cells, columns=(column,))
             drawing = charts.bars(column, cells, title)
             label = prose.chart_label(column, cells)
             numbers = grid(single, title, judged=judged)
@@ -309,7 +309,7 @@ def _details(cells: Sequence[CellView]) -> list[Details]:
     return sorted((each for each in made if each.grids), key=lambda each: not each.foremost)
 
 
-def _cautions(headline: tables.Table, runs: Sequence[Run]) -> list[str]:
+def _cautions(headline: tables.SummaryTable, runs: Sequence[Run]) -> list[str]:
     few = {
         caveat.detail
         for column in headline.columns

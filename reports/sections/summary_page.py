@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from keymark.reports.model.which_index import WhichIndex
-from keymark.reports.render.grids import Entry, Grid
+from keymark.reports.render.grids import Grid
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import markdown
-from keymark.reports.sections.engines_part import EnginesPart
 from keymark.reports.sections.growth_part import GrowthPart
-from keymark.reports.sections.model_part import ModelPart
-from keymark.reports.sections.overhead_part import OverheadPart
 from keymark.reports.sections.page import Answered, Report, RunPart
-from keymark.reports.sections.virtual_part import VirtualPart
-from keymark.reports.stats.noise import NoisePart
 
 _LONGEST_SENTENCE = 2000
 
@@ -34,18 +29,39 @@ def summary_markdown(report: Report) -> str:
     for chart in report.charts:
         if chart.key == "phases":
             lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
-    lines += [line for part in report.engines for line in _engines(part)]
-    lines += [line for part in report.virtuals for line in _virtual(part)]
-    lines += [line for growth in report.growths for line in _growth(growth)]
-    lines += [line for model in report.models for line in _model(model)]
-    lines += [line for overhead in report.overheads for line in _overhead(overhead)]
-    lines += [line for noise in report.noises for line in _noise(noise)]
+    lines += _parts(report)
     lines += _details(report)
     lines += _notes(report)
     lines += ["## Reproduce", ""]
     for run in report.runs:
         lines += [f"    make install && {run.command}", ""]
     return "\n".join(lines)
+
+
+def _parts(report: Report) -> list[str]:
+    """The parts that only runs with more to compare have."""
+    lines = []
+    for part in report.engines:
+        lines += [_heading("Engines side by side", part.name), ""]
+        for chart, verdicts in part.charts:
+            lines += [f"### {markdown(chart.title)}", "", *_sentences(verdicts), ""]
+    for compared in report.virtuals:
+        lines += [_heading("Virtual keys", compared.name), ""]
+        for grid, findings in compared.shapes:
+            lines += [f"### {markdown(grid.caption)}", "", *_table(grid), ""]
+            lines += [*_sentences(findings), ""]
+    lines += [line for growth in report.growths for line in _growth(growth)]
+    for model in report.models:
+        fits = _table(model.fits, "index and cache")
+        lines += [_heading("Lookup model", model.name), "", *fits, ""]
+        lines += [*_sentences(model.findings), ""]
+    for overhead in report.overheads:
+        lines += [_heading("What measuring costs", overhead.name), "", *_table(overhead.grid)]
+        lines += ["", overhead.verdict, ""]
+    for noise in report.noises:
+        lines += [_heading("The machine's noise", noise.name), "", *_table(noise.grid, "load")]
+        lines += ["", *_sentences(noise.findings), ""]
+    return lines
 
 
 def which_index_markdown(choice: WhichIndex) -> str:
@@ -59,20 +75,9 @@ def which_index_markdown(choice: WhichIndex) -> str:
     return "\n".join(lines)
 
 
-def _engines(part: EnginesPart) -> list[str]:
-    of = f" of {markdown(part.name)}" if part.name else ""
-    lines = [f"## Engines side by side{of}", ""]
-    for chart, verdicts in part.charts:
-        lines += [f"### {markdown(chart.title)}", "", *_sentences(verdicts), ""]
-    return lines
-
-
-def _virtual(part: VirtualPart) -> list[str]:
-    of = f" of {markdown(part.name)}" if part.name else ""
-    lines = [f"## Virtual keys{of}", ""]
-    for grid, findings in part.shapes:
-        lines += [f"### {markdown(grid.caption)}", "", *_table(grid), "", *_sentences(findings), ""]
-    return lines
+def _heading(title: str, run: str) -> str:
+    """The heading of a part, with the run where there are several."""
+    return f"## {title} of {markdown(run)}" if run else f"## {title}"
 
 
 def _details(report: Report) -> list[str]:
@@ -86,30 +91,12 @@ def _details(report: Report) -> list[str]:
 
 
 def _growth(growth: GrowthPart) -> list[str]:
-    of = f" of {markdown(growth.name)}" if growth.name else ""
-    lines = [f"## {growth.heading}{of}", "", *_sentences(growth.findings), ""]
+    lines = [_heading(growth.heading, growth.name), "", *_sentences(growth.findings), ""]
     for each in growth.maps:
         lines += [f"### {markdown(each.caption)}", "", *_table(each, "data"), ""]
     for chart in growth.charts if not growth.maps else ():
         lines += [f"### {markdown(chart.title)}", "", *_table(chart.grid), ""]
     return lines
-
-
-def _model(model: ModelPart) -> list[str]:
-    of = f" of {markdown(model.name)}" if model.name else ""
-    table = _table(model.fits, "index and cache")
-    return [f"## Lookup model{of}", "", *table, "", *_sentences(model.findings), ""]
-
-
-def _overhead(overhead: OverheadPart) -> list[str]:
-    of = f" of {markdown(overhead.name)}" if overhead.name else ""
-    return [f"## What measuring costs{of}", "", *_table(overhead.grid), "", overhead.verdict, ""]
-
-
-def _noise(noise: NoisePart) -> list[str]:
-    of = f" of {markdown(noise.name)}" if noise.name else ""
-    table = _table(noise.grid, "load")
-    return [f"## The machine's noise{of}", "", *table, "", *_sentences(noise.findings), ""]
 
 
 def _answer(run: RunPart, answer: Answered) -> list[str]:
@@ -147,7 +134,12 @@ def _table(grid: Grid, head: str = "index") -> list[str]:
         _line([head, *grid.heads]),
         _line(["---", *["---:"] * len(grid.heads)], raw=True),
     ]
-    lines += [_line([row.label, *map(_words, row.entries)]) for row in grid.rows]
+    for row in grid.rows:
+        texts = [
+            f"{entry.value}{entry.spread and f' ({entry.spread})'}{entry.mark and f' {entry.mark}'}"
+            for entry in row.entries
+        ]
+        lines.append(_line([row.label, *texts]))
     if grid.findings:
         lines.append(_line(["shown by the data", *grid.findings]))
     return lines
@@ -157,21 +149,12 @@ def _line(texts: Sequence[str], *, raw: bool = False) -> str:
     return f"| {' | '.join(text if raw else markdown(text) for text in texts)} |"
 
 
-def _words(entry: Entry) -> str:
-    spread = f" ({entry.spread})" if entry.spread else ""
-    return entry.value + spread + (f" {entry.mark}" if entry.mark else "")
-
-
-def _said(run: RunPart) -> list[str]:
-    warnings = [f"{each.detail[0].upper()}{each.detail[1:]}." for each in run.warnings]
-    return [*warnings, *run.notes, *run.notices]
-
-
 def _notes(report: Report) -> list[str]:
     notes = list(report.cautions)
     for run in report.runs:
         before = f"{run.label}: " if run.label else ""
-        notes += [f"{before}{words}" for words in _said(run)]
+        warnings = [f"{each.detail[0].upper()}{each.detail[1:]}." for each in run.warnings]
+        notes += [f"{before}{words}" for words in (*warnings, *run.notes, *run.notices)]
     if not notes:
         return []
     return ["## Warnings and notes", "", *[f"- {markdown(note)}" for note in notes], ""]

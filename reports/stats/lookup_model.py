@@ -68,7 +68,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class FittedConstant:
     """A fitted value and the ends of its 95 % interval, in seconds."""
 
     value: float
@@ -93,8 +93,8 @@ class Fit:
     state: str
     cache: str
     shards: int | None
-    k: Estimate
-    c: Estimate
+    k: FittedConstant
+    c: FittedConstant
     off: float
     worst: float
 
@@ -214,10 +214,10 @@ def _fit(state: str, cache: str, shards: int | None, *, spots: Sequence[Spot]) -
     )
 
 
-def _estimate(values: _Floats) -> Estimate:
+def _estimate(values: _Floats) -> FittedConstant:
     """The value fitted to all samples stands first, those of the bootstrap follow."""
     low, high = np.percentile(values[1:], [2.5, 97.5])
-    return Estimate(float(values[0]), min(float(low), values[0]), max(float(high), values[0]))
+    return FittedConstant(float(values[0]), min(float(low), values[0]), max(float(high), values[0]))
 
 
 def least_deviations(loads: _Floats, walls: _Floats, counts: _Floats) -> tuple[_Floats, _Floats]:

@@ -47,7 +47,7 @@ def test_two_may_share_the_lead(tmp_path):
     cells, column = lookups(tmp_path, samples)
     assert column.standing is Standing.TIED
     assert {cells[row].index for row in column.leaders} == {"record", "bucket"}
-    (answer,) = prose.answers(tables.Table(cells=cells, columns=(column,)))
+    (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
     assert "joint best, no difference shown between them" in answer.words
     assert "simple 5.10x (4.73x to 5.56x)" in answer.words
 
@@ -93,20 +93,20 @@ def test_ratios_are_taken_within_a_repetition(tmp_path):
 def test_one_cell_is_compared_with_nothing(tmp_path):
     cells, column = lookups(tmp_path, {"record": [1.0]})
     assert column.standing is Standing.ALONE
-    assert prose.answers(tables.Table(cells=cells, columns=(column,))) == []
+    assert prose.answers(tables.SummaryTable(cells=cells, columns=(column,))) == []
 
 
 def test_a_leader_of_nothing_has_no_multiples(tmp_path):
     cells, column = lookups(
         tmp_path, {"record": [4096.0], "bucket": [0.0]}, metric="shuffle_write_bytes"
     )
-    (answer,) = prose.answers(tables.Table(cells=cells, columns=(column,)))
+    (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
     assert answer.words == "bucket (0 B) is best; the others: record 4.00 KiB."
 
 
 def test_sentences_stay_short_where_many_are_compared(tmp_path):
     cells, column = lookups(tmp_path, {f"i{n}": [1.0 + n] for n in range(12)})
-    (answer,) = prose.answers(tables.Table(cells=cells, columns=(column,)))
+    (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
     assert answer.words == (
         "i0 (1.00 s) is best; as a multiple of the lowest: i1 2.00x, i2 3.00x, i3 4.00x, i4 5.00x, "
         "6 more, and at the end i11 12.0x."
