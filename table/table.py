@@ -6,8 +6,8 @@ result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,11 +53,10 @@ from keymark.table.storage.lease import Lease, LeaseTerms, hold
 from keymark.table.storage.storage import Storage
 from keymark.table.storage.stores import storage_at
 from keymark.table.write import bulk, client
-from keymark.table.write.clock_check import check_clock
-from keymark.table.write.key_facts import completed, settle_keys
+from keymark.table.write.key_facts import completed
 from keymark.table.write.seal_check import accept_properties, warn_of_broken_seal
-from keymark.table.write.undo import clear_failed
-from keymark.table.write.writer import Writer, recover_entries
+from keymark.table.write.transaction import hold_recovered
+from keymark.table.write.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,7 +195,7 @@ class Table:
         They go from older slices, too: instants that need those cannot be read any more.
         """
         texts, _ = self._keys_and_partitions(keys)
-        purger = Purger(writer=self._writer(texts), hold=self._hold, progress=progress)
+        purger = Purger(writer=self._writer(texts), progress=progress)
         return purger.run(texts)
 
     def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> pa.Table:
@@ -395,7 +394,7 @@ class Table:
 
     def rewrite(self, virtual_keys: str, progress: Progress = no_progress) -> RewriteReport:
         """Give up stored keys (`on`), store them again (`off`), or store and `ignore` them."""
-        rewriter = Rewriter(writer=self._writer(None), hold=self._hold, progress=progress)
+        rewriter = Rewriter(writer=self._writer(None), progress=progress)
         return rewriter.run(virtual_keys)
 
     def accept(self, *, dry_run: bool = False) -> list[str]:
@@ -410,17 +409,8 @@ class Table:
         with self._hold() as lease:
             return work(self._services(self._runner(), progress), lease)
 
-    @contextmanager
-    def _hold(self) -> Iterator[Lease]:
-        check_clock(self.storage, self._clock, self.options())
-        with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
-            settle_keys(lease.storage, self._given)
-            recover_entries(
-                lease.storage, self.choice.name, lambda state: self._context(state, None)
-            )
-            clear_failed(lease.storage)
-            self._services(LocalRunner()).recover(lease)
-            yield lease
+    def _hold(self) -> AbstractContextManager[Lease]:
+        return hold_recovered(self._writer(None, RANDOM))
 
     def _runner(self) -> TaskRunner:
         if self._spark is None:
@@ -448,7 +438,7 @@ class Table:
             self._spark = SparkSession.getActiveSession() or session(None, {})
         return self._spark
 
-    def _writer(self, rows: Any) -> Writer:
+    def _writer(self, rows: Any, ids: Ids | None = None) -> Writer:
         if self._spark is not None or is_frame(rows):
             self._spark = self._spark or rows.sparkSession
         runner = self._runner()
@@ -462,7 +452,7 @@ class Table:
             services=services,
             spark=self.session,
             on_phase=self._describe_phase(),
-            ids=self._ids.of_write(),
+            ids=ids or self._ids.of_write(),
         )
 
     def _services(self, runner: TaskRunner, progress: Progress = no_progress) -> TableServices:

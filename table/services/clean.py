@@ -38,7 +38,7 @@ from keymark.table.timeline.clean_metadata import (
 )
 from keymark.table.timeline.instant_name import COMPLETED, REQUESTED
 from keymark.table.timeline.savepoint_metadata import decode_savepoint
-from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline, next_instant
+from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 
 _SUFFIX = "002"
 _RETAINED_MIN = 20
@@ -105,8 +105,7 @@ class Cleaner:
         """Delete base files that no current slice needs; the clean's instant, None without any."""
         if not any(files.values()):
             return None
-        timelines = [state.timeline] + ([state.metadata.timeline] if state.metadata else [])
-        instant = next_instant(self.clock, state.config.zone, *timelines)
+        instant = state.next_instant(self.clock)
         plan = _plan(state.timeline, files, retention)
         state.timeline.plan(instant, "clean", encode_clean_plan(plan))
         self._run(state, instant, plan)

@@ -37,7 +37,6 @@ from keymark.table.storage.fence import FencedStorage
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
-from keymark.table.write.writer import Attempt
 
 Step = Callable[[TableState, Lease], Change | None]
 
@@ -96,25 +95,29 @@ class TableServices:
             else:
                 drop_remains(storage, partition)
 
-    def maintain(self, attempt: Attempt) -> None:
+    def maintain(self, state: TableState, change: Change, lease: Lease) -> None:
         """Compact, clean and archive, where the options ask for it and it is time.
 
         The write is done and visible: a service that fails is told of and tried again later. What
         the write read of the table is handed on from step to step.
+
+        Args:
+            state: the table that the write began with.
+            change: what the write did to it.
+            lease: holds the table.
         """
         steps: list[tuple[str, Step]] = [("compaction", self._compact_if_due)]
         if self.options.flag("hoodie.clean.automatic"):
             steps.append(("cleaning", self._clean))
         if self.options.flag("hoodie.archive.automatic"):
             steps.append(("archiving", self._archive))
-        state = attempt.state
-        change: Change | None = attempt.change
+        done: Change | None = change
         for name, step in steps:
             try:
-                state = state.after(change) if change else state
+                state = state.after(done) if done else state
                 # Of a step that fails the timelines tell what it did.
-                change = Change()
-                change = step(state, attempt.lease)
+                done = Change()
+                done = step(state, lease)
             except LeaseLostError:
                 return
             except (TableError, OSError) as error:

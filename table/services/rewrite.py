@@ -14,8 +14,7 @@ groups that are left: their footers tell. Other writers may write between two co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +24,6 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import InputError
 from keymark.table.format.parquet.base_file import BLOOM_ENTRY, read_base_file, read_metadata
-from keymark.table.index.external import EntryChanges
 from keymark.table.keygen.definition import KeyDefinition
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.keygen.virtual import virtual_facts
@@ -37,10 +35,11 @@ from keymark.table.runtime.runner import Progress
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
-from keymark.table.write.commit import commit
 from keymark.table.write.file_group import FileGroupWrite
+from keymark.table.write.index_changes import NO_CHANGES
 from keymark.table.write.rewrite import refuse_other_keys, rewrite_group
-from keymark.table.write.writer import BLOOM_ENABLED, Attempt, Services, Writer, base_file_options
+from keymark.table.write.transaction import Counts, WriteTransaction, begin, hold_recovered
+from keymark.table.write.writer import BLOOM_ENABLED, Writer, base_file_options
 
 TARGETS = ("on", "off", "ignore")
 # File groups of a commit: what a dead rewriting does again at most.
@@ -70,24 +69,6 @@ class RewriteReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Quiet:
-    """A table's services without maintenance: older slices stay while the table is rewritten."""
-
-    services: Services
-
-    def recover(self, lease: Lease) -> None:
-        """Finish what a dead process left."""
-        self.services.recover(lease)
-
-    def prepare(self, lease: Lease) -> None:
-        """Build what the options ask for."""
-        self.services.prepare(lease)
-
-    def maintain(self, attempt: Attempt) -> None:
-        """Nothing: the next write cleans and archives."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Proof:
     """A base file whose stored keys are to be compared with those made."""
 
@@ -109,12 +90,10 @@ class Rewriter:
 
     Attributes:
         writer: of the table.
-        hold: takes the table's lease for a while.
         progress: told how many file groups are done.
     """
 
     writer: Writer
-    hold: Callable[[], AbstractContextManager[Lease]]
     progress: Progress
 
     def run(self, target: str) -> RewriteReport:
@@ -131,7 +110,7 @@ class Rewriter:
         if target not in TARGETS:
             raise InputError(f"virtual keys are {', '.join(TARGETS)}, not {target!r}")
         storage, stores = self.writer.storage, target != "on"
-        with self.hold() as lease:
+        with hold_recovered(self.writer) as lease:
             config = load_config(storage)
             _check(config, target)
             if config.stores_meta and target != "off":
@@ -139,7 +118,7 @@ class Rewriter:
             if not stores:
                 declare_keys(config, lease, stores=False, ignored=False)
         results: list[CommitResult] = []
-        before = 0
+        before = after = 0
         while True:
             left = self._left(stores=stores)
             if not left:
@@ -150,10 +129,20 @@ class Rewriter:
             assert not {file.instant_time for file in left} <= own, "it does not get done"
             for start in range(0, len(left), _GROUPS_PER_COMMIT):
                 part = left[start : start + _GROUPS_PER_COMMIT]
-                results.append(self._rewrite(part, stores=stores))
+                result, size = self._rewrite(part, stores=stores)
+                results.append(result)
+                after += size
                 before += sum(file.size for file in part)
                 self.progress(min(start + len(part), len(left)), len(left), "file groups")
-        return self._report(target, results, before)
+        state = TableState.load(self.writer.storage)
+        return RewriteReport(
+            virtual_keys=target,
+            file_groups=len(state.snapshot.files),
+            rewritten=sum(result.files_written for result in results),
+            bytes_before=before,
+            bytes_after=after,
+            instants=tuple(result.instant for result in results),
+        )
 
     def _prove(self, state: TableState) -> None:
         keys = StoredKeys(KeyDefinition.of(state.config))
@@ -183,7 +172,7 @@ class Rewriter:
         """Say in hoodie.properties that keys are stored; False if another writer left some out."""
         if target == "on":
             return True
-        with self.hold() as lease:
+        with hold_recovered(self.writer) as lease:
             if self._left(stores=True):
                 return False
             config = load_config(self.writer.storage)
@@ -191,58 +180,34 @@ class Rewriter:
             declare_keys(config, lease, stores=True, ignored=ignored)
         return True
 
-    def _rewrite(self, files: Sequence[BaseFile], *, stores: bool) -> CommitResult:
-        """Write some file groups anew, in one commit."""
+    def _rewrite(self, files: Sequence[BaseFile], *, stores: bool) -> tuple[CommitResult, int]:
+        """Write some file groups anew, in one commit; its result, and the bytes of the new files.
+
+        No services run: older slices stay while the table is rewritten.
+        """
         wanted = {(file.partition_path, file.file_id) for file in files}
-
-        def work(attempt: Attempt) -> CommitResult:
-            with attempt.phase("write"):
-                attempt.start()
+        with begin(self.writer, "UPSERT", None, maintain=False) as tx:
+            with tx.phase("write"):
+                tx.start()
                 # Another writer may have put a newer slice meanwhile: that one counts.
-                bases = [f for f in attempt.state.snapshot.files if _place(f) in wanted]
-                tasks = _tasks(attempt, bases, stores=stores)
+                current = tx.state.snapshot.files
+                bases = [f for f in current if (f.partition_path, f.file_id) in wanted]
+                tasks = _tasks(tx, bases, stores=stores)
                 weights = [base.size for base in bases]
-                results = attempt.writer.runner.run(rewrite_group, tasks, weights=weights)
-            commit(attempt, results, lambda _: None, lambda: EntryChanges((), _NOTHING))
-            written = sum(result.file.size for result in results if result.file)
-            attempt.phases["bytes"] = float(written)
+                results = self.writer.runner.run(rewrite_group, tasks, weights=weights)
             rows = sum(result.stat.num_writes for result in results if result.stat)
-            return attempt.result(
-                inserted=0,
-                updated=0,
-                deleted=0,
-                moved=0,
-                unchanged=rows,
-                files_written=len(results),
-            )
-
-        quiet = replace(self.writer, services=_Quiet(self.writer.services))
-        return quiet.attempt("UPSERT", None, work)
-
-    def _report(self, target: str, results: Sequence[CommitResult], before: int) -> RewriteReport:
-        state = TableState.load(self.writer.storage)
-        return RewriteReport(
-            virtual_keys=target,
-            file_groups=len(state.snapshot.files),
-            rewritten=sum(result.files_written for result in results),
-            bytes_before=before,
-            bytes_after=int(sum(result.phases["bytes"] for result in results)),
-            instants=tuple(result.instant for result in results),
-        )
+            size = sum(result.file.size for result in results if result.file)
+            return tx.commit(results, NO_CHANGES, Counts(unchanged=rows)), size
 
 
-def _place(file: BaseFile) -> tuple[str, str]:
-    return file.partition_path, file.file_id
-
-
-def _tasks(attempt: Attempt, bases: Sequence[BaseFile], *, stores: bool) -> list[FileGroupWrite]:
-    config = attempt.config
+def _tasks(
+    tx: WriteTransaction, bases: Sequence[BaseFile], *, stores: bool
+) -> list[FileGroupWrite]:
+    config = tx.config
     facts = {**config.properties, META_FIELDS: str(stores).lower()}
-    options = base_file_options(
-        attempt.options, replace(config, properties=facts), attempt.target.schema
-    )
+    options = base_file_options(tx.options, replace(config, properties=facts), tx.target.schema)
     target = replace(
-        attempt.target,
+        tx.target,
         keys=StoredKeys(KeyDefinition.of(config)),
         stores_meta=stores,
         options=options,

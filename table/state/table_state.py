@@ -16,9 +16,10 @@ from keymark.table.layout.view import Listing, Snapshot, snapshot
 from keymark.table.metadata.partitions import FILES
 from keymark.table.metadata.reader import MetadataTable, Validity
 from keymark.table.properties.config import TableConfig, load_config
+from keymark.table.runtime.clock import Clock
 from keymark.table.state.late import fenced_times
 from keymark.table.storage.storage import Storage
-from keymark.table.timeline.timeline import Timeline
+from keymark.table.timeline.timeline import Timeline, next_instant
 
 _LOOKS = 3
 _REMEDY = "table recover PATH"
@@ -84,6 +85,19 @@ class TableState:
             listing=listing,
             snapshot=shown,
         )
+
+    def next_instant(self, clock: Clock) -> str:
+        """An instant after all that the table has."""
+        timelines = [self.timeline] + ([self.metadata.timeline] if self.metadata else [])
+        return next_instant(clock, self.config.zone, *timelines)
+
+    def average_record_bytes(self) -> float | None:
+        """Bytes per row of the latest commit that wrote rows; None before the first."""
+        for instant in reversed(self.timeline.completed(("commit", "replacecommit"))):
+            done = self.timeline.commit(instant)
+            if done.rows:
+                return done.bytes_written / done.rows
+        return None
 
     def after(self, change: Change) -> TableState:
         """The table after a change of the holder's own: only the timelines are listed again.

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import InputError
+from keymark.table.format.schema import conform, without_meta
 from keymark.table.keygen import partition_paths, record_keys
 from keymark.table.properties.config import TableConfig
 
@@ -32,6 +33,12 @@ class Batch:
     partitions: pa.Array
     deletes: npt.NDArray[np.bool_]
     rows: pa.Table | None
+
+    @classmethod
+    def of_deletes(cls, keys: pa.Array, partitions: pa.Array) -> Batch:
+        """A batch that takes all its keys away."""
+        deletes = np.ones(len(keys), bool)
+        return cls(keys=keys, partitions=partitions, deletes=deletes, rows=None)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -75,6 +82,18 @@ def delete_flags(rows: pa.Table) -> Any:
     if not pa.types.is_boolean(flags.type):
         raise InputError(f"column {DELETED_COLUMN} must be boolean, not {flags.type}")
     return pc.fill_null(flags, fill_value=False).to_numpy()
+
+
+def in_table_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Incoming rows in a table's schema: without meta columns and delete flags."""
+    extra = [c for c in without_meta(rows.schema).names if c != DELETED_COLUMN]
+    if len(set(extra)) < len(extra):
+        name = next(c for c in extra if extra.count(c) > 1)
+        raise InputError(f"the incoming rows have more than one column {name!r}")
+    chosen = rows.select(extra)
+    if DELETED_COLUMN in schema.names:
+        chosen = chosen.append_column(DELETED_COLUMN, pa.array(delete_flags(rows)))
+    return conform(chosen, schema, "the incoming rows")
 
 
 def keyed(

@@ -13,7 +13,7 @@ Source: HoodieRowCreateHandle, BulkInsertDataInternalWriterHelper of Hudi 0.15.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from keymark.table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
 from keymark.table.format.parquet.base_file import write_base_file
 from keymark.table.format.schema import with_meta
-from keymark.table.index.external import EntryChanges, KeyPart, OutsideIndex
+from keymark.table.index.external import KeyPart, OutsideIndex
 from keymark.table.index.key_file import KeyFile, stretches, write_key_file
 from keymark.table.index.protocol import Index
 from keymark.table.keygen import partition_paths, record_keys
@@ -32,24 +32,22 @@ from keymark.table.keygen.auto import auto_keys
 from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
 from keymark.table.layout.naming import bucket_file_id, numbered_file_id, write_token
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.writer import DeltaCommit
 from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import DUP_POLICY, Options
 from keymark.table.rows.arrow import arrow_schema, is_frame
 from keymark.table.runtime.runner import quiet_worker
 from keymark.table.storage.durability import sync_all
 from keymark.table.write.assign import FileSizing
-from keymark.table.write.batch import DELETED_COLUMN, check_fields, delete_flags
-from keymark.table.write.bulk_index import update_index_in_bulk
-from keymark.table.write.commit import commit
+from keymark.table.write.batch import DELETED_COLUMN, check_fields, delete_flags, in_table_schema
+from keymark.table.write.bulk_index import BulkKeys
 from keymark.table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
-from keymark.table.write.writer import Attempt, Writer, in_table_schema
+from keymark.table.write.transaction import Counts, WriteTransaction, begin
+from keymark.table.write.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SAMPLE_ROWS = 10_000
-_NOTHING = pa.array([], pa.string())
 _PATH, _BUCKET = "_keymark_path", "_keymark_bucket"
 
 
@@ -81,70 +79,58 @@ class BulkDone:
 
 def bulk_insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
     """Add rows as new files."""
-
-    def work(attempt: Attempt) -> CommitResult:
-        check_fields(arrow_schema(rows).empty_table(), attempt.config)
-        _check_policy(attempt)
-        task = _task(attempt)
-        with attempt.phase("write"):
-            attempt.start()
+    with begin(writer, "BULK_INSERT", arrow_schema(rows)) as tx:
+        check_fields(arrow_schema(rows).empty_table(), tx.config)
+        _check_policy(tx)
+        task = _task(tx)
+        with tx.phase("write"):
+            tx.start()
             done = _run_spark(rows, task) if is_frame(rows) else [_run_local(rows, task)]
-        _commit(attempt, done)
-        return attempt.result(
-            inserted=sum(part.rows for part in done),
-            updated=0,
-            deleted=0,
-            moved=0,
-            unchanged=0,
-            files_written=sum(len(part.results) for part in done),
+        files = [result for part in done for result in part.results]
+        changes = BulkKeys(_key_parts(done), refuse_known=tx.options.text(DUP_POLICY) == "fail")
+        counts = Counts(inserted=sum(part.rows for part in done))
+        return tx.commit(files, changes, counts)
+
+
+def _key_parts(done: Sequence[BulkDone]) -> tuple[KeyPart, ...]:
+    """The key file of each task that kept keys, with the places of its files."""
+    return tuple(
+        KeyPart(
+            part.keys,
+            tuple((r.file.partition_path, r.file.file_id) for r in part.results if r.file),
         )
-
-    return writer.attempt("BULK_INSERT", arrow_schema(rows), work)
-
-
-def _commit(attempt: Attempt, done: list[BulkDone]) -> None:
-    parts = [
-        (part.keys, [(r.file.partition_path, r.file.file_id) for r in part.results if r.file])
         for part in done
         if part.keys is not None
-    ]
-
-    def update_index(delta: DeltaCommit) -> None:
-        if parts:
-            delta.stats.extend(update_index_in_bulk(attempt, delta, parts))
-
-    entries = EntryChanges(tuple(KeyPart(keys, tuple(files)) for keys, files in parts), _NOTHING)
-    results = [result for part in done for result in part.results]
-    commit(attempt, results, update_index, lambda: entries)
+    )
 
 
-def _check_policy(attempt: Attempt) -> None:
-    policy = attempt.options.text(DUP_POLICY)
-    indexed = RECORD_INDEX in attempt.config.metadata_partitions
+def _check_policy(tx: WriteTransaction) -> None:
+    policy = tx.options.text(DUP_POLICY)
+    indexed = RECORD_INDEX in tx.config.metadata_partitions
     if policy == "drop" or (policy == "fail" and not indexed):
         raise InvalidOptionError(
             f"option {DUP_POLICY}={policy} needs insert: bulk_insert looks no key up without a "
             "record index, and drops none"
         )
-    if attempt.index.name == "bucket" and attempt.state.snapshot.files:
+    if tx.index.name == "bucket" and tx.state.snapshot.files:
         raise UnsupportedTableError(
             "bulk_insert into a bucket table that holds rows is not supported: use insert or upsert"
         )
 
 
-def _task(attempt: Attempt) -> BulkTask:
-    index, metadata = attempt.index, attempt.state.metadata
+def _task(tx: WriteTransaction) -> BulkTask:
+    index, metadata = tx.index, tx.state.metadata
     shards = 0
-    if metadata is not None and RECORD_INDEX in attempt.config.maintained:
+    if metadata is not None and RECORD_INDEX in tx.config.maintained:
         shards = len(metadata.slices(RECORD_INDEX))
     return BulkTask(
-        target=attempt.target,
-        config=attempt.config,
-        sizing=FileSizing.of(attempt.options, record=None),
+        target=tx.target,
+        config=tx.config,
+        sizing=FileSizing.of(tx.options, record=None),
         shards=shards,
         keeps_keys=shards > 0 or isinstance(index, OutsideIndex),
         bucket_index=index if index.name == "bucket" else None,
-        options=attempt.options,
+        options=tx.options,
     )
 
 

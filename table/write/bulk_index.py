@@ -9,15 +9,18 @@ import pyarrow as pa
 
 from keymark.table.errors import DuplicateKeyError
 from keymark.table.index.dedup import sorted_last
+from keymark.table.index.external import EntryChanges, KeyPart
 from keymark.table.index.key_file import KeyFile
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import encode_locations
 from keymark.table.metadata.writer import DeltaCommit, GroupUpdate
 from keymark.table.properties.options import DUP_POLICY
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat
 from keymark.table.timeline.instant_name import instant_millis
-from keymark.table.write.writer import Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,38 +39,51 @@ class ShardBuild:
     refuse_known: bool
 
 
-def update_index_in_bulk(
-    attempt: Attempt, delta: DeltaCommit, parts: Sequence[tuple[KeyFile, list[tuple[str, str]]]]
-) -> list[DeltaStat]:
-    """Put the log file of every shard.
+@dataclass(frozen=True, slots=True)
+class BulkKeys:
+    """The index changes of a bulk insert: its keys, in one key file a task.
 
-    Args:
-        attempt: the write.
-        delta: the metadata table's delta commit.
-        parts: of each task its key file, and (partition path, file id) of its files.
+    Attributes:
+        parts: of each task its keys, and the places of its files.
+        refuse_known: whether a key must be in the record index at most once.
     """
-    millis = instant_millis(attempt.instant, attempt.config.zone)
-    values = tuple(
-        encode_locations([p for p, _ in files], [f for _, f in files], [millis] * len(files))
-        for _, files in parts
-    )
-    key_files = tuple(file for file, _ in parts)
-    nothing, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
-    assert attempt.state.metadata is not None
-    builds = [
-        ShardBuild(
-            shard=shard,
-            number=number,
-            key_files=key_files,
-            locations=values,
-            update=delta.group(RECORD_INDEX, number, nothing, no_values),
-            refuse_known=attempt.options.text(DUP_POLICY) == "fail",
-        )
-        for number, shard in enumerate(attempt.state.metadata.shards(RECORD_INDEX))
-    ]
-    weights = [sum(f.stretches[build.number][1] for f in key_files) for build in builds]
-    stats = attempt.writer.runner.run(build_shard, builds, weights=weights)
-    return [stat for stat in stats if stat is not None]
+
+    parts: tuple[KeyPart, ...]
+    refuse_known: bool
+
+    def log(self, delta: DeltaCommit, state: TableState, runner: TaskRunner) -> list[DeltaStat]:
+        """One task a shard, from key files to a log file."""
+        if not self.parts:
+            return []
+        assert state.metadata is not None
+        millis = instant_millis(delta.instant, state.config.zone)
+        key_files = tuple(part.keys for part in self.parts)
+        locations = tuple(_encoded(part.places, millis) for part in self.parts)
+        nothing, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
+        builds = [
+            ShardBuild(
+                shard=shard,
+                number=number,
+                key_files=key_files,
+                locations=locations,
+                update=delta.group(RECORD_INDEX, number, nothing, no_values),
+                refuse_known=self.refuse_known,
+            )
+            for number, shard in enumerate(state.metadata.shards(RECORD_INDEX))
+        ]
+        weights = [sum(f.stretches[build.number][1] for f in key_files) for build in builds]
+        stats = runner.run(build_shard, builds, weights=weights)
+        return [stat for stat in stats if stat is not None]
+
+    def entries(self, storage: Storage, instant: str) -> EntryChanges:
+        """The keys are on storage already."""
+        del storage, instant
+        return EntryChanges(self.parts, pa.array([], pa.string()))
+
+
+def _encoded(places: Sequence[tuple[str, str]], millis: int) -> pa.Array:
+    partitions, file_ids = [p for p, _ in places], [f for _, f in places]
+    return encode_locations(partitions, file_ids, [millis] * len(places))
 
 
 def build_shard(build: ShardBuild) -> DeltaStat | None:

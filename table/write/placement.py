@@ -10,9 +10,8 @@ not tagged                        put: a small file, a new group, or its bucket'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,101 +21,111 @@ import pyarrow.compute as pc
 from keymark.table.write.batch import Batch
 from keymark.table.write.file_group import Op
 
-NewGroups = Callable[[pa.Array, pa.Array], list[str]]
-"""(partition paths, keys) of new rows -> file id of each"""
+FileGroupRows = tuple[str, str, npt.NDArray[np.int64]]
+"""Partition path, file id, and the numbers of the rows (or assignments) of one file group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """Parallel arrays: row of the batch, partition path, file id, Op, and whether it was tagged."""
+def by_file_group(partitions: pa.Array, file_ids: pa.Array) -> list[FileGroupRows]:
+    """The numbers of the rows of each file group, ordered by partition path and file id."""
+    if not len(partitions):
+        return []
+    encoded = pc.binary_join_element_wise(partitions, file_ids, "\n").dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    found = []
+    for number, text in enumerate(encoded.dictionary.to_pylist()):
+        partition, _, file_id = text.rpartition("\n")
+        found.append((partition, file_id, order[bounds[number] : bounds[number + 1]]))
+    return sorted(found, key=lambda group: group[:2])
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowAssignments:
+    """Which file groups the rows of a batch touch, and how: parallel arrays, one item for each.
+
+    Attributes:
+        batch: the rows.
+        rows: the number of the row in the batch; a row that moves is there twice.
+        partitions: the partition path of the file group.
+        file_ids: the file group.
+        ops: what the row asks of it (Op).
+        tagged: whether the index says that the key is there.
+    """
+
+    batch: Batch
     rows: npt.NDArray[np.int64]
     partitions: pa.Array
     file_ids: pa.Array
-    ops: Any
-    tagged: Any
+    ops: npt.NDArray[np.uint8]
+    tagged: npt.NDArray[np.bool_]
 
-    def groups(self) -> list[tuple[str, str, npt.NDArray[np.int64]]]:
-        """(partition path, file id, entry numbers) of each file group, ordered by both."""
-        if not len(self.rows):
-            return []
-        location = pc.binary_join_element_wise(self.partitions, self.file_ids, "\n")
-        encoded = location.dictionary_encode()
-        codes = encoded.indices.to_numpy()
-        order = np.argsort(codes, kind="stable")
-        bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
-        found = []
-        for number, text in enumerate(encoded.dictionary.to_pylist()):
-            partition, _, file_id = text.rpartition("\n")
-            found.append((partition, file_id, order[bounds[number] : bounds[number + 1]]))
-        return sorted(found, key=lambda group: group[:2])
+    def groups(self) -> list[FileGroupRows]:
+        """The assignments of each file group."""
+        return by_file_group(self.partitions, self.file_ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The entries of a batch, and the rows that move to another partition."""
-
-    entries: Entries
-    moved: npt.NDArray[np.bool_]
-
-
-def moving_rows(batch: Batch, tags: pa.Table) -> Any:
-    """Rows (bool) that are put and tagged in another partition than their own."""
+def moving_rows(batch: Batch, tags: pa.Table) -> npt.NDArray[np.bool_]:
+    """Rows that are put and tagged in another partition than their own."""
     differs = pc.not_equal(tags["partition_path"].combine_chunks(), batch.partitions)
-    return pc.fill_null(differs, fill_value=False).to_numpy(zero_copy_only=False) & ~batch.deletes
+    moving = pc.fill_null(differs, fill_value=False).to_numpy(zero_copy_only=False)
+    return np.asarray(moving & ~batch.deletes, bool)
 
 
-def place(
+def rows_without_group(
+    batch: Batch, tags: pa.Table, moved: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """The rows that are put where their key is not yet: new keys, and keys that move."""
+    known = pc.is_valid(tags["file_id"]).to_numpy(zero_copy_only=False)
+    return np.flatnonzero((~known & ~batch.deletes) | moved)
+
+
+def assign_rows(
     batch: Batch,
     tags: pa.Table,
     moved: npt.NDArray[np.bool_],
     *,
+    new_ids: Sequence[str],
     exact: bool,
-    new_groups: NewGroups,
-) -> Placement:
+) -> RowAssignments:
     """Give every row its file group.
 
     Args:
         batch: combined rows.
         tags: partition_path and file_id per row, null where not tagged.
         moved: whether each row leaves its file group for its own partition.
+        new_ids: the file group of each of `rows_without_group`.
         exact: whether a tag says that the key is there.
-        new_groups: places the rows that have no group.
     """
     known = pc.is_valid(tags["file_id"]).to_numpy(zero_copy_only=False)
-    stay = np.flatnonzero(known & ~moved)
-    out = np.flatnonzero(moved)
-    fresh = np.flatnonzero((~known & ~batch.deletes) | moved)
-    fresh_partitions = batch.partitions.take(pa.array(fresh))
-    fresh_ids = new_groups(fresh_partitions, batch.keys.take(pa.array(fresh)))
+    stay, out = np.flatnonzero(known & ~moved), np.flatnonzero(moved)
+    new = rows_without_group(batch, tags, moved)
     at = pa.array(np.concatenate([stay, out]))
-    entries = Entries(
-        rows=np.concatenate([stay, out, fresh]),
-        partitions=_concat(tags["partition_path"].take(at), fresh_partitions),
-        file_ids=_concat(tags["file_id"].take(at), pa.array(fresh_ids, pa.string())),
-        ops=np.concatenate(
-            [
-                np.where(batch.deletes[stay], Op.DELETE, Op.PUT),
-                np.full(len(out), Op.MOVE_OUT),
-                np.full(len(fresh), Op.PUT),
-            ]
-        ).astype(np.uint8),
-        tagged=np.concatenate([np.full(len(stay) + len(out), exact), np.zeros(len(fresh), bool)]),
+    ops = [
+        np.where(batch.deletes[stay], Op.DELETE, Op.PUT),
+        np.full(len(out), Op.MOVE_OUT),
+        np.full(len(new), Op.PUT),
+    ]
+    return RowAssignments(
+        batch=batch,
+        rows=np.concatenate([stay, out, new]),
+        partitions=_concat(tags["partition_path"].take(at), batch.partitions.take(pa.array(new))),
+        file_ids=_concat(tags["file_id"].take(at), pa.array(new_ids, pa.string())),
+        ops=np.concatenate(ops).astype(np.uint8),
+        tagged=np.concatenate([np.full(len(stay) + len(out), exact), np.zeros(len(new), bool)]),
     )
-    return Placement(entries, moved)
 
 
-def append(batch: Batch, new_groups: NewGroups) -> Placement:
+def append_rows(batch: Batch, file_ids: Sequence[str]) -> RowAssignments:
     """Every row is new, whatever keys the table holds: an insert that was not tagged."""
-    count = len(batch)
-    entries = Entries(
-        rows=np.arange(count),
+    return RowAssignments(
+        batch=batch,
+        rows=np.arange(len(batch)),
         partitions=batch.partitions,
-        file_ids=pa.array(new_groups(batch.partitions, batch.keys), pa.string()),
-        ops=np.full(count, Op.APPEND, np.uint8),
-        tagged=np.zeros(count, bool),
+        file_ids=pa.array(file_ids, pa.string()),
+        ops=np.full(len(batch), Op.APPEND, np.uint8),
+        tagged=np.zeros(len(batch), bool),
     )
-    return Placement(entries, np.zeros(count, bool))
 
 
 def _concat(*arrays: pa.Array | pa.ChunkedArray) -> pa.Array:

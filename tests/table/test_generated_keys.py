@@ -65,7 +65,7 @@ def test_a_failed_write_leaves_no_key(table, monkeypatch):
         raise OSError("disk gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("keymark.table.write.client.commit", fail)
+        patch.setattr("keymark.table.write.transaction.WriteTransaction.commit", fail)
         with pytest.raises(OSError, match="disk gone"):
             table.insert(rows(range(3)))
     table.insert(rows(range(3)))

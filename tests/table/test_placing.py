@@ -16,7 +16,7 @@ from keymark.table.runtime.runner import LocalRunner, pack
 from keymark.table.write.assign import FileSizing, assign, assign_buckets
 from keymark.table.write.batch import Batch
 from keymark.table.write.file_group import Op
-from keymark.table.write.placement import append, moving_rows, place
+from keymark.table.write.placement import append_rows, assign_rows, moving_rows, rows_without_group
 
 
 def _file(partition, number, size):
@@ -111,12 +111,9 @@ def test_every_kind_of_row():
     moved = moving_rows(batch, tags)
     assert moved.tolist() == [False, False, True, False, False, False]
 
-    def groups(partitions, keys):
-        assert len(partitions) == len(keys)
-        return [f"new-{p}" for p in partitions.to_pylist()]
-
-    placed = place(batch, tags, moved, exact=True, new_groups=groups)
-    entries = placed.entries
+    new = batch.partitions.take(pa.array(rows_without_group(batch, tags, moved)))
+    new_ids = [f"new-{p}" for p in new.to_pylist()]
+    entries = assign_rows(batch, tags, moved, new_ids=new_ids, exact=True)
     found = {
         (row, partition, file_id, Op(op), bool(tagged))
         for row, partition, file_id, op, tagged in zip(
@@ -143,10 +140,10 @@ def test_every_kind_of_row():
 
 def test_nothing_and_appending():
     nothing = _batch([], [])
-    assert append(nothing, lambda p, k: []).entries.groups() == []  # noqa: ARG005
-    placed = append(_batch(["a\nb", "a"], [False, False]), lambda p, k: ["f", "f"])  # noqa: ARG005
-    assert [g[:2] for g in placed.entries.groups()] == [("a", "f"), ("a\nb", "f")]
-    assert set(placed.entries.ops.tolist()) == {Op.APPEND}
+    assert append_rows(nothing, []).groups() == []
+    placed = append_rows(_batch(["a\nb", "a"], [False, False]), ["f", "f"])
+    assert [g[:2] for g in placed.groups()] == [("a", "f"), ("a\nb", "f")]
+    assert set(placed.ops.tolist()) == {Op.APPEND}
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 8))

@@ -19,6 +19,7 @@ from keymark.table.properties.config import save_config
 from keymark.table.properties.options import KEYS_IGNORED, META_FIELDS
 from keymark.table.services import rewrite
 from keymark.table.state import base_files
+from keymark.table.write.transaction import WriteTransaction
 
 META = "_hoodie_record_key"
 ROOT = Path(__file__).parents[2]
@@ -127,15 +128,16 @@ def test_cut_off_and_resumed(table, monkeypatch, target, commits):
     if target == "off":
         table.rewrite("on")
         table = again(table)
-    done, commit = [], rewrite.commit
+    done, commit = [], WriteTransaction.commit
 
     def cut_off(*arguments):
         if len(done) == commits:
             raise KeyboardInterrupt
         done.append(commit(*arguments))
+        return done[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(rewrite, "commit", cut_off)
+        patch.setattr(WriteTransaction, "commit", cut_off)
         with pytest.raises(KeyboardInterrupt):
             table.rewrite(target)
     table = again(table)
@@ -225,15 +227,17 @@ KILLED = """
 import os, signal, sys
 from keymark import Table
 from keymark.table.services import rewrite
+from keymark.table.write.transaction import WriteTransaction
 
-done, commit, wanted = [], rewrite.commit, int(sys.argv[3])
+done, commit, wanted = [], WriteTransaction.commit, int(sys.argv[3])
 
 def killed(*arguments):
     if len(done) == wanted:
         os.kill(os.getpid(), signal.SIGKILL)
     done.append(commit(*arguments))
+    return done[-1]
 
-rewrite.commit, rewrite._GROUPS_PER_COMMIT = killed, 1
+WriteTransaction.commit, rewrite._GROUPS_PER_COMMIT = killed, 1
 Table.open(sys.argv[1]).rewrite(sys.argv[2])
 """
 

@@ -25,7 +25,7 @@ from keymark.table.metadata.records import location_codes
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
-from keymark.table.write.commit import IndexUpdate
+from keymark.table.write.index_changes import KeyChanges
 
 _NOTHING = pa.array([], pa.string())
 
@@ -124,7 +124,7 @@ def changed_keys(work: GroupChange) -> tuple[pa.Array, pa.Array]:
     return key_changes(work.storage, work.old, work.new, work.keys)
 
 
-def net_changes(state: TableState, old: Snapshot, new: Snapshot, runner: TaskRunner) -> IndexUpdate:
+def net_changes(state: TableState, old: Snapshot, new: Snapshot, runner: TaskRunner) -> KeyChanges:
     """What of the index changes from one snapshot to another: new places, and keys that went."""
     keys = StoredKeys.of(state.config)
     before, after = old.by_location(), new.by_location()
@@ -134,7 +134,7 @@ def net_changes(state: TableState, old: Snapshot, new: Snapshot, runner: TaskRun
     changes = runner.run(changed_keys, works, weights=weights)
     puts = pa.concat_arrays([_NOTHING, *(added for added, _ in changes)])
     gone = pc.unique(pa.concat_arrays([_NOTHING, *(removed for _, removed in changes)]))
-    return IndexUpdate(
+    return KeyChanges(
         keys=puts,
         codes=np.repeat(np.arange(len(places)), [len(added) for added, _ in changes]),
         locations=places,
@@ -142,14 +142,14 @@ def net_changes(state: TableState, old: Snapshot, new: Snapshot, runner: TaskRun
     )
 
 
-def index_fixes(old: Snapshot, state: TableState, runner: TaskRunner) -> IndexUpdate:
+def index_fixes(old: Snapshot, state: TableState, runner: TaskRunner) -> KeyChanges:
     """Of the changes since a snapshot those that the index does not hold."""
     changes = net_changes(state, old, state.snapshot, runner)
     wanted = [f"{partition}\n{file_id}" for partition, file_id in changes.locations]
     right = pa.array(wanted, pa.string()).take(pa.array(changes.codes, pa.int64()))
     wrong = pc.fill_null(pc.not_equal(_answers(state, changes.keys, runner), right), True)  # noqa: FBT003
     left = pc.is_valid(_answers(state, changes.deletes, runner))
-    return IndexUpdate(
+    return KeyChanges(
         keys=changes.keys.filter(wrong),
         codes=changes.codes[wrong.to_numpy(zero_copy_only=False)],
         locations=changes.locations,

@@ -77,8 +77,8 @@ from keymark.table.timeline.index_plan import (
     encode_index_commit,
     encode_index_plan,
 )
-from keymark.table.timeline.timeline import Timeline, next_instant
-from keymark.table.write.commit import update_record_index
+from keymark.table.timeline.timeline import Timeline
+from keymark.table.write.index_changes import log_keys
 
 _BOOTSTRAP = "0" * 14
 _FIRST_SUFFIX = 10
@@ -182,9 +182,7 @@ class Indexer:
         self._declare_columns(partition)
         state = TableState.load(self.storage)
         assert state.metadata is not None
-        instant = next_instant(
-            self.clock, state.config.zone, state.timeline, state.metadata.timeline
-        )
+        instant = state.next_instant(self.clock)
         upto = _latest(state.timeline)
         plan = encode_index_plan([IndexedPartition(partition=partition, upto=upto)])
         state.timeline.plan(instant, "indexing", plan)
@@ -384,7 +382,7 @@ class Indexer:
             delta = DeltaCommit(state.metadata, _free_instant(state), block_size)
             delta.begin()
             fixes = index_fixes(start, state, self.runner)
-            update_record_index(delta, state, fixes, self.runner, of=state.snapshot)
+            delta.stats.extend(log_keys(delta, state, fixes, self.runner, of=state.snapshot))
             with lease.fenced():
                 delta.complete()
 

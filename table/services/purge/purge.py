@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -59,6 +58,7 @@ from keymark.table.state.table_state import TableState
 from keymark.table.storage.lease import Lease
 from keymark.table.timeline.commit_metadata import encode_commit
 from keymark.table.write.client import delete_found
+from keymark.table.write.transaction import hold_recovered
 from keymark.table.write.writer import Writer
 
 # A second round is for keys that came back, or that no bloom filter told of.
@@ -66,9 +66,6 @@ _ROUNDS = 3
 _KEY_BYTES_MAX = 32767
 _FIRST_SUFFIX = 10
 _LINES_MAX = 1000
-
-Hold = Callable[[], AbstractContextManager[Lease]]
-"""Takes the table's lease for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +149,10 @@ class Purger:
 
     Attributes:
         writer: the table, for writes and services.
-        hold: takes its lease, with everything that dead writers left taken back.
         progress: told how many files were searched.
     """
 
     writer: Writer
-    hold: Hold
     progress: Progress
     _tally: _Tally = field(default_factory=_Tally)
 
@@ -173,7 +168,7 @@ class Purger:
         """
         _check_keys(keys)
         asked = KeySet.of(keys)
-        with self.hold():
+        with hold_recovered(self.writer):
             state = TableState.load(self.writer.storage)
             self._refuse(state, asked)
             _refuse_unreadable_index(state)
@@ -182,7 +177,7 @@ class Purger:
             places = self._holding(paths, asked, needed={f.path for f in state.snapshot.files})
         for _ in range(_ROUNDS):
             self._delete(state, asked, places)
-            with self.hold() as lease:
+            with hold_recovered(self.writer) as lease:
                 state = TableState.load(lease.storage)
                 self._refuse(state, asked)
                 proof = Proof(

@@ -31,7 +31,7 @@ from keymark.table.layout.view import Snapshot, snapshot
 from keymark.table.metadata.bloom import bloom_records
 from keymark.table.metadata.column_stats import column_stats_records, stat_schema
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
-from keymark.table.metadata.writer import DeltaCommit, take_back_delta
+from keymark.table.metadata.writer import take_back_delta
 from keymark.table.properties.config import archive_folder
 from keymark.table.read.arrow import open_base
 from keymark.table.runtime.clock import Clock
@@ -47,8 +47,9 @@ from keymark.table.timeline.instant_name import COMPLETED, REQUESTED
 from keymark.table.timeline.restore_metadata import RestorePlan, encode_restore, encode_restore_plan
 from keymark.table.timeline.rollback_metadata import Rollback, encode_metadata, encode_plan
 from keymark.table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
-from keymark.table.timeline.timeline import Timeline, next_instant
-from keymark.table.write.commit import placed_changes, update_record_index
+from keymark.table.timeline.timeline import Timeline
+from keymark.table.write.index_changes import NO_CHANGES, log_keys, placed_changes
+from keymark.table.write.transaction import Transaction
 from keymark.table.write.undo import data_files
 
 _BLOCK_SIZE = 1 << 20
@@ -113,37 +114,27 @@ class Restorer:
     def _take_back(
         self, state: TableState, targets: tuple[Instant, ...], savepoint: str | None
     ) -> str:
-        timeline = state.timeline
-        if state.config.building:
-            names = ", ".join(state.config.building)
-            raise InputError(f"{names} is being built: finish or abort that first")
-        for target in targets:
-            if any(i.time == target.time and i.action == "savepoint" for i in timeline.instants):
-                raise InputError(f"commit {target.time} has a savepoint: it cannot be taken back")
+        _refuse_targets(state, targets)
         before = _before(state, targets, savepoint)
         _refuse_files_without_keys(state, before)
         dead = _written_by(state, targets)
-        timelines = [timeline] + ([state.metadata.timeline] if state.metadata else [])
-        instant = next_instant(self.clock, state.config.zone, *timelines)
-        files = _paths(self.storage.root, dead)
+        instant, files = state.next_instant(self.clock), _paths(self.storage.root, dead)
         action, plan, content = _documents(instant, targets, savepoint, files)
-        timeline.plan(instant, action, plan)
-        timeline.start(instant, action)
-        delta, update = None, None
+        tx = Transaction(state=state, lease=self.lease, instant=instant, action=action)
+        state.timeline.plan(instant, action, plan)
+        state.timeline.start(instant, action)
+        changes = NO_CHANGES
         if self.entries is not None or RECORD_INDEX in state.config.maintained:
-            update = net_changes(state, state.snapshot, before, self.runner)
-        if state.metadata is not None:
-            delta = DeltaCommit(state.metadata, instant, _BLOCK_SIZE)
-            delta.begin()
+            changes = net_changes(state, state.snapshot, before, self.runner)
+        delta = tx.begin_delta(_BLOCK_SIZE)
+        if delta is not None:
             columns, again = schema_columns(state), self._described(state, before)
             delta.drop_files(dead, state.config.maintained, columns, again=again)
-            if update is not None and RECORD_INDEX in state.config.maintained:
-                update_record_index(delta, state, update, self.runner, of=before)
-        if update is not None and self.entries is not None:
-            store_changes(self.storage, instant, placed_changes(update, before))
-        completions = [delta.completion()] if delta is not None else []
-        path = timeline.path(instant, action, COMPLETED)
-        self.lease.publish([*completions, (path, content)])
+            if RECORD_INDEX in state.config.maintained:
+                delta.stats.extend(log_keys(delta, state, changes, self.runner, of=before))
+        if self.entries is not None:
+            store_changes(self.storage, instant, placed_changes(changes, before))
+        tx.publish(delta, content)
         if self.entries is not None:
             self.entries.settle(instant, self.storage)
         sweep_taken_back(self.storage)
@@ -168,6 +159,17 @@ class Restorer:
                 blooms = bloom_records(path, name, footer, time)
                 again[BLOOM_FILTERS].update(zip(*blooms, strict=True))
         return again
+
+
+def _refuse_targets(state: TableState, targets: Sequence[Instant]) -> None:
+    """InputError while an index is being built, or if a savepoint keeps one of the commits."""
+    if state.config.building:
+        names = ", ".join(state.config.building)
+        raise InputError(f"{names} is being built: finish or abort that first")
+    saved = {i.time for i in state.timeline.instants if i.action == "savepoint"}
+    for target in targets:
+        if target.time in saved:
+            raise InputError(f"commit {target.time} has a savepoint: it cannot be taken back")
 
 
 def _refuse_files_without_keys(state: TableState, before: Snapshot) -> None:
