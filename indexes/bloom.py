@@ -20,6 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from keymark.indexes.bloom_cost import (
+    BLOOM_BUCKETIZED,
+    BLOOM_KEYS_PER_BUCKET,
+    BLOOM_PRUNE,
+    BLOOM_TREE,
+    BLOOM_USE_METADATA,
+)
 from keymark.indexes.bloom_metadata import filter_by_metadata, ranges_in_metadata
 from keymark.indexes.global_index import LocalIndex
 from keymark.indexes.key_ranges import (
@@ -50,13 +57,6 @@ from keymark.table.format.parquet.footer_keys import read_footer_keys
 from keymark.table.index.protocol import IndexContext
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import TableConfig
-from keymark.table.properties.options import (
-    BLOOM_BUCKETIZED,
-    BLOOM_KEYS_PER_BUCKET,
-    BLOOM_PRUNE,
-    BLOOM_TREE,
-    BLOOM_USE_METADATA,
-)
 from keymark.table.read.arrow import open_base
 from keymark.table.storage.storage import Storage
 

@@ -19,20 +19,14 @@ import pyarrow.compute as pc
 
 from keymark.indexes.key_scan import ABSENT, KeyProbe, first_files, locations, probe_keys
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.bucket import SPEC
+from keymark.indexes.specs.bucket import BUCKET_COUNT, BUCKET_FIELDS, SPEC
 from keymark.table.errors import CorruptFileError, TableWarning, UnsupportedTableError
 from keymark.table.format.hashing import buckets
 from keymark.table.index.protocol import IndexContext
 from keymark.table.layout.naming import bucket_of, is_bucket_file_id
 from keymark.table.layout.view import Snapshot
 from keymark.table.properties.config import TableConfig
-from keymark.table.properties.options import (
-    BUCKET_COUNT,
-    BUCKET_FIELDS,
-    KEY_ENCODING,
-    NAMED_ENCODING,
-    Options,
-)
+from keymark.table.properties.options import KEY_ENCODING, NAMED_ENCODING, Options
 
 _Numbers = npt.NDArray[np.int64]
 

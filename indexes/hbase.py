@@ -31,21 +31,21 @@ from keymark.indexes.hbase_entries import (
 )
 from keymark.indexes.hbase_pace import Pace, Throttle
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.hbase import SPEC
+from keymark.indexes.specs.hbase import (
+    HBASE_PUT_AUTO,
+    HBASE_TABLE,
+    SPEC,
+    THRIFT_CONNECTIONS,
+    THRIFT_HOST,
+    THRIFT_PORT,
+)
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.format.order import key_order
 from keymark.table.index.external import CHANGES, KeyPart, gone
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.properties.config import TableConfig
-from keymark.table.properties.options import (
-    HBASE_PUT_AUTO,
-    HBASE_TABLE,
-    THRIFT_CONNECTIONS,
-    THRIFT_HOST,
-    THRIFT_PORT,
-    Options,
-)
+from keymark.table.properties.options import Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, pack
 from keymark.table.state.table_state import TableState
 from keymark.table.timeline.timeline import Timeline

@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from keymark.table.properties.options import (
+from keymark.indexes.specs.hbase import (
     HBASE_GET_BATCH,
     HBASE_PACE,
     HBASE_PUT_AUTO,
     HBASE_PUT_BATCH,
     HBASE_SHARE,
-    Options,
 )
+from keymark.table.properties.options import Options
 from keymark.table.runtime.clock import Clock, SystemClock
 
 _GET_BATCHES_A_SECOND = 10

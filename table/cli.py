@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
+from keymark.indexes.installed import default_index, specs
 from keymark.table.errors import InputError, InvalidOptionError, TableWarning
 from keymark.table.index.protocol import LookupStats
 from keymark.table.properties.options import STORAGE_SETTINGS
@@ -56,7 +57,10 @@ def create(
     ordering: Annotated[
         str | None, typer.Option("--ordering", metavar="COL", help="Ordering column.")
     ] = None,
-    index: Annotated[str, typer.Option("--index", help="Index of the table.")] = "record",
+    index: Annotated[
+        str | None,
+        typer.Option("--index", help="Index of the table.", show_default=default_index().name),
+    ] = None,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
@@ -304,7 +308,8 @@ def index_command(
     """
     if action == "use":
         # Only options tell that a table of Hudi's is one of buckets.
-        first = [o for o in option or [] if name == "bucket" or o.startswith(STORAGE_SETTINGS)]
+        lays_out = name in specs() and specs()[name].owns_layout
+        first = [o for o in option or [] if lays_out or o.startswith(STORAGE_SETTINGS)]
         table = _open(path, first, master)
         _use_index(path, table, name, _options(option), dry_run=dry_run, as_json=as_json)
         return

@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from keymark.indexes.installed import default_index, of_partition
 from keymark.table.bootstrap.rows import RowSource
 from keymark.table.errors import InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.index.external import Entries, located, outside_entries, rebuild
-from keymark.table.index.protocol import Index, IndexContext, LookupStats, load_index, usable_index
+from keymark.table.index.protocol import (
+    Index,
+    IndexContext,
+    LookupStats,
+    load_index,
+    spec_of,
+    usable_index,
+)
 from keymark.table.index.stale_index import left_behind, refuse_left_behind
 from keymark.table.layout.model import BaseFile, CommitResult
 from keymark.table.layout.naming import is_bucket_file_id
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import KEY_COLUMN, TableConfig, load_config
 from keymark.table.properties.facts import (
-    INDEX_FACTS,
     Identity,
     check_agreement,
     choose_index,
@@ -33,7 +40,13 @@ from keymark.table.properties.facts import (
     names,
     table_options,
 )
-from keymark.table.properties.options import BLOCK_CACHE, LOCAL_BYTES, Options, check_options
+from keymark.table.properties.options import (
+    BLOCK_CACHE,
+    LOCAL_BYTES,
+    Options,
+    check_options,
+    index_properties,
+)
 from keymark.table.read.arrow import ReadPlan, plan_read
 from keymark.table.read.skipping import ReadStats
 from keymark.table.rows.arrow import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
@@ -107,7 +120,7 @@ class Table:
         record_key: Names = None,
         partition_path: Names = None,
         ordering: str | None = None,
-        index: str = "record",
+        index: str | None = None,
         options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
         storage: Storage | None = None,
@@ -116,12 +129,14 @@ class Table:
     ) -> Table:
         """Make an empty table; the path must not hold one yet.
 
-        Without record_key every inserted row gets a generated key.
+        Without record_key every inserted row gets a generated key; without index the table gets the
+        record index.
         """
         if record_key is not None and not names(record_key):
             raise InvalidOptionError("record_key names no record key column: leave it out for none")
         given = check_options(options or {})
         storage = storage or storage_at(path, given, create=True)
+        index = index or default_index().name
         load_index(index)
         identity = Identity(
             name=name or storage.root.rstrip("/").rpartition("/")[2],
@@ -209,7 +224,7 @@ class Table:
         encoded = texts.dictionary_encode()
         state = TableState.load(self.storage)
         index = usable_index(self.choice.name, state.config, self.options())
-        if index.name == "record":
+        if spec_of(index.name).metadata_partition == RECORD_INDEX:
             refuse_left_behind(state)
         found = located(index, encoded.dictionary, self._context(state, stats))
         found = found.take(encoded.indices)
@@ -252,7 +267,9 @@ class Table:
         can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
         if not can or left_behind(state) or all(is_bucket_file_id(file.file_id) for file in files):
             return files
-        found = load_index("record").lookup(keys.unique(), self._context(state, None))
+        found = load_index(of_partition(RECORD_INDEX).name).lookup(
+            keys.unique(), self._context(state, None)
+        )
         wanted = set(
             zip(found["partition_path"].to_pylist(), found["file_id"].to_pylist(), strict=True)
         )
@@ -387,7 +404,7 @@ class Table:
             return switcher.plan(name)
         with self._hold() as lease:
             switch = replace(switcher, storage=lease.storage).run(name, lease)
-        kept = {name: text for name, text in self._given.items() if name not in INDEX_FACTS}
+        kept = {name: text for name, text in self._given.items() if name not in index_properties()}
         self._given = {**kept, **given}
         self.choice = choose_index(self.config, self._given, self.storage)
         return switch

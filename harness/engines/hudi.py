@@ -31,7 +31,7 @@ from keymark.harness.errors import CellError
 from keymark.harness.measure.session import cores
 from keymark.harness.run import independent
 from keymark.harness.scenario.scenario import SparkSection
-from keymark.table.index.protocol import HUDI_TYPES, LookupStats, index_name
+from keymark.table.index.protocol import LookupStats, index_name, spec_of
 from keymark.table.properties.options import INDEX_TYPE
 
 if TYPE_CHECKING:
@@ -163,7 +163,9 @@ class HudiTable:
 
     def check(self) -> IndexCheck:
         """Hudi's record index against its data, by Keymark's readers: no code of Hudi's."""
-        return Table.open(str(self.path), options={INDEX_TYPE: HUDI_TYPES[self.index]}).check()
+        return Table.open(
+            str(self.path), options={INDEX_TYPE: spec_of(self.index).table_type}
+        ).check()
 
     def compact(self) -> str | None:
         """Hudi merges the log blocks of its metadata table when it writes, not on demand."""
@@ -171,7 +173,9 @@ class HudiTable:
 
     def drop_index(self) -> None:
         """Take the record index away, by Keymark: Hudi does so only when it writes."""
-        Table.open(str(self.path), options={INDEX_TYPE: HUDI_TYPES[self.index]}).drop_index()
+        Table.open(
+            str(self.path), options={INDEX_TYPE: spec_of(self.index).table_type}
+        ).drop_index()
 
     def build_index(self) -> None:
         """Let Hudi's metadata writer initialise what the options ask for, without a write."""

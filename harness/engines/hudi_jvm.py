@@ -14,14 +14,15 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from keymark.harness.engines.hudi_options import version_number
-from keymark.table.properties.options import BLOOM_MOVE, HBASE_MOVE, SIMPLE_MOVE
+from keymark.indexes.installed import specs
 
 _LOCATIONS = (1, 1)
 """From this version on the record index is asked with, and answers with, distributed data."""
 
 _MODEL = "org.apache.hudi.common.model"
 
-_STAY = {SIMPLE_MOVE: "false", BLOOM_MOVE: "false", HBASE_MOVE: "false"}
+_MOVES = (spec.move_option for spec in specs().values() if spec.in_hudi)
+_STAY = {option: "false" for option in _MOVES if option}
 """A lookup asks where a key is; it does not bring it to another partition."""
 
 Place = tuple[str, str]

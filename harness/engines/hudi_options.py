@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from keymark.harness.engines.base import Layout
-from keymark.table.index.protocol import HUDI_TYPES
+from keymark.table.index.protocol import spec_of
 from keymark.table.properties.options import (
     BLOOM_FILTERS_ON,
     COLUMN_STATS_ON,
@@ -69,7 +69,7 @@ def table_options(
             {"hoodie.datasource.write.precombine.field": layout.ordering} if layout.ordering else {}
         ),
         PAYLOAD_CLASS: payload,
-        INDEX_TYPE: HUDI_TYPES[index],
+        INDEX_TYPE: spec_of(index).table_type,
         **dict.fromkeys(_PARALLEL, str(parallelism)),
         **_metadata_options(index),
         # Hudi's row writer makes no entries in HBase: the next upsert would find none of its keys.

@@ -13,9 +13,9 @@ from keymark.harness.engines.base import Layout, MeasuredTable
 from keymark.harness.measure.log_cost import StepCost
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.store.table_places import Tables
-from keymark.table.index.protocol import HUDI_TYPES
+from keymark.table.index.protocol import spec_of
 from keymark.table.properties.config import load_config
-from keymark.table.properties.facts import FACTS, declare_index
+from keymark.table.properties.facts import declare_index, fact_names
 from keymark.table.properties.options import INDEX_TYPE
 from keymark.table.runtime.ids import SeededIds
 from keymark.table.storage.stores import storage_at
@@ -57,7 +57,7 @@ class NativeEngine:
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made or adopted with this index."""
-        given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
+        given = {**options, INDEX_TYPE: spec_of(index).table_type}
         ids = SeededIds(REPEATED)
         place = self._tables.of(path)
         return Table.open(place, options=given, spark=self._spark, ids=ids)
@@ -68,9 +68,9 @@ class NativeEngine:
         Such a table opens with its record index if it has one, whatever options say; only a
         fact of the copy makes it use another.
         """
-        given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
+        given = {**options, INDEX_TYPE: spec_of(index).table_type}
         storage = storage_at(self._tables.of(path), given)
-        facts = {name: value for name, value in given.items() if name in FACTS}
+        facts = {name: value for name, value in given.items() if name in fact_names()}
         declare_index(storage, load_config(storage), facts)
         return self.open(path, index=index, options=options)
 

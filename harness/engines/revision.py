@@ -22,7 +22,7 @@ from keymark.harness.measure.session import measuring_conf
 from keymark.harness.redaction import redact
 from keymark.harness.scenario.scenario import SparkSection
 from keymark.harness.store.table_places import Tables
-from keymark.table.index.protocol import HUDI_TYPES, LookupStats
+from keymark.table.index.protocol import LookupStats, spec_of
 from keymark.table.properties.options import INDEX_TYPE
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class RevisionEngine:
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made with this index."""
-        given = {**options, INDEX_TYPE: HUDI_TYPES[index]}
+        given = {**options, INDEX_TYPE: spec_of(index).table_type}
         number = self._child.call("open", path=self._tables.of(path), options=given)
         return RevisionTable(self._child, number)
 

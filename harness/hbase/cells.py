@@ -29,8 +29,7 @@ from keymark.indexes import hbase_client
 from keymark.indexes.hbase_client import Access, EntryClient
 from keymark.indexes.hbase_entries import delete_entries, put_entries
 from keymark.indexes.hbase_pace import Pace, Throttle
-from keymark.table.index.external import CHANGES
-from keymark.table.properties.options import (
+from keymark.indexes.specs.hbase import (
     HBASE_GET_BATCH,
     HBASE_PACE,
     HBASE_PUT_AUTO,
@@ -39,6 +38,7 @@ from keymark.table.properties.options import (
     THRIFT_HOST,
     THRIFT_PORT,
 )
+from keymark.table.index.external import CHANGES
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.timeline.timeline import Timeline
 

@@ -41,13 +41,9 @@ from keymark.harness.scenario.fields import (
 )
 from keymark.harness.scenario.table_section import TableSection, name_mistake, refuse
 from keymark.harness.store.store import is_run_name
+from keymark.indexes.installed import specs
 from keymark.table.errors import TableError
-from keymark.table.properties.options import (
-    EVENT_TIME_PAYLOAD,
-    MOVE_OPTIONS,
-    PAYLOAD_CLASS,
-    check_options,
-)
+from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS, check_options
 
 DEFAULT_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
 
@@ -335,7 +331,7 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     table = scenario.table
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
-        move = MOVE_OPTIONS.get(index)
+        move = specs()[index].move_option
         if spec.count(spec.moves) and move is None:
             found.append(
                 f"dataset.settings.moves: index {index!r} looks for a key in its own partition, so "

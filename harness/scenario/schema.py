@@ -24,7 +24,7 @@ from keymark.harness.scenario.scenario import (
     WorkloadSection,
 )
 from keymark.harness.scenario.table_section import TableSection
-from keymark.table.properties.options import ALIASES, DEFAULTS
+from keymark.table.properties.options import ALIASES, defaults
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 _SECTIONS = (
@@ -98,6 +98,6 @@ def _options() -> dict[str, Any]:
     plain = {"type": ["string", "number", "boolean"]}
     own = {
         name: plain if default is None else {**plain, "default": default}
-        for name, default in DEFAULTS.items()
+        for name, default in defaults().items()
     }
     return own | dict.fromkeys(ALIASES, plain)

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from keymark.table.errors import InputError, UnsupportedTableError
+from keymark.table.format.words import AVRO_RECORD
 
 META_COLUMNS: tuple[str, ...] = (
     "_hoodie_commit_time",
@@ -118,7 +119,7 @@ def _record_to_avro(fields: list[pa.Field], name: str, namespace: str) -> dict[s
         if item.nullable:
             avro["default"] = None
         avro_fields.append(avro)
-    return {"type": "record", "name": name, "namespace": namespace, "fields": avro_fields}
+    return {"type": AVRO_RECORD, "name": name, "namespace": namespace, "fields": avro_fields}
 
 
 def _field_to_avro(item: pa.Field, name: str, namespace: str) -> Any:
@@ -198,7 +199,7 @@ class _AvroReader:
             return self.convert(kind, column, namespace)
         if avro.get("logicalType") is not None:
             found = self._logical(avro, column)
-        elif kind in ("record", "array", "map"):
+        elif kind in (AVRO_RECORD, "array", "map"):
             return self._nested(avro, column, namespace)
         elif kind in ("enum", "fixed"):
             found = pa.string() if kind == "enum" else pa.binary(avro["size"])

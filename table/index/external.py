@@ -197,7 +197,7 @@ def unsettled(storage: Storage) -> tuple[str, ...]:
     if any(status.path == _REBUILD for status in found):
         raise IndexUnavailableError(
             f"the index of {storage.root} is being built anew; if that was cut off, "
-            f"`keymark table index build {storage.root} hbase` does it again"
+            f"`keymark table index build {storage.root} NAME` (the index's) does it again"
         )
     return tuple(sorted(status.name for status in found))
 

@@ -13,30 +13,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from keymark.table.errors import InvalidOptionError, UnsupportedTableError
+from keymark.indexes.installed import GROUP, specs
+from keymark.indexes.spec import IndexSpec
+from keymark.table.errors import InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.layout.view import Snapshot
-from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import MetadataTable
 from keymark.table.properties.config import TableConfig
-from keymark.table.properties.options import INDEX_FALLBACK, Options
+from keymark.table.properties.options import INDEX_FALLBACK, INDEX_TYPE, Options
 from keymark.table.runtime.runner import TaskRunner
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-GROUP = "keymark.indexes"
-HUDI_TYPES = {
-    "record": "RECORD_INDEX",
-    "global_simple": "GLOBAL_SIMPLE",
-    "simple": "SIMPLE",
-    "global_bloom": "GLOBAL_BLOOM",
-    "bloom": "BLOOM",
-    "bucket": "BUCKET",
-    "hbase": "HBASE",
-}
 
 LOCATION_SCHEMA = pa.schema(
     [("partition_path", pa.string()), ("file_id", pa.string()), ("instant_time", pa.string())]
@@ -151,23 +141,33 @@ def load_index(name: str) -> Index:
     for entry in entry_points(group=GROUP, name=name):
         index: Index = entry.load()()
         return index
-    if name in HUDI_TYPES:
-        raise UnsupportedTableError(f"index {name} is not supported yet")
-    raise InvalidOptionError(f"unknown index {name!r}, one of {', '.join(HUDI_TYPES)}")
+    raise InvalidOptionError(f"unknown index {name!r}, one of {', '.join(specs())}")
 
 
 def usable_index(name: str, config: TableConfig, options: Options) -> Index:
     """The table's index, or the fallback that the user named where the index is not built."""
-    if name != "record" or RECORD_INDEX in config.metadata_partitions:
+    partition = spec_of(name).metadata_partition
+    if partition is None or partition in config.metadata_partitions:
         return load_index(name)
     return load_index(options.optional(INDEX_FALLBACK) or name)
 
 
+def spec_of(name: str) -> IndexSpec:
+    """What is true of an index, by its name.
+
+    Raises:
+        InvalidOptionError: there is no such index.
+    """
+    if name not in specs():
+        load_index(name)  # it says why
+    return specs()[name]
+
+
 def index_name(hudi_type: str) -> str:
     """Our name of a `hoodie.index.type`."""
-    for name, known in HUDI_TYPES.items():
-        if hudi_type.upper() == known:
-            return name
-    raise InvalidOptionError(
-        f"option hoodie.index.type: {hudi_type!r} is none of {', '.join(HUDI_TYPES.values())}"
-    )
+    types = {spec.table_type: name for name, spec in specs().items()}
+    if hudi_type.upper() not in types:
+        raise InvalidOptionError(
+            f"option {INDEX_TYPE}: {hudi_type!r} is none of {', '.join(types)}"
+        )
+    return types[hudi_type.upper()]

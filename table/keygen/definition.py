@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keymark.table.errors import InvalidOptionError, UnsupportedTableError
+from keymark.table.format.words import SIMPLE_FIELD
 from keymark.table.keygen.own import is_import_path
 from keymark.table.properties.config import (
     COMPLEX_KEYS,
@@ -35,7 +36,7 @@ from keymark.table.properties.options import (
 )
 
 HUDI_GENERATORS = (SIMPLE_KEYS, COMPLEX_KEYS, NO_PARTITION_KEYS, TIMESTAMP_KEYS, CUSTOM_KEYS)
-_SIMPLE, _TIMESTAMP = "simple", "timestamp"
+_TIMESTAMP = "timestamp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ def _kinds(config: TableConfig) -> tuple[str, ...]:
     if config.key_generator == TIMESTAMP_KEYS:
         return (_TIMESTAMP,) * len(fields)
     if config.key_generator != CUSTOM_KEYS or not fields:
-        return (_SIMPLE,) * len(fields)
+        return (SIMPLE_FIELD,) * len(fields)
     stored = config.properties.get("hoodie.table.partition.fields", "")
     text = config.properties.get(PARTITION_SPEC, stored)
     return parse_partition_spec(text.split(","))[1] if ":" in text else ()
@@ -104,7 +105,7 @@ def parse_partition_spec(parts: Sequence[str]) -> tuple[tuple[str, ...], tuple[s
     fields, kinds = [], []
     for part in parts:
         field, _, kind = part.strip().partition(":")
-        if not field or kind.lower() not in (_SIMPLE, _TIMESTAMP):
+        if not field or kind.lower() not in (SIMPLE_FIELD, _TIMESTAMP):
             raise InvalidOptionError(
                 f"partition {part!r} of a custom key generator is neither field:simple nor "
                 "field:timestamp"

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 import javaproperties
 
+from keymark.indexes.installed import specs
 from keymark.table.errors import CorruptFileError, NotATableError, UnsupportedTableError
 from keymark.table.layout.naming import PROPERTIES, PROPERTIES_BACKUP
 from keymark.table.properties.options import (
@@ -24,7 +25,6 @@ from keymark.table.properties.options import (
     KEY_GENERATOR,
     KEYS_IGNORED,
     META_FIELDS,
-    MOVE_OPTIONS,
     NAMED_ENCODING,
     PARTITION_SPEC,
     PAYLOAD_CLASS,
@@ -42,7 +42,6 @@ from keymark.table.properties.seal import (
     RECORD_KEY,
     SEAL,
     STORED_PAYLOAD,
-    TEXTS,
     TIMEZONE,
     Difference,
     decode_seal,
@@ -50,6 +49,7 @@ from keymark.table.properties.seal import (
     encode_seal,
     refuse_damaged_names,
     refuse_hidden_entries,
+    texts,
 )
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.timeline import Timeline, zone_of
@@ -307,13 +307,18 @@ def meaning(config: TableConfig) -> dict[str, str]:
         PAYLOAD_CLASS: properties.get(PAYLOAD_CLASS, properties.get(STORED_PAYLOAD, "")),
         METADATA_PARTITIONS: ",".join(sorted(config.metadata_partitions)),
         BUILDING_PARTITIONS: ",".join(sorted(config.building)),
-        **{name: properties.get(name, "") for name in TEXTS},
-        **{name: properties.get(name, "").lower() for name in MOVE_OPTIONS.values()},
+        **{name: properties.get(name, "") for name in texts()},
+        **{name: properties.get(name, "").lower() for name in _moves()},
     }
     for name, default in FLAGS.items():
         if _flag(properties, name) != default:
             found[name] = str(not default).lower()
     return {name: text for name, text in found.items() if text}
+
+
+def _moves() -> tuple[str, ...]:
+    """The entries that say whether a key moves; they are true or false."""
+    return tuple(spec.move_option for spec in specs().values() if spec.move_option)
 
 
 def broken_seal(config: TableConfig) -> list[Difference]:

@@ -10,8 +10,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from keymark.indexes.installed import finders, of_partition, specs
+from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import InputError, InvalidOptionError, StorageError, TableWarning
-from keymark.table.index.protocol import HUDI_TYPES, index_name
+from keymark.table.index.protocol import index_name, spec_of
 from keymark.table.keygen import check_key_generator
 from keymark.table.keygen.facts import check_key_agreement, key_facts
 from keymark.table.layout.naming import METADATA, PROPERTIES, PROPERTIES_BACKUP, is_bucket_file_id
@@ -26,20 +28,18 @@ from keymark.table.metadata.writer import initialize
 from keymark.table.properties.config import VERSION, TableConfig, parse_config, save_config
 from keymark.table.properties.options import (
     BLOOM_FILTERS_ON,
-    BUCKET_COUNT,
-    BUCKET_FIELDS,
     COLUMN_STATS_COLUMNS,
     COLUMN_STATS_ON,
     DUP_POLICY,
-    HBASE_TABLE,
     HIVE_STYLE,
     INDEX_TYPE,
     KEY_ENCODING,
-    MOVE_OPTIONS,
     PAYLOAD_CLASS,
     RECORD_INDEX_ON,
     URL_ENCODE,
     Options,
+    index_options,
+    index_properties,
 )
 from keymark.table.properties.seal import METADATA_PARTITIONS, STORED_PAYLOAD
 from keymark.table.runtime.clock import Clock
@@ -49,19 +49,14 @@ from keymark.table.storage.storage import Storage
 from keymark.table.timeline.timeline import Timeline
 from keymark.table.write.clock_check import check_clock
 
-INDEX_FACTS = (INDEX_TYPE, BUCKET_COUNT, BUCKET_FIELDS, HBASE_TABLE, *MOVE_OPTIONS.values())
-"""The facts that a table has because of its index."""
-
-FACTS = (
-    *INDEX_FACTS,
-    PAYLOAD_CLASS,
-    KEY_ENCODING,
-    HIVE_STYLE,
-    URL_ENCODE,
-    COLUMN_STATS_COLUMNS,
-)
+_OWN = (PAYLOAD_CLASS, KEY_ENCODING, HIVE_STYLE, URL_ENCODE, COLUMN_STATS_COLUMNS)
 # So many file ids that all start with eight digits by chance are out of the question.
 _BUCKET_EVIDENCE = 4
+
+
+def fact_names() -> tuple[str, ...]:
+    """The options that a table keeps and never changes."""
+    return (*index_properties(), *_OWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +118,7 @@ def _partition_groups(index: str, given: Mapping[str, str]) -> dict[str, int]:
         groups[BLOOM_FILTERS] = options.integer(f"{prefix}.bloom.filter.file.group.count")
     if options.flag(COLUMN_STATS_ON):
         groups[COLUMN_STATS] = options.integer(f"{prefix}.column.stats.file.group.count")
-    if index == "record" or options.flag(RECORD_INDEX_ON):
+    if spec_of(index).metadata_partition == RECORD_INDEX or options.flag(RECORD_INDEX_ON):
         groups[RECORD_INDEX] = _record_index_groups(given)
     return groups
 
@@ -171,26 +166,19 @@ def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> 
 
 def index_facts(index: str, record_key: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
     """The facts that a table has because of its index."""
-    if index == "bucket" and not record_key:
-        raise InvalidOptionError("the bucket index needs key fields: it hashes their values")
-    options, facts = Options(given), {INDEX_TYPE: HUDI_TYPES[index]}
-    if index == "bucket":
-        facts[BUCKET_COUNT] = options.text(BUCKET_COUNT)
-        facts[BUCKET_FIELDS] = given.get(BUCKET_FIELDS, ",".join(record_key))
-        _check_buckets(facts, record_key)
-    if index == "hbase":
-        facts[HBASE_TABLE] = options.text(HBASE_TABLE)
-    if index in MOVE_OPTIONS:
-        facts[MOVE_OPTIONS[index]] = options.text(MOVE_OPTIONS[index])
+    spec, options = spec_of(index), Options(given)
+    facts = {INDEX_TYPE: spec.table_type}
+    for option in spec.fixed_options:
+        if not option.of_key:
+            facts[option.name] = options.text(option.name)
+            continue
+        if not record_key:
+            raise InvalidOptionError(f"the {index} index needs key fields: it hashes their values")
+        facts[option.name] = given.get(option.name, ",".join(record_key))
+        for name in names(facts[option.name]):
+            if name not in record_key:
+                raise InvalidOptionError(f"option {option.name}: {name} is no record key column")
     return facts
-
-
-def _check_buckets(facts: Mapping[str, str], record_key: Sequence[str]) -> None:
-    if int(facts[BUCKET_COUNT]) < 1:
-        raise InvalidOptionError(f"option {BUCKET_COUNT}: a table needs at least one bucket")
-    for name in names(facts[BUCKET_FIELDS]):
-        if name not in record_key:
-            raise InvalidOptionError(f"option {BUCKET_FIELDS}: {name} is no record key column")
 
 
 def _record_index_groups(given: Mapping[str, str]) -> int:
@@ -207,7 +195,7 @@ def _record_index_groups(given: Mapping[str, str]) -> int:
 
 def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
     """Options must not differ from the facts that the table carries."""
-    for name in FACTS:
+    for name in fact_names():
         fact, asked = config.properties.get(name), given.get(name)
         if fact is not None and asked is not None and fact.lower() != asked.lower():
             raise InvalidOptionError(f"option {name}={asked} differs from the table's own {fact}")
@@ -216,32 +204,44 @@ def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
 
 def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage) -> IndexChoice:
     """The table's index: its fact, its record_index partition, the option given, or a default."""
-    fact, asked = config.properties.get(INDEX_TYPE), given.get(INDEX_TYPE)
+    fact, given_type = config.properties.get(INDEX_TYPE), given.get(INDEX_TYPE)
     if fact is not None:
         return IndexChoice(index_name(fact), f"{INDEX_TYPE} in hoodie.properties")
+    asked = None if given_type is None else spec_of(index_name(given_type))
     if RECORD_INDEX in config.metadata_partitions:
-        if asked is not None and index_name(asked) == "bucket" and _has_buckets(storage):
+        built = of_partition(RECORD_INDEX)
+        if asked is not None and asked.owns_layout and _has_buckets(storage):
             warnings.warn(
-                "the record index of this bucket table is not used: Hudi 0.15 leaves out the keys "
-                "that it adds to buckets which exist",
+                f"the record index of this {asked.name} table is not used: Hudi 0.15 leaves out "
+                "the keys that it adds to buckets which exist",
                 TableWarning,
                 stacklevel=2,
             )
-            return IndexChoice("bucket", f"option {INDEX_TYPE}")
-        if asked is not None and index_name(asked) != "record":
+            return IndexChoice(asked.name, f"option {INDEX_TYPE}")
+        if asked not in (None, built):
             raise InvalidOptionError(
-                f"option {INDEX_TYPE}={asked}: the table has a record index, which decides"
+                f"option {INDEX_TYPE}={given_type}: the table has a record index, which decides"
             )
-        return IndexChoice("record", "the table has a record_index partition")
+        return IndexChoice(built.name, f"the table has a {RECORD_INDEX} partition")
     if asked is not None:
-        if index_name(asked) == "bucket" and BUCKET_COUNT not in given:
-            raise InputError(f"a bucket table that does not say so needs option {BUCKET_COUNT}")
-        return IndexChoice(index_name(asked), f"option {INDEX_TYPE}")
+        for name in _layout_options(asked):
+            if name not in given:
+                raise InputError(f"a {asked.name} table that does not say so needs option {name}")
+        return IndexChoice(asked.name, f"option {INDEX_TYPE}")
     if _has_buckets(storage):
+        needed = [name for spec in specs().values() for name in _layout_options(spec)]
         raise InputError(
-            f"the table looks like a bucket table: give options {INDEX_TYPE} and {BUCKET_COUNT}"
+            f"the table looks like a bucket table: give options {INDEX_TYPE} and "
+            f"{' and '.join(needed)}"
         )
-    return IndexChoice("global_simple", "the table names no index")
+    return IndexChoice(finders()[0].name, "the table names no index")
+
+
+def _layout_options(spec: IndexSpec) -> list[str]:
+    """The options without which nobody knows the file group of a key."""
+    if not spec.owns_layout:
+        return []
+    return [option.name for option in spec.fixed_options if not option.of_key]
 
 
 def _has_buckets(storage: Storage) -> bool:
@@ -251,12 +251,14 @@ def _has_buckets(storage: Storage) -> bool:
 
 def table_options(config: TableConfig, index: str, given: Mapping[str, str]) -> Options:
     """What was given over the table's facts, and the defaults that depend on the table."""
-    merged = {name: config.properties[name] for name in FACTS if name in config.properties}
+    merged = {n: config.properties[n] for n in fact_names() if n in config.properties}
     if STORED_PAYLOAD in config.properties:
         merged.setdefault(PAYLOAD_CLASS, config.properties[STORED_PAYLOAD])
     merged.update(given)
-    merged.setdefault(DUP_POLICY, "fail" if index == "record" else "none")
-    merged.setdefault(BUCKET_FIELDS, ",".join(config.record_key))
+    merged.setdefault(DUP_POLICY, spec_of(index).duplicates)
+    for option in index_options().values():
+        if option.of_key:
+            merged.setdefault(option.name, ",".join(config.record_key))
     return Options(merged)
 
 

@@ -9,9 +9,13 @@ and `hoodie.index.hbase.rollback.sync` is `true`: entries of what was taken back
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from keymark.indexes.installed import finders, specs
+from keymark.indexes.spec import IndexOption
 from keymark.table.errors import InvalidOptionError, UnsupportedTableError
 
 OVERWRITE_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
@@ -19,25 +23,7 @@ EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
 
 INDEX_TYPE = "hoodie.index.type"
 PAYLOAD_CLASS = "hoodie.datasource.write.payload.class"
-BUCKET_COUNT = "hoodie.bucket.index.num.buckets"
-BUCKET_FIELDS = "hoodie.bucket.index.hash.field"
 KEY_ENCODING = "keymark.recordkey.encoding"
-RECORD_MOVE = "hoodie.record.index.update.partition.path"
-SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
-BLOOM_MOVE = "hoodie.bloom.index.update.partition.path"
-HBASE_MOVE = "hoodie.hbase.index.update.partition.path"
-# index -> the option that says whether a key moves when it arrives with another partition
-MOVE_OPTIONS = {
-    "record": RECORD_MOVE,
-    "global_simple": SIMPLE_MOVE,
-    "global_bloom": BLOOM_MOVE,
-    "hbase": HBASE_MOVE,
-}
-BLOOM_PRUNE = "hoodie.bloom.index.prune.by.ranges"
-BLOOM_TREE = "hoodie.bloom.index.use.treebased.filter"
-BLOOM_USE_METADATA = "hoodie.bloom.index.use.metadata"
-BLOOM_BUCKETIZED = "hoodie.bloom.index.bucketized.checking"
-BLOOM_KEYS_PER_BUCKET = "hoodie.bloom.index.keys.per.bucket"
 DUP_POLICY = "hoodie.datasource.insert.dup.policy"
 HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
@@ -73,16 +59,6 @@ BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
-HBASE_TABLE = "hoodie.index.hbase.table"
-HBASE_GET_BATCH = "hoodie.index.hbase.get.batch.size"
-HBASE_PUT_BATCH = "hoodie.index.hbase.put.batch.size"
-HBASE_PUT_AUTO = "hoodie.index.hbase.put.batch.size.autocompute"
-HBASE_SHARE = "hoodie.index.hbase.qps.fraction"
-HBASE_PACE = "hoodie.index.hbase.max.qps.per.region.server"
-HBASE_ALLOCATOR = "hoodie.index.hbase.qps.allocator.class"
-THRIFT_HOST = "keymark.hbase.thrift.host"
-THRIFT_PORT = "keymark.hbase.thrift.port"
-THRIFT_CONNECTIONS = "keymark.hbase.thrift.connections"
 LOCAL_BYTES = "keymark.local.bytes"
 # How far the clock may be ahead of what the table and its storage say.
 CLOCK_DAYS = "keymark.clock.max.days.ahead"
@@ -100,37 +76,24 @@ _CHOICES = {
     DUP_POLICY: ("none", "drop", "fail"),
     "hoodie.parquet.compression.codec": ("gzip", "snappy", "zstd", "uncompressed"),
     "hoodie.bloom.index.filter.type": ("DYNAMIC_V0", "SIMPLE"),
-    "hoodie.index.bucket.engine": ("SIMPLE",),
     "hoodie.metadata.enable": ("true",),
     CONCURRENCY_MODE: (ONE_WRITER, "optimistic_concurrency_control"),
     KEY_ENCODING: (PLAIN_ENCODING, NAMED_ENCODING),
     "hoodie.cleaner.policy": ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS"),
-    INDEX_FALLBACK: ("global_simple", "global_bloom"),
-    HBASE_ALLOCATOR: ("org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",),
-    "hoodie.index.hbase.dynamic_qps": ("false",),
-    "hoodie.index.hbase.rollback.sync": ("true",),
-    "hoodie.index.hbase.security.authentication": ("simple",),
 }
 _POSITIVE = frozenset(
     {
-        BUCKET_COUNT,
         "hoodie.parquet.block.size",
         "hoodie.copyonwrite.record.size.estimate",
         "hoodie.index.bloom.num_entries",
         "hoodie.bloom.index.filter.dynamic.max.entries",
-        BLOOM_KEYS_PER_BUCKET,
         "hoodie.hfile.block.size",
         "hoodie.metadata.compact.max.delta.commits",
         "hoodie.metadata.index.column.stats.file.group.count",
         "hoodie.metadata.index.bloom.filter.file.group.count",
         "hoodie.metadata.record.index.max.filegroup.size",
         "hoodie.metadata.max.init.parallelism",
-        HBASE_GET_BATCH,
-        HBASE_PUT_BATCH,
-        HBASE_PACE,
         CLOCK_DAYS,
-        THRIFT_PORT,
-        THRIFT_CONNECTIONS,
         COMMITS_RETAINED,
         "hoodie.cleaner.fileversions.retained",
         KEEP_MIN,
@@ -139,29 +102,22 @@ _POSITIVE = frozenset(
     }
 )
 _PROBABILITIES = frozenset({"hoodie.index.bloom.fpp"})
-_SHARES = frozenset({HBASE_SHARE})
 # Switches without a default: whether one is on is a fact of the table.
 _SWITCHES = frozenset({RECORD_INDEX_ON, COLUMN_STATS_ON, BLOOM_FILTERS_ON})
 
-# name -> default as text; None where the default depends on the table.
-DEFAULTS: dict[str, str | None] = {
+# name -> default as text; None where the default depends on the table. Those of indexes are in
+# their specs.
+_DEFAULTS: dict[str, str | None] = {
     INDEX_TYPE: None,
     PAYLOAD_CLASS: OVERWRITE_PAYLOAD,
-    BUCKET_COUNT: "256",
-    BUCKET_FIELDS: None,
     KEY_ENCODING: PLAIN_ENCODING,
     KEY_GENERATOR: None,
     KEY_GENERATOR_TYPE: None,
     PARTITION_SPEC: None,
     **dict.fromkeys(TIME_OPTIONS),
-    RECORD_MOVE: "false",
-    SIMPLE_MOVE: "true",
-    BLOOM_MOVE: "true",
-    HBASE_MOVE: "false",
     DUP_POLICY: None,
     HIVE_STYLE: "false",
     URL_ENCODE: "false",
-    "hoodie.index.bucket.engine": "SIMPLE",
     "hoodie.parquet.max.file.size": "125829120",
     "hoodie.parquet.block.size": "125829120",
     "hoodie.parquet.small.file.limit": "104857600",
@@ -173,11 +129,6 @@ DEFAULTS: dict[str, str | None] = {
     "hoodie.index.bloom.fpp": "0.000000001",
     "hoodie.bloom.index.filter.type": "DYNAMIC_V0",
     "hoodie.bloom.index.filter.dynamic.max.entries": "100000",
-    BLOOM_PRUNE: "true",
-    BLOOM_TREE: "true",
-    BLOOM_USE_METADATA: "false",
-    BLOOM_BUCKETIZED: "true",
-    BLOOM_KEYS_PER_BUCKET: "10000000",
     "hoodie.hfile.block.size": "1048576",
     "hoodie.metadata.enable": "true",
     RECORD_INDEX_ON: None,
@@ -208,22 +159,6 @@ DEFAULTS: dict[str, str | None] = {
     LOCAL_BYTES: "67108864",
     CLOCK_DAYS: "365",
     LOCAL_SYNC: "true",
-    HBASE_TABLE: None,
-    "hoodie.index.hbase.zkquorum": None,
-    "hoodie.index.hbase.zkport": None,
-    "hoodie.index.hbase.zknode.path": None,
-    HBASE_GET_BATCH: "100",
-    HBASE_PUT_BATCH: "100",
-    HBASE_PUT_AUTO: "false",
-    HBASE_SHARE: "0.5",
-    HBASE_PACE: "1000",
-    HBASE_ALLOCATOR: "org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",
-    "hoodie.index.hbase.dynamic_qps": "false",
-    "hoodie.index.hbase.rollback.sync": "true",
-    "hoodie.index.hbase.security.authentication": "simple",
-    THRIFT_HOST: "127.0.0.1",
-    THRIFT_PORT: "9090",
-    THRIFT_CONNECTIONS: "2",
     META_FIELDS: "true",
     VIRTUAL_COLUMNS: None,
     CONCATENATOR: None,
@@ -288,6 +223,29 @@ UNSUPPORTED = {
 }
 
 
+@functools.cache
+def defaults() -> Mapping[str, str | None]:
+    """The options that there are, each with its default as text; None where the table says it."""
+    return MappingProxyType(
+        _DEFAULTS | {name: option.default for name, option in index_options().items()}
+    )
+
+
+@functools.cache
+def index_options() -> Mapping[str, IndexOption]:
+    """The options that belong to indexes, by name."""
+    return MappingProxyType(
+        {option.name: option for spec in specs().values() for option in spec.options}
+    )
+
+
+@functools.cache
+def index_properties() -> tuple[str, ...]:
+    """The options that a table keeps because of its index."""
+    fixed = (option.name for option in index_options().values() if option.fixed)
+    return (INDEX_TYPE, *fixed)
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Checked options: what was given, over the facts of a table, over the defaults."""
@@ -296,14 +254,14 @@ class Options:
 
     def text(self, name: str) -> str:
         """The option's value, or its default."""
-        value = self.given.get(name, DEFAULTS[name])
+        value = self.given.get(name, defaults()[name])
         if value is None:
             raise InvalidOptionError(f"option {name} must be given")
         return value
 
     def optional(self, name: str) -> str | None:
         """The option's value, its default, or None."""
-        return self.given.get(name, DEFAULTS[name])
+        return self.given.get(name, defaults()[name])
 
     def integer(self, name: str) -> int:
         """The option as a non-negative integer."""
@@ -326,8 +284,8 @@ def check_options(given: Mapping[str, str]) -> dict[str, str]:
             continue
         if name in UNSUPPORTED:
             raise UnsupportedTableError(f"option {name}: {UNSUPPORTED[name]} is not supported yet")
-        if name not in DEFAULTS:
-            near = difflib.get_close_matches(name, [*DEFAULTS, *UNSUPPORTED], n=1)
+        if name not in defaults():
+            near = difflib.get_close_matches(name, [*defaults(), *UNSUPPORTED], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidOptionError(f"unknown option {name}{hint}")
         _check_value(name, str(value))
@@ -366,17 +324,21 @@ def _check_kept(options: Options) -> None:
 
 
 def _check_value(name: str, value: str) -> None:
-    choices = _CHOICES.get(name)
-    if choices is not None and value not in choices:
+    own = index_options().get(name)
+    choices = own.choices if own else _CHOICES.get(name, ())
+    if name == INDEX_FALLBACK:
+        choices = tuple(spec.name for spec in finders())
+    if choices and value not in choices:
         raise UnsupportedTableError(
             f"option {name}: {value!r} is not supported, only {', '.join(choices)}"
         )
-    default = DEFAULTS[name]
-    if default is not None and default.isdigit() and _integer(name, value) < (name in _POSITIVE):
+    default = defaults()[name]
+    positive = own.positive if own else name in _POSITIVE
+    if default is not None and default.isdigit() and _integer(name, value) < positive:
         raise InvalidOptionError(f"option {name}: {value} is too small")
     if name in _PROBABILITIES and not 0 < _number(name, value) < 1:
         raise InvalidOptionError(f"option {name}: {value} is not between 0 and 1")
-    if name in _SHARES and not 0 < _number(name, value) <= 1:
+    if own is not None and own.share and not 0 < _number(name, value) <= 1:
         raise InvalidOptionError(f"option {name}: {value} is not above 0 and at most 1")
     if default in ("true", "false") or name in _SWITCHES:
         _flag(name, value)

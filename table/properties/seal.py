@@ -17,11 +17,8 @@ from dataclasses import dataclass
 from keymark.table.errors import CorruptFileError
 from keymark.table.layout.naming import PROPERTIES
 from keymark.table.properties.options import (
-    BUCKET_COUNT,
-    BUCKET_FIELDS,
     COLUMN_STATS_COLUMNS,
     CONCATENATOR,
-    HBASE_TABLE,
     HIVE_STYLE,
     HUDI_READS,
     INDEX_TYPE,
@@ -29,11 +26,11 @@ from keymark.table.properties.options import (
     KEY_GENERATOR,
     KEYS_IGNORED,
     META_FIELDS,
-    MOVE_OPTIONS,
     PARTITION_SPEC,
     PAYLOAD_CLASS,
     TIME_OPTIONS,
     URL_ENCODE,
+    index_properties,
 )
 
 SEAL = "keymark.table.seal"
@@ -63,19 +60,13 @@ FLAGS = {
     "hoodie.table.cdc.enabled": False,
 }
 """The entries that are true or false, with what a missing one means."""
-TEXTS = (
-    *(KEY_ENCODING, CONCATENATOR, INDEX_TYPE, BUCKET_COUNT, BUCKET_FIELDS, HBASE_TABLE),
-    *(COLUMN_STATS_COLUMNS, *TIME_OPTIONS, *MOVE_OPTIONS.values()),
-)
-"""The sealed entries that mean what they say."""
-_KNOWN = frozenset(
-    {
-        *(*FLAGS, *TEXTS, *CHANGED_BY_HUDI, SEAL, RECOVERY, RECORD_KEY, PARTITION_FIELDS),
-        *(PRECOMBINE, ORDERING, TIMEZONE, ARCHIVE, STORED_PAYLOAD, GENERATOR_TYPE, KEY_GENERATOR),
-        *(PARTITION_SPEC, PAYLOAD_CLASS, "hoodie.table.name", "hoodie.table.type"),
-        *("hoodie.table.version", "hoodie.timeline.layout.version", "hoodie.table.checksum"),
-        *("hoodie.table.base.file.format", "hoodie.database.name"),
-    }
+_TEXTS = (KEY_ENCODING, CONCATENATOR, COLUMN_STATS_COLUMNS, *TIME_OPTIONS)
+_KNOWN = (
+    *(*FLAGS, *_TEXTS, *CHANGED_BY_HUDI, SEAL, RECOVERY, RECORD_KEY, PARTITION_FIELDS),
+    *(PRECOMBINE, ORDERING, TIMEZONE, ARCHIVE, STORED_PAYLOAD, GENERATOR_TYPE, KEY_GENERATOR),
+    *(PARTITION_SPEC, PAYLOAD_CLASS, "hoodie.table.name", "hoodie.table.type"),
+    *("hoodie.table.version", "hoodie.timeline.layout.version", "hoodie.table.checksum"),
+    *("hoodie.table.base.file.format", "hoodie.database.name"),
 )
 # Short names keep the entry short.
 _SHORT = {
@@ -95,6 +86,16 @@ _SHORT = {
 }
 _LONG = {name: short for short, name in _SHORT.items()}
 _VERSION = "1"
+
+
+def texts() -> tuple[str, ...]:
+    """The sealed entries that mean what they say."""
+    return (*_TEXTS, *index_properties())
+
+
+def _known() -> frozenset[str]:
+    """All entries that Keymark or Hudi write."""
+    return frozenset((*_KNOWN, *index_properties()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +164,14 @@ def refuse_damaged_names(properties: Mapping[str, str]) -> None:
     Raises:
         CorruptFileError: names the entry.
     """
-    missing = [name for name in _KNOWN if name not in properties]
+    known = _known()
+    missing = [name for name in known if name not in properties]
     for key, value in properties.items():
         for name in missing:
             near = len(key) == len(name) and sum(map(str.__ne__, key, name)) == 1
             joined = not value and len(key) > len(name) and key.startswith(name)
             cut = name.startswith(key) and value.startswith(name[len(key) + 1 :])
-            if key not in _KNOWN and (near or joined or (cut and len(key) < len(name))):
+            if key not in known and (near or joined or (cut and len(key) < len(name))):
                 detail = f"the entry {key!r} is unknown; it seems to be a damaged {name}"
                 raise CorruptFileError(PROPERTIES, 0, detail)
             if name in value and key != SEAL:
@@ -182,8 +184,9 @@ def refuse_hidden_entries(lines: Iterable[str], name: str) -> None:
     Raises:
         CorruptFileError: names the entry.
     """
+    known = _known()
     for line in lines:
         if line.lstrip()[:1] in ("#", "!"):
-            for entry in _KNOWN:
+            for entry in known:
                 if f"{entry}=" in line:
                     raise CorruptFileError(name, 0, f"a comment holds the entry {entry}")

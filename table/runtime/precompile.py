@@ -11,8 +11,9 @@ import tempfile
 
 import pyarrow as pa
 
+from keymark.indexes.installed import specs
 from keymark.table.metadata.column_ranges import file_keys, read_ranges
-from keymark.table.metadata.partitions import COLUMN_STATS
+from keymark.table.metadata.partitions import COLUMN_STATS, RECORD_INDEX
 from keymark.table.state.table_state import TableState
 from keymark.table.table import Table
 
@@ -25,7 +26,9 @@ def main() -> None:
     keys = [f"key number {n:06d}" for n in range(_ROWS)]
     rows = pa.table({"k": keys, "p": ["a", "b"] * (_ROWS // 2), "v": [1.5] * _ROWS})
     groups = {f"hoodie.metadata.record.index.{end}.filegroup.count": "1" for end in ("min", "max")}
-    for index in ("record", "global_bloom", "bucket"):
+    for index, spec in specs().items():
+        if spec.entries:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             table = Table.create(
                 f"{folder}/t", record_key="k", partition_path="p", index=index, options=groups
@@ -36,7 +39,7 @@ def main() -> None:
             table.delete(rows.slice(0, 5))
             table.lookup([keys[7], "absent"])
             table.check()
-            if index == "record":
+            if spec.metadata_partition == RECORD_INDEX:
                 table.purge([keys[9]])
                 table.compact()
                 table.drop_index()

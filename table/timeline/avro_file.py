@@ -24,6 +24,7 @@ import fastavro
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.avro.records import AvroCursor, encode_bytes, encode_long, encode_text
+from keymark.table.format.words import AVRO_RECORD
 
 _MAGIC = b"Obj\x01"
 _SCHEMA_KEY, _CODEC_KEY, _NO_CODEC = "avro.schema", "avro.codec", b"null"
@@ -145,7 +146,7 @@ class RecordReader:
 
 def _parse_foreign(text: str) -> Any:
     schema = _checked(json.loads(text), ())
-    if not isinstance(schema, dict) or schema["type"] != "record":
+    if not isinstance(schema, dict) or schema["type"] != AVRO_RECORD:
         raise ValueError("a record is expected")
     return fastavro.parse_schema(schema)
 
@@ -172,7 +173,7 @@ def _checked(node: Any, inside: tuple[str, ...]) -> Any:
     kind = node["type"]
     if kind in _PRIMITIVES:
         return kind
-    if kind == "record":
+    if kind == AVRO_RECORD:
         return _checked_record(node, inside)
     values = {"array": "items", "map": "values"}.get(kind)
     if values is None:
@@ -188,4 +189,4 @@ def _checked_record(node: Mapping[str, Any], inside: tuple[str, ...]) -> dict[st
     if not fields:
         raise ValueError(f"record {node['name']!r} has no fields")
     names = {key: node[key] for key in ("name", "namespace") if key in node}
-    return {"type": "record", **names, "fields": fields}
+    return {"type": AVRO_RECORD, **names, "fields": fields}

@@ -26,7 +26,7 @@ from keymark.table.format.parquet.base_file import write_base_file
 from keymark.table.format.schema import with_meta
 from keymark.table.index.external import KeyPart, OutsideIndex
 from keymark.table.index.key_file import KeyFile, stretches, write_key_file
-from keymark.table.index.protocol import Index
+from keymark.table.index.protocol import Index, spec_of
 from keymark.table.keygen import partition_paths, record_keys
 from keymark.table.keygen.auto import auto_keys
 from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
@@ -112,7 +112,7 @@ def _check_policy(tx: WriteTransaction) -> None:
             f"option {DUP_POLICY}={policy} needs insert: bulk_insert looks no key up without a "
             "record index, and drops none"
         )
-    if tx.index.name == "bucket" and tx.state.snapshot.files:
+    if spec_of(tx.index.name).owns_layout and tx.state.snapshot.files:
         raise UnsupportedTableError(
             "bulk_insert into a bucket table that holds rows is not supported: use insert or upsert"
         )
@@ -129,7 +129,7 @@ def _task(tx: WriteTransaction) -> BulkTask:
         sizing=FileSizing.of(tx.options, record=None),
         shards=shards,
         keeps_keys=shards > 0 or isinstance(index, OutsideIndex),
-        bucket_index=index if index.name == "bucket" else None,
+        bucket_index=index if spec_of(index.name).owns_layout else None,
         options=tx.options,
     )
 
@@ -275,7 +275,7 @@ class _Stream:
         """Rows grouped by partition path and bucket, otherwise in their order."""
         paths = partition_paths(rows, self.task.config)
         buckets = self.buckets(self.keys_of(rows))
-        table = pa.table({"path": paths, "bucket": buckets, "row": np.arange(len(paths))})
+        table = pa.table({"path": paths, "group": buckets, "row": np.arange(len(paths))})
         order = pc.sort_indices(
             table, sort_keys=[(name, "ascending") for name in table.column_names]
         )

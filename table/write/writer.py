@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from keymark.table.format.parquet.base_file import BaseFileOptions, FooterOptions
 from keymark.table.format.schema import avro_names, to_avro, with_meta
-from keymark.table.index.protocol import IndexContext
+from keymark.table.index.protocol import IndexContext, spec_of
 from keymark.table.properties.config import TableConfig
-from keymark.table.properties.options import MOVE_OPTIONS, Options
+from keymark.table.properties.options import Options
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.ids import RANDOM, Ids
 from keymark.table.runtime.runner import TaskRunner
@@ -68,7 +68,7 @@ class Writer:
     @property
     def moves(self) -> bool:
         """Whether a key that arrives with another partition moves there (update.partition.path)."""
-        option = MOVE_OPTIONS.get(self.index)
+        option = spec_of(self.index).move_option
         return option is not None and self.options.flag(option)
 
     def context(self, state: TableState) -> IndexContext:

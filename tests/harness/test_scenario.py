@@ -7,7 +7,7 @@ from keymark.harness.errors import ScenarioError
 from keymark.harness.redaction import redact_text
 from keymark.harness.run import workload
 from keymark.harness.scenario import matrix, scenario
-from keymark.table.properties.options import MOVE_OPTIONS
+from keymark.indexes import installed
 
 SECTIONS = "dataset, description, engines, include, indexes, name, schedule, spark, table, workload"
 
@@ -64,7 +64,8 @@ def test_the_matrix_of_indexes_compares_shapes_sizes_and_batches_on_equal_terms(
     cells = matrix.expand(loaded)
     assert len(cells) == 7 * 3 * 3 * 2
     assert list(loaded.dataset.shapes) == ["random", "time_ordered", "skewed"]
-    for index, option in MOVE_OPTIONS.items():
+    moves = {name: spec.move_option for name, spec in installed.specs().items() if spec.move_option}
+    for index, option in moves.items():
         given = {cell.options.get(option) for cell in cells if cell.index == index}
         assert given == {"false"}, index
     specs = {data.shape: loaded.dataset.spec(data) for data in loaded.dataset.points}

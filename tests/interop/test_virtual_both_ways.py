@@ -21,7 +21,7 @@ from table_cases import files_stored
 from keymark import Table
 from keymark.harness.errors import CellError
 from keymark.table.errors import IndexUnavailableError
-from keymark.table.index.protocol import HUDI_TYPES
+from keymark.table.index.protocol import spec_of
 from keymark.table.properties.options import (
     HUDI_READS,
     INDEX_TYPE,
@@ -79,7 +79,7 @@ def held(hudi, root, ledger):
     assert sorted(texts(hudi.read(root)[0])) == ledger.wanted()
     assert hudi.listing(root) == files_stored(root)
     # Hudi 0.15 does not store the index of a table that it made.
-    index = {INDEX_TYPE: HUDI_TYPES[ledger.cell.index]}
+    index = {INDEX_TYPE: spec_of(ledger.cell.index).table_type}
     table = Table.open(str(root), options={**ledger.cell.options, **index})
     rows = pa.concat_tables(table.scan().tables())
     assert sorted(texts(rows)) == ledger.wanted()

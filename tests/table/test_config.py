@@ -22,7 +22,7 @@ from keymark.table.properties.config import (
     parse_config,
     save_config,
 )
-from keymark.table.properties.options import DEFAULTS, UNSUPPORTED, check_options
+from keymark.table.properties.options import UNSUPPORTED, check_options, defaults
 from keymark.table.storage.local_storage import LocalStorage
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
@@ -159,6 +159,6 @@ def test_facts_are_kept_and_decide(tmp_path):
 
 
 def test_every_default_is_allowed():
-    given = {name: value for name, value in DEFAULTS.items() if value is not None}
+    given = {name: value for name, value in defaults().items() if value is not None}
     assert check_options(given) == given
-    assert not DEFAULTS.keys() & UNSUPPORTED.keys()
+    assert not defaults().keys() & UNSUPPORTED.keys()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from keymark.table.errors import CorruptFileError, MissingFileError, SnapshotExpiredError
 from keymark.table.format.digest import total
-from keymark.table.index.protocol import load_index
+from keymark.table.index.protocol import load_index, spec_of
 from keymark.table.index.stale_index import left_behind
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
@@ -32,7 +32,7 @@ from keymark.table.layout.naming import (
 )
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from keymark.table.properties.config import load_config
-from keymark.table.properties.options import BUCKET_COUNT, BUCKET_FIELDS, Options
+from keymark.table.properties.options import Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.services.check.exactness import index_digests
 from keymark.table.services.check.files import FileCheck, FileFacts, check_file
@@ -221,7 +221,7 @@ class _Comparison:
         works = [self._file_check(file) for file in present]
         steps = ProgressRunner(self.runner, self.progress, "files")
         facts = steps.run(check_file, works, weights=[file.size for file in present])
-        second = _second_of_bucket(present) if self.index == "bucket" else set()
+        second = _second_of_bucket(present) if spec_of(self.index).owns_layout else set()
         misplaced = [
             each.rows if file.path in second else each.misplaced
             for file, each in zip(present, facts, strict=True)
@@ -264,7 +264,7 @@ class _Comparison:
     def _has_filters(self) -> bool:
         """Whether a reader asks key ranges and bloom filters in footers."""
         config = self.state.config
-        asked = self.index in ("bloom", "global_bloom")
+        asked = spec_of(self.index).reads_filters
         asked = asked or BLOOM_FILTERS in config.metadata_partitions
         return asked and config.stores_meta and not config.virtual_keys
 
@@ -286,7 +286,7 @@ class _Comparison:
             names.append("partition paths")
         if self._has_filters:
             names += ["key ranges", "filters in footers"]
-        if self.index == "bucket":
+        if spec_of(self.index).owns_layout:
             names.append("buckets")
         return tuple(names)
 
@@ -296,8 +296,9 @@ class _Comparison:
         if metadata is not None and RECORD_INDEX in config.metadata_partitions:
             shards = len(metadata.slices(RECORD_INDEX))
         buckets = None
-        if self.index == "bucket":
-            given = {name: self.options.optional(name) for name in (BUCKET_COUNT, BUCKET_FIELDS)}
+        spec = spec_of(self.index)
+        if spec.owns_layout:
+            given = {o.name: self.options.optional(o.name) for o in spec.fixed_options}
             buckets = {name: value for name, value in given.items() if value is not None}
         return FileCheck(
             storage=self.state.storage,
@@ -305,6 +306,7 @@ class _Comparison:
             config=config,
             shards=shards,
             filters=self._has_filters,
+            index=self.index,
             buckets=buckets,
             partition_paths=self._has_partition_paths,
         )

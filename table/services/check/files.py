@@ -49,6 +49,7 @@ class FileCheck:
         config: the table's config.
         shards: number of file groups of the record index, 1 without one.
         filters: whether key range and bloom filter in the footer are compared.
+        index: name of the table's index.
         buckets: options that say in which bucket a key belongs; None for a table without buckets.
         partition_paths: whether its rows must be of the file's partition path.
     """
@@ -58,6 +59,7 @@ class FileCheck:
     config: TableConfig
     shards: int
     filters: bool
+    index: str
     buckets: dict[str, str] | None
     partition_paths: bool
 
@@ -145,7 +147,7 @@ def _other_bucket(keys: pa.Array, work: FileCheck, options: Options) -> int:
     with warnings.catch_warnings():
         # A writer warns of keys with a colon. A check only compares.
         warnings.simplefilter("ignore", TableWarning)
-        found = load_index("bucket").buckets(keys, work.config, options)
+        found = load_index(work.index).buckets(keys, work.config, options)
     return int((found != bucket_of(work.file.file_id)).sum())
 
 

@@ -15,12 +15,12 @@ from keymark.table.bootstrap.target import BuildTarget
 from keymark.table.bootstrap.uniqueness import FOLDER, repeated_rows
 from keymark.table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTableError
 from keymark.table.index.external import outside_entries, rebuild
-from keymark.table.index.protocol import index_name, load_index
+from keymark.table.index.protocol import index_name, load_index, spec_of
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import load_config, save_config
-from keymark.table.properties.facts import INDEX_FACTS, index_facts
-from keymark.table.properties.options import HBASE_TABLE, INDEX_TYPE, MOVE_OPTIONS
+from keymark.table.properties.facts import index_facts
+from keymark.table.properties.options import INDEX_TYPE, index_properties
 from keymark.table.services.index.indexing import group_sizing
 from keymark.table.services.maintain import TableServices
 from keymark.table.state.table_state import TableState
@@ -71,18 +71,18 @@ class Switcher:
         state = TableState.load(self.storage)
         facts = self._facts(state, after)
         steps = [*self._proofs(state, after)]
-        builds = after == "record" and RECORD_INDEX not in state.config.metadata_partitions
+        builds = _builds(state, after)
         if builds:
             steps.append("build the record index from the keys of the base files, and prove it")
         enters = self._enters(state, after, facts)
         if enters:
             files = len(state.snapshot.files)
             steps.append(
-                f"make the entries of HBase table {facts[HBASE_TABLE]} anew, from the keys of "
+                f"make the entries of {_entries(after, facts)} anew, from the keys of "
                 f"{files} base files"
             )
         changed = {n: v for n, v in facts.items() if state.config.properties.get(n) != v}
-        gone = [n for n in INDEX_FACTS if n in state.config.properties and n not in facts]
+        gone = [n for n in index_properties() if n in state.config.properties and n not in facts]
         if changed or gone:
             texts = [f"{name}={value}" for name, value in sorted(changed.items())]
             texts += [f"no {name}" for name in gone]
@@ -105,22 +105,26 @@ class Switcher:
         state = TableState.load(storage)
         if self._proofs(state, after):
             self._prove_unique(state)
-        if after == "record":
-            self.services.indexer(lease).build(RECORD_INDEX, lease)
+        partition = spec_of(after).metadata_partition
+        if partition is not None:
+            self.services.indexer(lease).build(partition, lease)
         if self._enters(state, after, self._facts(state, after)):
             self._enter(state, after)
         with lease.fenced():
             config = load_config(storage)
-            kept = {name: v for name, v in config.properties.items() if name not in INDEX_FACTS}
+            kept = {
+                name: v for name, v in config.properties.items() if name not in index_properties()
+            }
             save_config(storage, {**kept, **self._facts(state, after)})
         return switch
 
     def _enters(self, state: TableState, after: str, facts: Mapping[str, str]) -> bool:
-        """Whether keys need entries in HBase that they do not have."""
-        if after != "hbase":
+        """Whether keys need entries outside of the table that they do not have."""
+        option = spec_of(after).entries_option
+        if not option:
             return False
-        named = state.config.properties.get(HBASE_TABLE)
-        return self.before != after or named != facts[HBASE_TABLE]
+        named = state.config.properties.get(option)
+        return self.before != after or named != facts[option]
 
     def _enter(self, state: TableState, after: str) -> None:
         services = self.services
@@ -130,10 +134,9 @@ class Switcher:
 
     def _proofs(self, state: TableState, after: str) -> list[str]:
         """What must be shown before a partition-local index gives way to a global one."""
-        widens = load_index(after).is_global and not load_index(self.before).is_global
+        widens = spec_of(after).is_global and not spec_of(self.before).is_global
         # A record index that is built refuses repeated keys by itself.
-        builds = after == "record" and RECORD_INDEX not in state.config.metadata_partitions
-        if not widens or builds or not state.snapshot.files:
+        if not widens or _builds(state, after) or not state.snapshot.files:
             return []
         files = len(state.snapshot.files)
         return [f"read the keys of {files} base files, and refuse if one is in two rows"]
@@ -144,14 +147,18 @@ class Switcher:
         asked = self.given.get(INDEX_TYPE)
         if asked is not None and index_name(asked) != after:
             raise InvalidOptionError(f"option {INDEX_TYPE}={asked} contradicts index {after}")
-        if after == "bucket" and self.before != "bucket":
-            _refuse_other_layout(state)
+        if spec_of(after).owns_layout and self.before != after:
+            _refuse_other_layout(state, after)
         config = state.config
-        known = {name: config.properties[name] for name in INDEX_FACTS if name in config.properties}
+        known = {
+            name: config.properties[name]
+            for name in index_properties()
+            if name in config.properties
+        }
         carried = known if after == self.before else {}
-        moved = known.get(MOVE_OPTIONS.get(self.before, ""))
-        if moved is not None and after in MOVE_OPTIONS:
-            carried[MOVE_OPTIONS[after]] = moved
+        moved, moves = known.get(spec_of(self.before).move_option or ""), spec_of(after).move_option
+        if moved is not None and moves is not None:
+            carried[moves] = moved
         return index_facts(after, config.record_key, {**carried, **self.given})
 
     def _prove_unique(self, state: TableState) -> None:
@@ -178,7 +185,8 @@ class Switcher:
 
     def _meaning(self, state: TableState, after: str, facts: Mapping[str, str]) -> tuple[str, ...]:
         config, found = state.config, []
-        was, is_global = load_index(self.before).is_global, load_index(after).is_global
+        old, new = spec_of(self.before), spec_of(after)
+        was, is_global = old.is_global, new.is_global
         if was and not is_global and config.partition_fields:
             found.append(
                 "a key counts within its partition: a row that arrives with another partition is a "
@@ -186,29 +194,41 @@ class Switcher:
             )
         if is_global and not was:
             found.append("a key counts once in the whole table, whatever partition it comes with")
-        move = facts.get(MOVE_OPTIONS.get(after, ""))
+        move = facts.get(new.move_option or "")
         if is_global and move is not None and config.partition_fields:
             does = "moves there" if move == "true" else "stays where it is"
             found.append(f"a key that arrives with another partition {does}")
-        if after != "record" and RECORD_INDEX in config.maintained:
+        if new.metadata_partition != RECORD_INDEX and RECORD_INDEX in config.maintained:
             found.append(
                 "record_index stays, and every write keeps it up to date; "
                 f"`keymark table index drop {state.storage.root} {RECORD_INDEX}` ends that"
             )
-        if self.before == "hbase" != after:
+        if old.entries and self.before != after:
             found.append(
-                f"the entries of HBase table {config.properties.get(HBASE_TABLE)} stay as they "
-                "are, and nobody brings them up to date: delete that table"
+                f"the entries of {_entries(self.before, config.properties)} stay as they are, and "
+                "nobody brings them up to date: delete them"
             )
         found.append("writers that name another index, of Hudi's too, are refused")
         return tuple(found)
 
 
-def _refuse_other_layout(state: TableState) -> None:
+def _builds(state: TableState, after: str) -> bool:
+    """Whether an index needs a partition of the metadata table that is not there."""
+    partition = spec_of(after).metadata_partition
+    return partition is not None and partition not in state.config.metadata_partitions
+
+
+def _entries(index: str, facts: Mapping[str, str]) -> str:
+    """What holds the entries of an index outside of the table."""
+    spec = spec_of(index)
+    return f"{spec.entries} {facts.get(spec.entries_option)}"
+
+
+def _refuse_other_layout(state: TableState, after: str) -> None:
     """Refuse to call files buckets. Even if they were: another index may have put any key there."""
     if state.snapshot.files:
         raise UnsupportedTableError(
             f"{state.storage.root} has rows, and laying them out by buckets is a load: create a "
-            "table with --index bucket and bulk-insert this one's rows (`table read --out` gives "
+            f"table with --index {after} and bulk-insert this one's rows (`table read --out` gives "
             "them)"
         )
