@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import typer
 
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.digest import Digest
+from keymark.datasets.generate.digest import RowsDigest
 from keymark.datasets.generate.files import Round
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.specs.spec import DatasetSpec, load_spec
@@ -134,7 +134,7 @@ class _Request:
     progress: _Progress
     partitions: int
 
-    def made(self, master: str | None, out: Path | None = None) -> Digest:
+    def made(self, master: str | None, out: Path | None = None) -> RowsDigest:
         """Make the rows by threads, or by Spark's tasks where there is a master; their digest.
 
         Without a number of partitions there is one for each core.
@@ -341,7 +341,7 @@ def profile(
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise DatasetError(f"{out} exists already or has no folder to be in")
     format_ = format_ or folders.format_of(source)
-    request = profiles.Request(
+    request = profiles.ProfileRequest(
         name=Path(source).resolve().stem if out is None else out.stem,
         record_key=_names(key),
         partition_path=_names(partition),

@@ -41,7 +41,7 @@ class Ranking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RankRange:
     """`size` ranks from `rank` on, which have the places from `place` on, up or down."""
 
     rank: int
@@ -54,7 +54,7 @@ class Stretch:
 class Straight:
     """Stretches one behind the other; there are two at most."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[RankRange, ...]
 
     def places(self, ranks: _Numbers) -> _Numbers:
         """Places of ranks."""

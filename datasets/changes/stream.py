@@ -31,7 +31,7 @@ import numpy.typing as npt
 from keymark.datasets.changes.choice import Piece, group_pieces, pieces
 from keymark.datasets.changes.movers import TURNS, Movers
 from keymark.datasets.changes.permutation import Permutation
-from keymark.datasets.changes.ranks import Grouped, Ranking, Straight, Stretch, Strip
+from keymark.datasets.changes.ranks import Grouped, Ranking, RankRange, Straight, Strip
 from keymark.datasets.changes.stripes import StripedOrder, Stripes
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.hashing import derive
@@ -50,7 +50,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenPiece:
     """A piece of the ranks, and the order in which its first rows are updated."""
 
     piece: Piece
@@ -88,14 +88,16 @@ class State:
         load = self.rows - self.movers
         match kind:
             case "uniform":
-                added = Stretch(0, self.inserted, self.rows, 1)
-                return Straight((added, Stretch(added.size, load - self.deleted, self.deleted, 1)))
+                added = RankRange(0, self.inserted, self.rows, 1)
+                return Straight(
+                    (added, RankRange(added.size, load - self.deleted, self.deleted, 1))
+                )
             case "recent":
-                added = Stretch(0, self.inserted, self.rows + self.inserted - 1, -1)
-                return Straight((added, Stretch(added.size, load - self.deleted, load - 1, -1)))
+                added = RankRange(0, self.inserted, self.rows + self.inserted - 1, -1)
+                return Straight((added, RankRange(added.size, load - self.deleted, load - 1, -1)))
             case _:
-                old = Stretch(0, load - self.deleted, load - 1, -1)
-                return Straight((old, Stretch(old.size, self.inserted, self.rows, 1)))
+                old = RankRange(0, load - self.deleted, load - 1, -1)
+                return Straight((old, RankRange(old.size, self.inserted, self.rows, 1)))
 
 
 @dataclass(frozen=True)
@@ -194,25 +196,25 @@ class Stream:
             )
         return State(state.rows, inserted, removed, state.movers)
 
-    def chosen(self, round_: int) -> tuple[Chosen, ...]:
+    def chosen(self, round_: int) -> tuple[ChosenPiece, ...]:
         """What a round updates: of each piece of ranks the first images of a permutation."""
         state = self.before(round_)
         return self._chosen(round_, state, self.ranking(state))
 
-    def _chosen(self, round_: int, state: State, ranking: Ranking) -> tuple[Chosen, ...]:
+    def _chosen(self, round_: int, state: State, ranking: Ranking) -> tuple[ChosenPiece, ...]:
         choice, seed = self.spec.update_choice, self.spec.seed
         updates = self.updates if round_ else 0
         if choice.kind == "uniform":
             found = _pieces(choice, state.ranked, updates)
             return tuple(
-                Chosen(p, _permutation(p.size, derive(seed, "update", round_))) for p in found
+                ChosenPiece(p, _permutation(p.size, derive(seed, "update", round_))) for p in found
             )
         if isinstance(ranking, Grouped):
             found = group_pieces(choice, np.diff(ranking.starts).tolist(), updates)
         else:
             found = _pieces(choice, state.ranked, updates)
         return tuple(
-            Chosen(piece, _permutation(piece.size, derive(seed, "update", round_, number)))
+            ChosenPiece(piece, _permutation(piece.size, derive(seed, "update", round_, number)))
             for number, piece in enumerate(found)
         )
 

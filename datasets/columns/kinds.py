@@ -10,16 +10,15 @@ from __future__ import annotations
 import datetime as dt
 import math
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from keymark.datasets.changes.choice import shared_out
 from keymark.datasets.changes.stripes import Stripes
-from keymark.datasets.columns.keys import Hashed, Letters, Numbered, OneShard, Sequence, Uuid, Uuid7
 from keymark.datasets.columns.kind import (
     DAY_MS,
     EPOCH_MS,
@@ -31,10 +30,7 @@ from keymark.datasets.columns.kind import (
     element,
     take,
 )
-from keymark.datasets.columns.nested import List, Map, Struct
-from keymark.datasets.columns.numeric import Decimal, Double, Float, Int, Long
 from keymark.datasets.columns.pools import country_codes
-from keymark.datasets.columns.textual import Binary, Choice, Payload, Template
 from keymark.datasets.generate.hashing import derive, draw
 
 # Sizes of partitions are shares of so many lots, or of so many for each partition.
@@ -269,35 +265,3 @@ class Timestamp(_DateRange):
             return f"timestamp_micros({micros})"
         seconds = f"cast(cast({micros} as decimal(18, 0)) * 0.000001BD as decimal(18, 6))"
         return f"timestamp_ntz'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})"
-
-
-Kind = Annotated[
-    Uuid
-    | Uuid7
-    | Sequence
-    | Numbered
-    | Hashed
-    | Letters
-    | OneShard
-    | Partition
-    | Ordering
-    | Version
-    | Choice
-    | Template
-    | Payload
-    | Binary
-    | Int
-    | Long
-    | Float
-    | Double
-    | Decimal
-    | Bool
-    | Date
-    | Timestamp
-    | Struct
-    | List
-    | Map,
-    Field(discriminator="kind"),
-]
-for _nested in (Struct, List, Map):
-    _nested.model_rebuild(_types_namespace={"Kind": Kind})

@@ -1,4 +1,4 @@
-"""Kinds that hold other kinds: structs, lists and maps, as deep as one likes.
+"""Kinds that hold other kinds: structs, lists and maps, as deep as one likes; and all kinds.
 
 The value of a field or at a place of a list is a column of its own, named after where it stands
 (`address.street`, `readings.0`), so that it is hashed apart from all others.
@@ -7,13 +7,14 @@ The value of a field or at a place of a list is a column of its own, named after
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
+from keymark.datasets.columns.keys import Hashed, Letters, Numbered, OneShard, Sequence, Uuid, Uuid7
 from keymark.datasets.columns.kind import (
     Expressions,
     ValueKind,
@@ -23,9 +24,9 @@ from keymark.datasets.columns.kind import (
     made,
     take,
 )
-
-if TYPE_CHECKING:
-    from keymark.datasets.columns.kinds import Kind
+from keymark.datasets.columns.kinds import Bool, Date, Ordering, Partition, Timestamp, Version
+from keymark.datasets.columns.numeric import Decimal, Double, Float, Int, Long
+from keymark.datasets.columns.textual import Binary, Choices, Payload, Template
 
 _MAX_ELEMENTS = 100
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
@@ -174,3 +175,37 @@ def _elements_sql(kind: Kind, rows: Expressions, most: int) -> str:
     names = (f"{rows.name}.{place}" for place in range(most))
     elements = (expressed(kind, replace(rows, name=name)) for name in names)
     return f"array({', '.join(elements)})"
+
+
+Kind = Annotated[
+    Uuid
+    | Uuid7
+    | Sequence
+    | Numbered
+    | Hashed
+    | Letters
+    | OneShard
+    | Partition
+    | Ordering
+    | Version
+    | Choices
+    | Template
+    | Payload
+    | Binary
+    | Int
+    | Long
+    | Float
+    | Double
+    | Decimal
+    | Bool
+    | Date
+    | Timestamp
+    | Struct
+    | List
+    | Map,
+    Field(discriminator="kind"),
+]
+"""Every kind of column, told apart by `kind`."""
+
+for _nested in (Struct, List, Map):
+    _nested.model_rebuild()

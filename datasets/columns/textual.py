@@ -32,7 +32,7 @@ _DIGITS_PER_PIECE = 16
 _NUMBER = "number"
 
 
-class Choice(ValueKind):
+class Choices(ValueKind):
     """One text of a list or of a pool of realistic texts."""
 
     kind: Literal["choice"]

@@ -47,29 +47,29 @@ class Truth(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class RowsDigest:
     """Number of rows and the two sums of their hashes modulo 2**64."""
 
     rows: int = 0
     high: int = 0
     low: int = 0
 
-    def __add__(self, other: Digest) -> Digest:
-        return Digest(
+    def __add__(self, other: RowsDigest) -> RowsDigest:
+        return RowsDigest(
             self.rows + other.rows,
             (self.high + other.high) & _MASK,
             (self.low + other.low) & _MASK,
         )
 
-    def __sub__(self, other: Digest) -> Digest:
-        return Digest(
+    def __sub__(self, other: RowsDigest) -> RowsDigest:
+        return RowsDigest(
             self.rows - other.rows,
             (self.high - other.high) & _MASK,
             (self.low - other.low) & _MASK,
         )
 
     @classmethod
-    def of_truth(cls, truth: Truth) -> Digest:
+    def of_truth(cls, truth: Truth) -> RowsDigest:
         """The digest that a truth was made of."""
         return cls(truth.rows, int(truth.digest[:16], 16), int(truth.digest[16:], 16))
 
@@ -84,8 +84,8 @@ class Digest:
         return Truth(self.rows, self.hex)
 
     @classmethod
-    def of(cls, table: pa.Table, columns: Sequence[str] | None = None) -> Digest:
-        """Digest of the rows of an Arrow table over the named columns, or over all.
+    def of(cls, table: pa.Table, columns: Sequence[str] | None = None) -> RowsDigest:
+        """RowsDigest of the rows of an Arrow table over the named columns, or over all.
 
         Raises:
             DatasetError: a column is missing or of a type that has no digest.
@@ -103,7 +103,7 @@ class Digest:
 
 def digest_arrow(table: pa.Table, columns: Sequence[str] | None = None) -> Truth:
     """Return (rows, digest) of an Arrow table over the named columns, or over all."""
-    return Digest.of(table, columns).truth
+    return RowsDigest.of(table, columns).truth
 
 
 def check_columns(names: Sequence[str], known: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.digest import Digest
+from keymark.datasets.generate.digest import RowsDigest
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.rows import make_rows
 
@@ -43,11 +43,11 @@ class Round:
         """Number of rows."""
         return self.dataset.batch_size(self.number)
 
-    def digest(self) -> Digest:
+    def digest(self) -> RowsDigest:
         """Return the digest of the rows."""
         return self._on_all_cores(None)
 
-    def write(self, out: Path) -> Digest:
+    def write(self, out: Path) -> RowsDigest:
         """Write one Parquet file per range into a new folder, and return the rows' digest.
 
         Raises:
@@ -56,19 +56,19 @@ class Round:
         make_folder(out)
         return self._on_all_cores(out)
 
-    def piece(self, index: int, out: Path | None) -> Digest:
+    def piece(self, index: int, out: Path | None) -> RowsDigest:
         """Make one of the ranges, write its file where there is a folder, and return its digest."""
         first = self.rows * index // self.partitions
         span = first, self.rows * (index + 1) // self.partitions
         if out is None:
-            return sum((Digest.of(table) for table in self._tables(span)), Digest())
+            return sum((RowsDigest.of(table) for table in self._tables(span)), RowsDigest())
         return self._written(span, out / f"part-{index:05d}.parquet")
 
-    def _on_all_cores(self, out: Path | None) -> Digest:
+    def _on_all_cores(self, out: Path | None) -> RowsDigest:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             futures = [pool.submit(self.piece, index, out) for index in range(self.partitions)]
             try:
-                return sum((future.result() for future in futures), Digest())
+                return sum((future.result() for future in futures), RowsDigest())
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -87,19 +87,19 @@ class Round:
             yield make_rows(dataset.spec, numbers, versions, dataset.columns)
             self.advance(stop - start)
 
-    def _written(self, span: Span, path: Path) -> Digest:
+    def _written(self, span: Span, path: Path) -> RowsDigest:
         """Write a file under a hidden name first: what has its name is complete.
 
         The hidden name is this attempt's own: Spark may have a task run twice at the same time.
         """
         hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
         writer: pq.ParquetWriter | None = None
-        total = Digest()
+        total = RowsDigest()
         try:
             for table in self._tables(span):
                 writer = writer or pq.ParquetWriter(hidden, table.schema)
                 writer.write_table(table)
-                total += Digest.of(table)
+                total += RowsDigest.of(table)
             if writer is not None:
                 writer.close()
             if not self._stopped.is_set():

@@ -15,7 +15,7 @@ from keymark.datasets.changes.permutation import Permutation
 from keymark.datasets.changes.stream import LATE, NEVER_INSERTED, State, Stream
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate import spark as on_spark
-from keymark.datasets.generate.digest import Digest, Truth, check_columns
+from keymark.datasets.generate.digest import RowsDigest, Truth, check_columns
 from keymark.datasets.generate.hashing import derive
 from keymark.datasets.generate.rows import Chunk, chunk_rows, digest_rows, make_rows
 from keymark.datasets.specs.spec import DatasetSpec
@@ -27,7 +27,7 @@ _Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RowHistory:
     """What became of some rows.
 
     Attributes:
@@ -74,7 +74,7 @@ class GeneratedDataset:
         check_columns(self.columns, known)
         self._partitions = partitions
         self._advance = advance
-        self._changes: dict[int, Digest] = {}
+        self._changes: dict[int, RowsDigest] = {}
 
     @property
     def delete_count(self) -> int:
@@ -114,10 +114,10 @@ class GeneratedDataset:
         updates = self.stream.updates + self.stream.moves
         return self.spec.rows + round * (2 * updates + self.stream.inserts)
 
-    def digest(self, round: int, *, deleted: bool) -> Digest:  # noqa: A002
+    def digest(self, round: int, *, deleted: bool) -> RowsDigest:  # noqa: A002
         """`truth` as a value that can be added to and subtracted from."""
         self.stream.after(round, deleted=deleted)
-        total = Digest()
+        total = RowsDigest()
         for past in range(round + 1):
             total += self._change(past)
             every = self.spec.delete_every
@@ -125,7 +125,7 @@ class GeneratedDataset:
                 total -= self._removed(past)
         return total - self._removed(round) if deleted else total
 
-    def history(self, numbers: _Numbers, round: int) -> History:  # noqa: A002
+    def history(self, numbers: _Numbers, round: int) -> RowHistory:  # noqa: A002
         """What became of rows up to a round, at a cost that does not grow with the table.
 
         Args:
@@ -141,7 +141,7 @@ class GeneratedDataset:
         changes = self.stream.changes(numbers, round)
         versions = np.array([rounds[-1] for rounds in changes], np.int64)
         deleted = self.stream.deleted_in(numbers, round)
-        return History(make_rows(self.spec, numbers, versions, self.columns), changes, deleted)
+        return RowHistory(make_rows(self.spec, numbers, versions, self.columns), changes, deleted)
 
     def batch_slice(self, round: int, start: int, stop: int) -> Chunk:  # noqa: A002
         """Numbers and versions of a slice of a round's batch.
@@ -221,7 +221,7 @@ class GeneratedDataset:
         places = order.apply(np.arange(count, dtype=np.int64)) + state.deleted
         return self.stream.numbers(places)
 
-    def _change(self, round_: int) -> Digest:
+    def _change(self, round_: int) -> RowsDigest:
         """New versions and new rows of a round, less the versions that they replace."""
         if round_ not in self._changes:
             updates, inserts = self.batch_counts(round_) if round_ else (0, self.spec.rows)
@@ -230,7 +230,7 @@ class GeneratedDataset:
             self._changes[round_] = fresh - stale
         return self._changes[round_]
 
-    def _removed(self, round_: int) -> Digest:
+    def _removed(self, round_: int) -> RowsDigest:
         return self._sum(partial(self._deleted, round_), *self.stream.deleted_slice(round_))
 
     def _replaced(self, round_: int, start: int, stop: int) -> Chunk:
@@ -241,9 +241,9 @@ class GeneratedDataset:
         numbers = self.stream.deleted(start, stop)
         return numbers, self.stream.versions(numbers, round_)
 
-    def _sum(self, rows: Callable[[int, int], Chunk], start: int, stop: int) -> Digest:
+    def _sum(self, rows: Callable[[int, int], Chunk], start: int, stop: int) -> RowsDigest:
         chunks = (partial(rows, *span) for span in self.slices(start, stop))
-        total = Digest()
+        total = RowsDigest()
         for digest in digest_rows(self.spec, chunks, self.columns):
             total += digest
             if self._advance:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.digest import Digest
+from keymark.datasets.generate.digest import RowsDigest
 from keymark.datasets.generate.files import Round, make_folder
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.specs.spec import DatasetSpec
@@ -27,7 +27,7 @@ class _Pieces:
     partitions: int
     out: Path | None
 
-    def __call__(self, indexes: Iterable[int]) -> Iterator[Digest | DatasetError]:
+    def __call__(self, indexes: Iterable[int]) -> Iterator[RowsDigest | DatasetError]:
         rows = Round(
             dataset=GeneratedDataset(self.spec, columns=self.columns),
             number=self.number,
@@ -41,7 +41,7 @@ class _Pieces:
                 yield error
 
 
-def made_in_tasks(spark: SparkSession, rows: Round, out: Path | None) -> Digest:
+def made_in_tasks(spark: SparkSession, rows: Round, out: Path | None) -> RowsDigest:
     """Make the rows of a round, a task for each range, and return their digest.
 
     Args:
@@ -63,7 +63,7 @@ def made_in_tasks(spark: SparkSession, rows: Round, out: Path | None) -> Digest:
         out=None if out is None else out.absolute(),
     )
     indexes = spark.sparkContext.parallelize(range(rows.partitions), rows.partitions)
-    total = Digest()
+    total = RowsDigest()
     for answer in indexes.mapPartitions(work).collect():
         if isinstance(answer, DatasetError):
             raise answer

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.datasets.columns.kind import Values, made
-from keymark.datasets.generate.digest import Digest, check_columns
+from keymark.datasets.generate.digest import RowsDigest, check_columns
 from keymark.datasets.specs.spec import DatasetSpec
 
 _CHUNK_ROWS = 65_536
@@ -62,7 +62,7 @@ def chunk_rows(spec: DatasetSpec) -> int:
 
 def digest_rows(
     spec: DatasetSpec, chunks: Iterable[Callable[[], Chunk]], columns: Sequence[str]
-) -> Iterator[Digest]:
+) -> Iterator[RowsDigest]:
     """Yield the digest of each chunk of rows, computed on all cores, in order.
 
     Args:
@@ -71,8 +71,8 @@ def digest_rows(
         columns: the columns that count.
     """
 
-    def one(chunk: Callable[[], Chunk]) -> Digest:
-        return Digest.of(make_rows(spec, *chunk(), columns), columns)
+    def one(chunk: Callable[[], Chunk]) -> RowsDigest:
+        return RowsDigest.of(make_rows(spec, *chunk(), columns), columns)
 
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:

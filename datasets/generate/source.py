@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from keymark.datasets.changes.permutation import Permutation
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.digest import Digest, Truth, check_columns
+from keymark.datasets.generate.digest import RowsDigest, Truth, check_columns
 from keymark.datasets.generate.hashing import derive
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class SourceDataset:
         size = self._rows.num_rows
         zeros = np.zeros(size, np.int64)
         self._models = {0: _Model(np.arange(size, dtype=np.int64), zeros, zeros)}
-        self._changes: dict[int, Digest] = {}
+        self._changes: dict[int, RowsDigest] = {}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class SourceDataset:
 
     def truth(self, round: int, *, deleted: bool) -> Truth:  # noqa: A002
         """Rows and digest after the batches 1..round, and after deletes(round) if `deleted`."""
-        total = Digest()
+        total = RowsDigest()
         for past in range(round + 1):
             total += self._change(past)
         if deleted:
@@ -273,7 +273,7 @@ class SourceDataset:
         copied = before.take(order.apply(numbers % len(before)))
         return _Model(copied.origin, copied.raised, self._last_key(round_ - 1) + 1 + numbers)
 
-    def _change(self, round_: int) -> Digest:
+    def _change(self, round_: int) -> RowsDigest:
         """New versions and new rows of a round, less the versions that they replace."""
         if round_ == 0:
             self._changes.setdefault(0, self._digest(self._model(0)))
@@ -282,11 +282,11 @@ class SourceDataset:
             self._changes[round_] = self._digest(fresh) - self._digest(self._replaced(round_))
         return self._changes[round_]
 
-    def _digest(self, model: _Model) -> Digest:
-        total = Digest()
+    def _digest(self, model: _Model) -> RowsDigest:
+        total = RowsDigest()
         for start in range(0, len(model), _CHUNK_ROWS):
             rows = np.arange(start, min(start + _CHUNK_ROWS, len(model)))
-            total += Digest.of(self._table(model.take(rows)))
+            total += RowsDigest.of(self._table(model.take(rows)))
         return total
 
     def _table(self, model: _Model) -> pa.Table:

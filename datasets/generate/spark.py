@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keymark.datasets.changes.permutation import Permutation
-from keymark.datasets.changes.stream import LATE, Chosen, Stream
+from keymark.datasets.changes.stream import LATE, ChosenPiece, Stream
 from keymark.datasets.changes.stripes import StripedOrder
 from keymark.datasets.columns.kind import Expressions, element, expressed
 from keymark.datasets.errors import DatasetError
@@ -119,7 +119,7 @@ def _ranked(places: DataFrame, stream: Stream, round_: int) -> DataFrame:
     )
 
 
-def _landed(chosen: Sequence[Chosen]) -> str:
+def _landed(chosen: Sequence[ChosenPiece]) -> str:
     """The cell, or where its walk ends if it is beyond its piece's elements."""
     sizes = _picked([each.order.size for each in chosen])
     starts = itertools.accumulate((len(each.order.landings) for each in chosen), initial=0)

@@ -17,7 +17,7 @@ from typing import Any, get_args
 from keymark.datasets.columns.keys import Hashed
 from keymark.datasets.columns.kinds import Partition
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.profiles.profile import Column, Partitions, Profile
+from keymark.datasets.profiles.profile import KeyColumn, Partitions, Profile
 from keymark.datasets.profiles.shapes import fitted
 from keymark.datasets.specs.spec import DatasetSpec
 
@@ -134,7 +134,7 @@ def look_alike(found: Profile, *, keep_prefix: bool) -> LookAlike:
     return LookAlike(settings, tuple(draft.notes))
 
 
-def _unique(column: Column, draft: _Draft) -> dict[str, Any]:
+def _unique(column: KeyColumn, draft: _Draft) -> dict[str, Any]:
     """The kind of key whose shape a column has."""
     if column.is_integer:
         return _sequence(column, draft)
@@ -152,7 +152,7 @@ def _unique(column: Column, draft: _Draft) -> dict[str, Any]:
     return _letters(column, draft)
 
 
-def _sequence(column: Column, draft: _Draft) -> dict[str, Any]:
+def _sequence(column: KeyColumn, draft: _Draft) -> dict[str, Any]:
     low, _ = column.numbers or (0, 0)
     _note_gaps(column, draft)
     digits = len(str(low)) if low > 0 else 1
@@ -162,7 +162,7 @@ def _sequence(column: Column, draft: _Draft) -> dict[str, Any]:
     return {"kind": "sequence"} | ({"start": min(start, _START_MAX)} if digits > 1 else {})
 
 
-def _uuid(column: Column, draft: _Draft) -> dict[str, Any]:
+def _uuid(column: KeyColumn, draft: _Draft) -> dict[str, Any]:
     if column.versions[7] >= _ALL and column.uuids < 1:  # then bounds may be anything
         return {"kind": "uuid7"}
     if column.versions[7] >= _ALL:
@@ -174,7 +174,7 @@ def _uuid(column: Column, draft: _Draft) -> dict[str, Any]:
     return {"kind": "uuid"}
 
 
-def _numbered(column: Column, draft: _Draft) -> dict[str, Any]:
+def _numbered(column: KeyColumn, draft: _Draft) -> dict[str, Any]:
     """Digits as wide as the table's: numbers start at 0 here."""
     prefix = column.prefix or ""
     if not draft.keep_prefix or "\n" in prefix:
@@ -190,7 +190,7 @@ def _numbered(column: Column, draft: _Draft) -> dict[str, Any]:
     return {"kind": "numbered", "prefix": prefix[:_PREFIX_MAX], "width": min(width, _WIDTH_MAX)}
 
 
-def _letters(column: Column, draft: _Draft) -> dict[str, Any]:
+def _letters(column: KeyColumn, draft: _Draft) -> dict[str, Any]:
     """Letters of the same classes in the same shares, and then the row number."""
     if not column.type.startswith("string"):
         draft.notes.append(f"{column.name}: texts stand for values of type {column.type}")
@@ -207,7 +207,7 @@ def _letters(column: Column, draft: _Draft) -> dict[str, Any]:
     return {"kind": "letters", "length": length, "alphabet": alphabet}
 
 
-def _repeated(column: Column, draft: _Draft) -> dict[str, Any]:
+def _repeated(column: KeyColumn, draft: _Draft) -> dict[str, Any]:
     """As many different values as the column has, of the same length."""
     if column.is_integer:
         low = 10 ** (len(str(abs(column.numbers[0]))) - 1) if column.numbers else 0
@@ -255,7 +255,7 @@ def _paths(partitions: Partitions) -> str:
     return "countries" if is_short else "hashes"
 
 
-def _note_gaps(column: Column, draft: _Draft) -> None:
+def _note_gaps(column: KeyColumn, draft: _Draft) -> None:
     if column.numbers is None:
         return
     low, high = column.numbers
@@ -263,7 +263,7 @@ def _note_gaps(column: Column, draft: _Draft) -> None:
         draft.notes.append(f"{column.name}: numbers have gaps, which are closed")
 
 
-def _note_differences(found: Profile, draft: _Draft, carrier: Column) -> None:
+def _note_differences(found: Profile, draft: _Draft, carrier: KeyColumn) -> None:
     counts = found.counts
     if counts.repeated:
         draft.notes.append(f"{counts.repeated:,} keys come more than once; here each comes once")

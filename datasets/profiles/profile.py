@@ -52,7 +52,7 @@ _UNIQUE = 0.85  # of several columns the number of different values is known to 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ProfileRequest:
     """What to profile.
 
     Attributes:
@@ -83,7 +83,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class KeyColumn:
     """One key column; exact, but for `sample` and, where there are several, `distinct`.
 
     Attributes:
@@ -174,9 +174,9 @@ class Profile:
         sampled: rows in the sample.
     """
 
-    request: Request
+    request: ProfileRequest
     counts: KeyCounts
-    columns: tuple[Column, ...]
+    columns: tuple[KeyColumn, ...]
     partitions: Partitions | None
     largest_shard: float
     by_ordering: float | None
@@ -191,7 +191,7 @@ def is_integer(type_: str) -> bool:
     return type_ in _INTEGERS or (type_.startswith("decimal") and type_.endswith(",0)"))
 
 
-def profile(df: DataFrame, request: Request, progress: Callable[[str], None]) -> Profile:
+def profile(df: DataFrame, request: ProfileRequest, progress: Callable[[str], None]) -> Profile:
     """Compute the statistics of the key columns of a table.
 
     Args:
@@ -242,7 +242,7 @@ def _refuse_binary(df: DataFrame, record_key: Sequence[str]) -> None:
             raise DatasetError(f"key column {name!r} is {types[name]}, of which no key is made")
 
 
-def _column(facts: Mapping[str, Any], place: int, *, type_: str, sample: _Sample) -> Column:
+def _column(facts: Mapping[str, Any], place: int, *, type_: str, sample: _Sample) -> KeyColumn:
     found = {
         name.partition("_")[2]: value
         for name, value in facts.items()
@@ -256,7 +256,7 @@ def _column(facts: Mapping[str, Any], place: int, *, type_: str, sample: _Sample
     source = "value" if is_integer(type_) else "number"
     low, high = f"{source}_min", f"{source}_max"
     known = found[low] is not None
-    return Column(
+    return KeyColumn(
         name=sample.request.record_key[place],
         type=type_,
         rows=rows,
@@ -334,7 +334,7 @@ def described(found: Profile) -> dict[str, Any]:
     return answer
 
 
-def _described(column: Column) -> dict[str, Any]:
+def _described(column: KeyColumn) -> dict[str, Any]:
     sample = column.sample
     return {
         "column": column.name,
@@ -357,7 +357,7 @@ def _rounded(value: float | None) -> float | None:
 class _Sample:
     """Rows whose keys' hashes fall into a slice: the same ones however the table is stored."""
 
-    def __init__(self, df: DataFrame, request: Request, rows: int) -> None:
+    def __init__(self, df: DataFrame, request: ProfileRequest, rows: int) -> None:
         self.request = request
         keys = [quoted(name) for name in request.record_key]
         parts = [f"coalesce(cast({quoted(name)} as string), '')" for name in request.partition_path]

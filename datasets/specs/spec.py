@@ -19,7 +19,8 @@ from keymark.datasets.changes.choice import Shares, UpdateChoice
 from keymark.datasets.changes.movers import TURNS, Movers
 from keymark.datasets.changes.stripes import StripedOrder
 from keymark.datasets.columns.kind import DateFormat, Shape, ValueKind
-from keymark.datasets.columns.kinds import Kind, Ordering, Partition
+from keymark.datasets.columns.kinds import Ordering, Partition
+from keymark.datasets.columns.nested import Kind
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.hashing import derive
 from keymark.datasets.specs.lake_loader import expand

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from keymark.datasets.generate.dataset import Dataset
-from keymark.datasets.generate.digest import Digest, Truth
+from keymark.datasets.generate.digest import RowsDigest, Truth
 from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.base import Layout
 from keymark.harness.run.key_text import encode_keys
@@ -44,7 +44,7 @@ class SparkInputs:
         self.dataset = dataset
         self._workload = workload
         self._folder, self._part = folder, folder / part
-        self._nulled: Digest | None = None
+        self._nulled: RowsDigest | None = None
         self._truths: dict[tuple[int, bool], tuple[int, str]] = {}
         self.columns = dataset.columns
         self.layout = Layout(
@@ -94,8 +94,8 @@ class SparkInputs:
         """Rows and digest with those rows nulled: what is left without them, and they."""
         if self._nulled is None:
             found = digest_dataframe(self.nulled(), self.columns)
-            self._nulled = Digest.of_truth(found)
-        rest = Digest.of_truth(Truth(*self.truth(round_, deleted=True)))
+            self._nulled = RowsDigest.of_truth(found)
+        rest = RowsDigest.of_truth(Truth(*self.truth(round_, deleted=True)))
         return (rest + self._nulled).truth
 
     def size(self, step: str, /) -> int:

@@ -14,7 +14,7 @@ from keymark.reports.gate.causes import Cause
 from keymark.reports.gate.compare import Finding, Gate
 from keymark.reports.gate.policy import Kind, Level
 from keymark.reports.gate.verdicts import ALARM, Judged, Verdict
-from keymark.reports.render.amounts import amount
+from keymark.reports.render.format_values import amount
 from keymark.reports.render.text import NOTHING, clean, markdown
 
 LONGEST_TABLE = 60

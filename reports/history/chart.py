@@ -13,8 +13,8 @@ from keymark.harness.store.results import PHASES
 from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN
 from keymark.reports.history.series import History, NumberHistory
-from keymark.reports.render.amounts import axis_scale
 from keymark.reports.render.charts import INK, Drawing, render, style_panel
+from keymark.reports.render.format_values import axis_scale
 from keymark.reports.render.text import clean
 
 PANELS = 8

@@ -16,8 +16,8 @@ from keymark.harness.store import run_places
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import history_chart, said
 from keymark.reports.history.series import History, read
-from keymark.reports.render.amounts import amount
 from keymark.reports.render.files import make_folder, write
+from keymark.reports.render.format_values import amount
 from keymark.reports.render.text import clean, markdown
 
 _LONGEST_TABLE = 40

@@ -17,7 +17,7 @@ from keymark.reports.model import facts
 from keymark.reports.model.projection import CellView, Run, Trial, cell_order
 from keymark.reports.model.settings import Setting, by_setting, leading
 from keymark.reports.model.tables import BY_KEY, Measure
-from keymark.reports.render.amounts import amount, times
+from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, spread
 from keymark.reports.render.text import clean, listed
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize

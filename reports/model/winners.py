@@ -13,7 +13,7 @@ from typing import Any
 from keymark.reports.model.projection import CellView
 from keymark.reports.model.settings import Setting, by_setting
 from keymark.reports.model.tables import BY_KEY, Measure
-from keymark.reports.render.amounts import digits, times
+from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize

@@ -16,7 +16,7 @@ from keymark.reports.plan.answer import Plan
 from keymark.reports.plan.decide import sweep
 from keymark.reports.plan.formulas import known
 from keymark.reports.plan.predict import Estimate, added
-from keymark.reports.render.amounts import amount
+from keymark.reports.render.format_values import amount
 
 AXES = {
     "rows": "rows of the table",

@@ -10,7 +10,7 @@ from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.predict import Estimate, Prediction
 from keymark.reports.plan.score import Score
-from keymark.reports.render.amounts import amount, digits
+from keymark.reports.render.format_values import amount, digits
 
 _UNITS = frozenset(Unit)
 COLUMNS = (

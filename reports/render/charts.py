@@ -25,7 +25,7 @@ from keymark.harness.store.units import Unit
 from keymark.indexes.spec import UNKNOWN_COLOR
 from keymark.reports.model.projection import CellView
 from keymark.reports.model.tables import Column, SummaryTable
-from keymark.reports.render.amounts import amount, axis_scale
+from keymark.reports.render.format_values import amount, axis_scale
 from keymark.reports.stats.statistics import CONFIDENCE, Summary
 
 INK = "#1b1f24"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from keymark.reports.render.amounts import times
 from keymark.reports.render.charts import GRID, INK, Drawing, interval_words, number_ticks, render
+from keymark.reports.render.format_values import times
 from keymark.reports.stats.statistics import Summary
 
 PREFIX = "engines_"

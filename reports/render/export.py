@@ -9,9 +9,9 @@ from dataclasses import fields
 from typing import Any
 
 from keymark.harness.store.results import SCHEMA_VERSION, Sample
-from keymark.reports.model.cautions import cautions
 from keymark.reports.model.facts import missing_cells, work
 from keymark.reports.model.projection import CellView, Run, step_order
+from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.render.text import clean, spreadsheet
 from keymark.reports.sections.engines_part import EnginesPart
 from keymark.reports.sections.growth_part import GrowthPart
@@ -63,7 +63,7 @@ def summary(
         "cautions": [
             {"run_id": clean(run.run_id), "kind": each.kind.value, "detail": each.detail}
             for run in runs
-            for each in cautions(run)
+            for each in run_warnings(run)
         ],
         **({"overhead": overhead} if overhead else {}),
         **({"noise": noise} if any(noise.values()) else {}),

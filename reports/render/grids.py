@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from keymark.reports.model.projection import CellView
 from keymark.reports.model.tables import Column, Standing, SummaryTable
-from keymark.reports.render.amounts import amount, interval, times
+from keymark.reports.render.format_values import amount, interval, times
 from keymark.reports.render.text import NOTHING
 from keymark.reports.stats.statistics import Summary
 

@@ -15,7 +15,6 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 from keymark.reports.model.tables import Measure
-from keymark.reports.render.amounts import axis_scale
 from keymark.reports.render.charts import (
     INK,
     Drawing,
@@ -24,6 +23,7 @@ from keymark.reports.render.charts import (
     render,
     style_panel,
 )
+from keymark.reports.render.format_values import axis_scale
 from keymark.reports.render.text import clean
 from keymark.reports.stats.growth import Line, panels
 

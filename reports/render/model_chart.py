@@ -8,8 +8,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from keymark.harness.store.units import Unit
-from keymark.reports.render.amounts import amount
 from keymark.reports.render.charts import INK, Drawing, render, style_panel
+from keymark.reports.render.format_values import amount
 from keymark.reports.stats.lookup_model import CACHES, LookupModel
 
 MARKERS = "osD^vP"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from keymark.reports.model.projection import CellView
 from keymark.reports.model.tables import Column, Standing, SummaryTable
-from keymark.reports.render.amounts import amount
+from keymark.reports.render.format_values import amount
 from keymark.reports.render.grids import Grid, ratio_words, spread
 from keymark.reports.render.text import NOTHING, listed
 from keymark.reports.stats.statistics import Summary

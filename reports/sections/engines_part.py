@@ -11,9 +11,9 @@ from typing import Any
 
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import BY_KEY, Measure
-from keymark.reports.render.amounts import amount, digits
 from keymark.reports.render.engines_chart import PREFIX, engines_chart
 from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean

@@ -10,8 +10,8 @@ from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.settings import Setting
 from keymark.reports.model.tables import HEADLINE, Measure
 from keymark.reports.model.winners import MAPPED, map_values, winner_map
-from keymark.reports.render.amounts import amount
 from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.format_values import amount
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.growth_chart import growth_chart, panel_names
 from keymark.reports.render.prose import Answer

@@ -8,8 +8,8 @@ from typing import Any
 
 from keymark.harness.store.units import Unit
 from keymark.reports.model.projection import Run
-from keymark.reports.render.amounts import amount, digits, interval, times
 from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.format_values import amount, digits, interval, times
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.model_chart import model_chart
 from keymark.reports.render.prose import Answer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.render.amounts import amount, interval
+from keymark.reports.render.format_values import amount, interval
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize

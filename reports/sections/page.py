@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from keymark.indexes.spec import UNKNOWN_COLOR
 from keymark.reports.model import facts, tables
-from keymark.reports.model.cautions import cautions
 from keymark.reports.model.projection import UPSERT, CellView, Run, cell_order, failed_cells
+from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.model.settings import Setting, by_setting, leading
 from keymark.reports.model.which_index import WhichIndex, which_index
 from keymark.reports.render import charts, export, prose
@@ -337,7 +337,7 @@ def _part(run: Run) -> RunPart:
         answers=[_answered(setting, group) for setting, group in by_setting(right).items()],
         scenario=facts.scenario(run),
         environment=facts.environment(run),
-        warnings=cautions(run),
+        warnings=run_warnings(run),
         notes=facts.notes(run),
         notices=run.notices,
         command=facts.command(run),

@@ -14,7 +14,7 @@ from typing import Any
 from keymark.harness.store.units import Unit
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import BY_KEY
-from keymark.reports.render.amounts import amount, digits
+from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean, listed

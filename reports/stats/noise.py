@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from keymark.harness.store.results import Beat
 from keymark.harness.store.units import Unit
 from keymark.reports.model.projection import Run
-from keymark.reports.render.amounts import amount, axis_scale, digits, interval
 from keymark.reports.render.charts import INK, Drawing, render, style_panel
 from keymark.reports.render.figures import Chart, chart
+from keymark.reports.render.format_values import amount, axis_scale, digits, interval
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from keymark.datasets.generate.digest import Digest
+from keymark.datasets.generate.digest import RowsDigest
 from keymark.datasets.generate.rows import make_rows
 from keymark.datasets.specs.spec import load_spec
 from keymark.table.format.bloom.filter import BloomFilter
@@ -156,5 +156,5 @@ def test_rows(benchmark, keys):
 def test_digest(benchmark, keys):
     rows = made(keys)
     half = rows.num_rows // 2
-    found = benchmark(Digest.of, rows)
-    assert found == Digest.of(rows.slice(half)) + Digest.of(rows.slice(0, half))
+    found = benchmark(RowsDigest.of, rows)
+    assert found == RowsDigest.of(rows.slice(half)) + RowsDigest.of(rows.slice(0, half))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keymark.datasets.errors import DatasetError
-from keymark.datasets.generate.digest import Digest, Truth, digest_arrow
+from keymark.datasets.generate.digest import RowsDigest, Truth, digest_arrow
 
 _DEC = decimal.Decimal
 _UTC = dt.UTC
@@ -65,9 +65,9 @@ def test_rows_and_columns_may_come_in_any_order_and_in_pieces():
     shuffled = table.take([2, 0, 1]).select(table.column_names[::-1])
     assert digest_arrow(shuffled) == whole
     assert digest_arrow(pa.concat_tables([table[1:], table[:1]])) == whole
-    parts = [Digest.of(table[index : index + 1]) for index in range(3)]
+    parts = [RowsDigest.of(table[index : index + 1]) for index in range(3)]
     assert (parts[0] + parts[1] + parts[2]).truth == whole
-    assert (Digest.of(table) - parts[1]).truth == digest_arrow(table.take([0, 2]))
+    assert (RowsDigest.of(table) - parts[1]).truth == digest_arrow(table.take([0, 2]))
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -155,8 +155,10 @@ def test_sums_of_single_rows_are_the_digest_of_all(rows):
             "b": pa.array([row[1] for row in rows], pa.string()),
         }
     )
-    total = sum((Digest.of(table[index : index + 1]) for index in range(len(rows))), Digest())
-    assert total == Digest.of(table)
+    total = sum(
+        (RowsDigest.of(table[index : index + 1]) for index in range(len(rows))), RowsDigest()
+    )
+    assert total == RowsDigest.of(table)
 
 
 @pytest.mark.spark

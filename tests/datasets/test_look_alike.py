@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.profiles.folders import KeyCounts
 from keymark.datasets.profiles.look_alike import look_alike
-from keymark.datasets.profiles.profile import Column, Lengths, Partitions, Profile, Request
+from keymark.datasets.profiles.profile import (
+    KeyColumn,
+    Lengths,
+    Partitions,
+    Profile,
+    ProfileRequest,
+)
 from keymark.datasets.profiles.shapes import look_at
 
 ROWS = 1_000
@@ -44,14 +50,14 @@ def column(texts, name="id", **facts):
         "numbers": (min(numbers), max(numbers)) if numbers else None,
         "sample": look_at(texts),
     }
-    return Column(**{**known, **facts})
+    return KeyColumn(**{**known, **facts})
 
 
 def profiled(*columns, partitions=None, by_partition=None, other_bytes=0.0, **counts):
     rows = columns[0].rows
     known = {"rows": rows, "nulls": 0, "distinct": rows, "repeated": 0, "most": 1}
     return Profile(
-        request=Request(
+        request=ProfileRequest(
             name="a table",
             record_key=tuple(each.name for each in columns),
             partition_path=("dt",) if partitions else (),

@@ -8,7 +8,7 @@ import pytest
 
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.profiles.look_alike import look_alike
-from keymark.datasets.profiles.profile import Request, described, profile
+from keymark.datasets.profiles.profile import ProfileRequest, described, profile
 from keymark.datasets.specs.spec import DatasetSpec, load_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -47,7 +47,7 @@ SPEC = DatasetSpec.model_validate(
         },
     }
 )
-REQUEST = Request(
+REQUEST = ProfileRequest(
     name="source", record_key=tuple(KEYS), partition_path=("dt",), ordering="ts", sample=1_000
 )
 

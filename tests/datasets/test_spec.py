@@ -108,7 +108,8 @@ def test_unknown_names_and_broken_files_are_named(tmp_path):
 
 def test_nothing_but_a_session_brings_pyspark():
     code = (
-        "import sys, datasets.cli, datasets.source, datasets.spark, datasets.dataset;"
+        "import sys, keymark.datasets.cli;"
+        "from keymark.datasets.generate import dataset, source, spark;"
         "sys.exit(any(name.split('.')[0] in ('pyspark', 'pandas') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -100,7 +100,7 @@ def test_mistakes_are_found_before_spark_starts(app, arguments):
 
 
 def test_listing_scenarios_loads_no_spark():
-    code = "import harness.cli, sys; sys.exit('pyspark' in sys.modules)"
+    code = "import keymark.harness.cli, sys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

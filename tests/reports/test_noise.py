@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import INFO, beats, quickstart, sample, write_run
 
-from keymark.reports.model.cautions import cautions
 from keymark.reports.model.projection import load
+from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.publish import publish
 from keymark.reports.stats import bootstrap
 from keymark.reports.stats.noise import noise_part, spreads
@@ -28,7 +28,7 @@ def run_with(path, taken, *, machine=None, schedule=None, samples=None):
 
 
 def kinds(run):
-    return [caveat.kind for caveat in cautions(run)]
+    return [caveat.kind for caveat in run_warnings(run)]
 
 
 STEADY = [0.010, 0.0101, 0.0099] * 10
@@ -88,7 +88,7 @@ def test_a_machine_that_does_not_say_enough_is_not_warned_of(tmp_path, machine):
 def test_odd_series_are_told_once_and_only_where_they_are_many(tmp_path):
     slow = [sample(repetition=n, value=9.0 if n == 0 else 1.0 + n / 100) for n in range(6)]
     run = run_with(tmp_path / "run", STEADY, samples=slow)
-    (caveat,) = cautions(run)
+    (caveat,) = run_warnings(run)
     assert caveat.kind is CaveatKind.FIRST_SLOWER
     assert "1 of 1 series" in caveat.detail
     assert "upsert_1 of record" in caveat.detail

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.reports.render.amounts import amount, axis_scale, interval, times
+from keymark.reports.render.format_values import amount, axis_scale, interval, times
 
 KIB, MIB = 1 << 10, 1 << 20
 

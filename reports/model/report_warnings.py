@@ -27,7 +27,7 @@ _ODD = 0.1
 _GOOD_GOVERNOR = "performance"
 
 
-def cautions(run: Run) -> list[Caveat]:
+def run_warnings(run: Run) -> list[Caveat]:
     """All warnings of a run, in the order in which they should be read."""
     machine = run.record.machine
     return [
