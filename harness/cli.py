@@ -91,10 +91,11 @@ def run(
 
     # Spark's modules are loaded only when the request is known to be right.
     from keymark.harness.run import bench  # noqa: PLC0415
+    from keymark.harness.run.request import Request  # noqa: PLC0415
 
     with Shown() as shown:
         with run_places.working(out, resume=resume) as (path, kept):
-            request = bench.Request(
+            request = Request(
                 scenario=resolved, out=path, budget_s=budget_s, resume=resume, kept=kept
             )
             finished = bench.run(request, shown)

@@ -31,7 +31,7 @@ REPORTS_SEE = {
         "keymark.harness.store.store",
         "keymark.harness.errors",
     ),
-    "keymark.harness.run_record",
+    "keymark.harness.store.run_record",
     # What a secret is.
     "keymark.harness.redaction",
     # Run folders by URL.

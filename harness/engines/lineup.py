@@ -7,6 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from pyspark.sql import SparkSession
+
+from keymark.datasets.profiles.folders import session_conf
 from keymark.harness.engines import (
     BARE,
     REVISION,
@@ -22,9 +25,11 @@ from keymark.harness.engines.base import Engine
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.errors import CellError, HarnessError
 from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
-from keymark.harness.scenario.scenario import SparkSection
-from keymark.harness.store.table_places import Tables
+from keymark.harness.scenario.matrix import Cell
+from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.store.table_places import RemoteTables, Tables
 from keymark.table.errors import TableError
 from keymark.table.index.protocol import load_index
 
@@ -69,7 +74,13 @@ def _unusable(indexes: Iterable[str]) -> dict[str, str]:
 
 
 class EnginePool:
-    """The engines of a run, by name; leaving the block ends their processes.
+    """The engines of a run, by name; leaving the block ends their processes, and Spark.
+
+    Args:
+        scenario: of the run.
+        events: folder of Spark's event logs; they are complete when the block has ended.
+        work: folder of what the run needs besides its results.
+        tables: where its tables are.
 
     Attributes:
         engines: those that run.
@@ -77,60 +88,97 @@ class EnginePool:
         told: Spark options and versions of each process other than the run's own.
     """
 
-    def __init__(self, runtime: SparkRuntime, tables: Tables) -> None:
-        self._runtime, self._tables = runtime, tables
+    def __init__(self, scenario: Scenario, events: Path, work: Path, *, tables: Tables) -> None:
+        self._scenario, self._events = scenario, events
+        self._work, self._tables = work, tables
         self._open = ExitStack()
         self.engines: dict[str, Engine] = {}
         self.broken: dict[str, str] = {}
         self.told: dict[str, Mapping[str, Any]] = {}
 
-    @property
-    def seeded(self) -> list[str]:
-        """The engines that name files from a seed, so that sizes of indexes repeat."""
-        return [
-            name
-            for name in self.engines
-            if is_native(name) and self.told.get(name, {}).get("seeded_ids", True)
-        ]
-
     def __enter__(self) -> Self:
+        """Start the run's own Spark."""
+        spark, own = self._scenario.spark, self._scenario.dataset.source
+        reading = session_conf(own.resolved_format, spark.conf) if own else {}
+        self._runtime = SparkRuntime(spark, self._events, reading)
+        self._open.callback(self._runtime.close)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def start(self, name: str, section: SparkSection, *, events: Path, work: Path) -> None:
+    @property
+    def spark(self) -> SparkSession:
+        """The run's own session."""
+        return self._runtime.spark
+
+    def start(self, name: str) -> None:
         """Start one engine; one that does not come up is noted as broken."""
+        version = hudi_version(name)
         if name == BARE:
             self.engines[name] = BareEngine(self._runtime, self._tables)
-            return
-        if name.startswith(REVISION):
-            self._start_revision(name, section, events=events, work=work)
-            return
-        version = hudi_version(name)
-        if version is None:
+        elif name.startswith(REVISION):
+            self._start_revision(name)
+        elif version is None:
             self.engines[name] = NativeEngine(self._runtime, self._tables)
-            return
-        child = hudi.process(version, work)
+        else:
+            self._start_hudi(name, version)
+
+    def _start_hudi(self, name: str, version: str) -> None:
+        section = self._scenario.spark
+        child = hudi.process(version, self._work)
         self._open.callback(child.close)
         try:
-            self.told[name] = hudi.start(child, version, section=section, events=events, work=work)
+            self.told[name] = hudi.start(
+                child, version, section=section, events=self._events, work=self._work
+            )
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return
         self.engines[name] = hudi.HudiEngine(version, child, parallelism=hudi.parallelism(section))
 
-    def _start_revision(
-        self, name: str, section: SparkSection, *, events: Path, work: Path
-    ) -> None:
-        master = own_master(name)
+    def _start_revision(self, name: str) -> None:
+        section, master = self._scenario.spark, own_master(name)
         if master is not None:
             section = section.model_copy(update={"master": master})
-        child = revision.process(name, work)
+        child = revision.process(name, self._work)
         self._open.callback(child.close)
         try:
-            self.told[name] = revision.start(child, section=section, events=events)
+            self.told[name] = revision.start(child, section=section, events=self._events)
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return
         self.engines[name] = revision.RevisionEngine(child, self._tables)
+
+    def described(self) -> dict[str, Any]:
+        """What run.json says of engines and session: fields of `RunRecord`."""
+        options, is_remote = self._scenario.table.options, isinstance(self._tables, RemoteTables)
+        return {
+            "versions": environment.versions(self.spark),
+            "synced": {
+                name: environment.synced(name, options, remote=is_remote)
+                for name in self._scenario.engines
+            },
+            "spark_conf": self._runtime.conf(),
+            "processes": self.told,
+            # Those that name files from a seed, so that sizes of indexes repeat.
+            "seeded_ids": [
+                name
+                for name in self.engines
+                if is_native(name) and self.told.get(name, {}).get("seeded_ids", True)
+            ],
+        }
+
+    def able(self, cells: Iterable[Cell], skipped: Mapping[str, str]) -> tuple[Cell, ...]:
+        """The cells whose engine runs and has their index."""
+        return tuple(
+            cell
+            for cell in cells
+            if cell.engine in self.engines and f"{cell.engine}/{cell.index}" not in skipped
+        )
+
+    def broken_cells(self, cells: Iterable[Cell]) -> dict[str, str]:
+        """The cells whose engine did not start, with the reason."""
+        return {
+            cell.cell_id: self.broken[cell.engine] for cell in cells if cell.engine in self.broken
+        }

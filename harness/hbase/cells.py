@@ -10,7 +10,8 @@ repetition meets the same files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +24,8 @@ from keymark.harness.errors import CellError
 from keymark.harness.hbase import server as hbase_server
 from keymark.harness.run import independent
 from keymark.harness.run.kit import Inputs
+from keymark.harness.run.step import NULL_COLUMNS, Step
 from keymark.harness.scenario.matrix import Cell
-from keymark.harness.step import NULL_COLUMNS, Step
 from keymark.indexes import hbase_client
 from keymark.indexes.hbase_client import Access, EntryClient
 from keymark.indexes.hbase_entries import delete_entries, put_entries
@@ -74,6 +75,16 @@ def settled(cells: Sequence[Cell], run_id: str) -> tuple[Cell, ...]:
         else _told(cell, run_id, tables.index(cell.table_id), found)
         for cell in cells
     )
+
+
+@contextmanager
+def prepared(cells: Sequence[Cell], run_id: str) -> Iterator[tuple[Cell, ...]]:
+    """The cells as `settled` makes them; their HBase tables go at the end of the block."""
+    found = settled(cells, run_id)
+    try:
+        yield found
+    finally:
+        clear(found)
 
 
 def _told(cell: Cell, run_id: str, number: int, found: hbase_server.Running) -> Cell:

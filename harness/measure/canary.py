@@ -58,7 +58,7 @@ class Canary:
         self._beats = 0
         self._steal = environment.stolen()
 
-    def __call__(self, before: str) -> None:
+    def beat(self, before: str) -> None:
         """Take a beat, if it is affordable; `before` names the trial that comes next."""
         start = self._clock()
         due = self._spent + self._last <= COST * (start - self._began)

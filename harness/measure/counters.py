@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from keymark.harness.engines import BARE, is_native
-from keymark.harness.measure.event_log import Counters, StepCounters
+from keymark.harness.measure.event_log import Counters, StepCounters, read_all
 from keymark.harness.store.results import Sample, Stage
+from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS
 
 _LAST = "tasks"
@@ -24,8 +25,8 @@ _COUNTED = (
 
 def label_of(sample: Sample) -> str:
     """The label under which the sample's step is in the event log; see `step.label`."""
-    turn = f"{'w' if sample.warmup else 'r'}{sample.repetition}"
-    return f"{sample.cell}|{turn}|{sample.step}"
+    name = f"{'w' if sample.warmup else 'r'}{sample.repetition}"
+    return f"{sample.cell}|{name}|{sample.step}"
 
 
 def counter_samples(
@@ -110,3 +111,10 @@ def stage_lines(samples: Iterable[Sample], logged: Mapping[str, StepCounters]) -
                 shuffle_read_bytes=sums.counters.shuffle_read_bytes,
                 shuffle_read_records=sums.counters.shuffle_read_records,
             )
+
+
+def write_counters(folder: RunFolder) -> None:
+    """Add Spark's counters and stages to a run folder whose event logs are complete."""
+    logged = read_all(folder.events)
+    folder.append(counter_samples(folder.samples(), logged))
+    folder.write_stages(stage_lines(folder.samples(), logged))

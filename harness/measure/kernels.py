@@ -24,8 +24,8 @@ from keymark.harness.errors import HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.redaction import redact_arguments
 from keymark.harness.run.runner import Progress
-from keymark.harness.run_record import COMPLETE, RUNNING, RunRecord
 from keymark.harness.store.results import Sample
+from keymark.harness.store.run_record import COMPLETE, RUNNING, RunRecord
 from keymark.harness.store.store import RunFolder
 
 SUITE = revisions.ROOT / "tests" / "benchmarks" / "test_kernels.py"

@@ -15,8 +15,8 @@ from keymark.harness.errors import CellError
 from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.run import independent, verify, workload
 from keymark.harness.run.kit import RunContext
+from keymark.harness.run.step import LOAD, WHOLE, Step, StepResult, StepRun, first_line
 from keymark.harness.scenario.matrix import Cell, Trial
-from keymark.harness.step import LOAD, WHOLE, Step, StepResult, StepRun, first_line
 from keymark.harness.store.results import Sample
 from keymark.harness.store.units import METRICS
 
@@ -26,13 +26,13 @@ def snapshot_path(context: RunContext, cell: Cell) -> Path:
     return context.work / cell.table_id / "snapshot"
 
 
-def _table_path(context: RunContext, cell: Cell, turn: str) -> Path:
-    """A path that no other turn of the run has.
+def _table_path(context: RunContext, cell: Cell, name: str) -> Path:
+    """A path that no other trial of the run has.
 
     JVMs remember by path what they read (Hudi 1.1: blocks of HFiles by path, offset and size, and
     its log files have the same names in each repetition).
     """
-    return context.work / cell.cell_id / f"table-{turn}"
+    return context.work / cell.cell_id / f"table-{name}"
 
 
 def warm_load(context: RunContext, cell: Cell) -> None:
@@ -109,7 +109,7 @@ def _rewrite_note(cell: Cell, source: Path) -> str | None:
 def repeat(context: RunContext, trial: Trial, steps: Sequence[Step]) -> list[StepResult]:
     """One repetition on a fresh copy of the loaded table; it ends with the first wrong step."""
     cell = trial.cell
-    path = _table_path(context, cell, trial.turn)
+    path = _table_path(context, cell, trial.name)
     results: list[StepResult] = []
     try:
         context.tables.restore(snapshot_path(context, cell), path)

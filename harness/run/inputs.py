@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,10 +14,18 @@ from pyspark.sql.functions import lit
 
 from keymark.datasets.generate.dataset import Dataset
 from keymark.datasets.generate.digest import RowsDigest, Truth
+from keymark.datasets.generate.generated import GeneratedDataset
+from keymark.datasets.generate.source import SourceDataset
 from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.base import Layout
+from keymark.harness.run import independent, own_data
 from keymark.harness.run.key_text import encode_keys
-from keymark.harness.scenario.scenario import WorkloadSection
+from keymark.harness.scenario.dataset_section import DataPoint, DatasetSection
+from keymark.harness.scenario.scenario import Scenario, WorkloadSection
+from keymark.harness.store.run_record import MeasuredRecord
+
+SOURCE_CHANGE = 4
+"""Divisor of a source's rows: no kind of change in a batch is greater than that share."""
 
 
 class SparkInputs:
@@ -155,3 +163,70 @@ class SparkInputs:
 
 def _nulled(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.withColumns({name: lit(None).cast(rows.schema[name].dataType) for name in columns})
+
+
+def write_inputs(
+    spark: SparkSession, scenario: Scenario, folder: Path
+) -> dict[DataPoint, SparkInputs]:
+    """The rows of each point, written; points that differ in the batch share the load."""
+    inputs: dict[DataPoint, SparkInputs] = {}
+    for data in scenario.dataset.points:
+        dataset = _dataset(spark, scenario, folder / "own", data)
+        loaded = folder / f"{data.shape or 'rows'}-{data.rows}"
+        made = SparkInputs(spark, dataset, scenario.workload, loaded, part=f"batch-{data.batch}")
+        made.prepare(load=not any(other.loaded == data.loaded for other in inputs))
+        inputs[data] = made
+    return inputs
+
+
+def _dataset(spark: SparkSession, scenario: Scenario, folder: Path, data: DataPoint) -> Dataset:
+    """The rows of a scenario: generated ones, or those of a table that exists."""
+    section = scenario.dataset
+    if section.source is not None:
+        return changing(section, *own_data.load(spark, section.source, folder))
+    if scenario.table.source is None:
+        return GeneratedDataset(section.spec(data))
+    source = Path(scenario.table.source)
+    facts = independent.facts(source)
+    layout = Layout(
+        name=facts.name,
+        record_key=facts.record_key,
+        partition_path=facts.partition_path,
+        ordering=facts.ordering,
+    )
+    return changing(section, independent.rows(source), layout)
+
+
+def changing(section: DatasetSection, stored: pa.Table, layout: Layout) -> SourceDataset:
+    """Rows that exist, and changes to them.
+
+    Changes are as large as the scenario says, but each kind touches at most a fourth of the rows,
+    so that a scenario for large tables also fits a small one.
+    """
+    most = stored.num_rows // SOURCE_CHANGE
+    updates, inserts = section.changes()
+    return SourceDataset(
+        stored,
+        name=layout.name,
+        record_key=layout.record_key,
+        partition_path=layout.partition_path,
+        ordering=layout.ordering,
+        seed=section.seed,
+        updates=min(updates, most),
+        inserts=min(inserts, most),
+        deletes=min(section.delete_rows, most),
+    )
+
+
+def measured_sizes(inputs: Mapping[DataPoint, SparkInputs]) -> MeasuredRecord:
+    """The sizes of the last point: of several sizes the largest, of a source its own."""
+    largest = list(inputs.values())[-1]
+    dataset = largest.dataset
+    updates, inserts = dataset.batch_counts(1)
+    return MeasuredRecord(
+        rows=largest.truth(0, deleted=False)[0],
+        batch_updates=updates,
+        batch_inserts=inserts,
+        deletes=dataset.delete_count,
+        lookup_keys=largest.lookup_keys().num_rows,
+    )

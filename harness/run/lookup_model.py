@@ -76,18 +76,18 @@ def points(state: str, numbers: Sequence[int]) -> tuple[Point, ...]:
     )
 
 
-def asked(pool: pa.Table, point: Point, turn: int) -> pa.Table:
-    """The keys of one lookup: others in each turn, as far as the pool has others.
+def asked(pool: pa.Table, point: Point, number: int) -> pa.Table:
+    """The keys of one lookup: others for each number, as far as the pool has others.
 
     Args:
         pool: record_key (string), expect_present (bool); keys of a kind in random order.
         point: how many keys, and of which kind.
-        turn: the lookup's number.
+        number: of the lookup.
     """
     column = pool.column("expect_present")
     of_kind = pool.filter(column if point.kind == PRESENT else pc.invert(column))
     spare = of_kind.num_rows - point.keys
-    start = turn * point.keys % (spare + 1)
+    start = number * point.keys % (spare + 1)
     return of_kind.slice(start, point.keys).combine_chunks()
 
 

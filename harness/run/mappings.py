@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +25,10 @@ from keymark.harness.run import verify
 from keymark.harness.run.cell import samples
 from keymark.harness.run.key_text import encode_keys
 from keymark.harness.run.probes import Listing
-from keymark.harness.run.runner import Outcome, Progress, nothing, trial_key
-from keymark.harness.scenario.matrix import Cell, Trial, expand, schedule
+from keymark.harness.run.runner import BetweenTrials, Progress, TrialKey
+from keymark.harness.run.step import BUILD, LOOKUP, Step, StepResult
+from keymark.harness.scenario.matrix import Cell, Schedule, Trial, expand
 from keymark.harness.scenario.scenario import Scenario
-from keymark.harness.step import BUILD, LOOKUP, Step, StepResult
 from keymark.harness.store.store import RunFolder
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.index.protocol import LookupStats
@@ -80,14 +80,14 @@ class KeyTable:
         table.drop_index(RECORD_INDEX)
         new.rename(self.path)
 
-    def asked(self, turn: int, present: int, absent: int) -> tuple[pa.Table, pa.Table]:
+    def asked(self, number: int, present: int, absent: int) -> tuple[pa.Table, pa.Table]:
         """Keys of a lookup, sorted so that present and absent ones mix, and their places.
 
         Returns:
             record_key, expect_present; and record_key, partition_path, file_id of the present.
         """
-        live = self.mappings.sample(turn, present)
-        numbers = np.concatenate([live, self.mappings.absent(turn, absent)])
+        live = self.mappings.sample(number, present)
+        numbers = np.concatenate([live, self.mappings.absent(number, absent)])
         columns, groups = self.mappings.make(numbers)
         keys = encode_keys(columns)
         asked = pa.table(
@@ -105,7 +105,7 @@ class KeyTable:
         return found.add_column(0, "record_key", keys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MappingRun:
     """One run of mappings.
 
@@ -116,7 +116,9 @@ class MappingRun:
         run_id: written into every sample.
         clock: monotonic seconds.
         progress: who is told.
-        between: called with the name of each turn of lookups before it is taken.
+        between: works before each trial of lookups.
+        failed: reasons by cell id; such cells are left out from there.
+        notes: what a reader of the report must know.
     """
 
     scenario: Scenario
@@ -125,38 +127,37 @@ class MappingRun:
     run_id: str
     clock: Callable[[], float]
     progress: Progress
-    between: Callable[[str], None] = nothing
+    between: BetweenTrials
+    failed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=lambda: [NOTES])
 
-    def measure(self) -> Outcome:
+    def measure(self) -> None:
         """Build and ask the index of each cell; one that fails is left out from there.
 
         Raises:
             TableError: the disk is full, say. What was built is still there.
         """
         cells = expand(self.scenario)
-        times = self.scenario.schedule
-        outcome = Outcome(notes=[NOTES], repetitions=times.repetitions)
-        self.progress.plan(len(cells) * (1 + times.warmups + times.repetitions))
-        taken = {trial_key(sample) for sample in self.folder.samples()}
+        self.progress.plan(sum(Schedule.of([cell], self.scenario).size for cell in cells))
+        taken = set(map(TrialKey.of_sample, self.folder.samples()))
         for cell in cells:
             load = Trial(cell=cell, repetition=0, warmup=False)
-            turns = schedule([cell], warmups=times.warmups, repetitions=times.repetitions)
-            left = [trial for trial in turns if (cell.cell_id, *_turn(trial), False) not in taken]
-            for _ in range(len(turns) - len(left)):
+            trials = Schedule.of([cell], self.scenario).trials()
+            left = [trial for trial in trials if TrialKey.of(trial) not in taken]
+            for _ in range(len(trials) - len(left)):
                 self.progress.end()
             table = self._table(cell)
             progress = self._progress(cell)
             if left:
-                built = (cell.cell_id, *_turn(load), True) in taken
+                is_built = TrialKey.of(load, is_load=True) in taken
                 # Even if it was measured before: the table is needed.
-                self._keep(load, self._build(table, progress), outcome, append=not built)
-            outcome.notes += _interruptions(cell, progress)
+                self._keep(load, self._build(table, progress), append=not is_built)
+            self.notes += _interruptions(cell, progress)
             self.progress.end()
             for trial in left:
-                self._ask(trial, table, outcome)
+                self._ask(trial, table)
                 self.progress.end()
             shutil.rmtree(table.path, ignore_errors=True)
-        return outcome
 
     def _table(self, cell: Cell) -> KeyTable:
         spec = self.scenario.dataset.spec(cell.data)
@@ -169,13 +170,13 @@ class MappingRun:
 
         return BuildProgress(self.work / cell.cell_id / "pace.json", self.clock, show)
 
-    def _ask(self, trial: Trial, table: KeyTable, outcome: Outcome) -> None:
-        """Take one turn of lookups, unless the cell has failed."""
-        if trial.cell.cell_id not in outcome.failed:
+    def _ask(self, trial: Trial, table: KeyTable) -> None:
+        """Take one trial of lookups, unless the cell has failed."""
+        if trial.cell.cell_id not in self.failed:
             kind = "warm-up" if trial.warmup else "lookup"
             self.progress.begin(f"{trial.cell.cell_id}: {kind} {trial.repetition + 1}")
-            self.between(trial.label)
-            self._keep(trial, self._lookup(table, trial), outcome, append=True)
+            self.between.beat(trial.label)
+            self._keep(trial, self._lookup(table, trial), append=True)
 
     def _build(self, table: KeyTable, progress: BuildProgress) -> StepResult:
         step = Step(name=BUILD, round=0)
@@ -198,11 +199,11 @@ class MappingRun:
     def _lookup(self, table: KeyTable, trial: Trial) -> StepResult:
         step = Step(name=LOOKUP, round=0)
         work = self.scenario.workload
-        # Warm-ups come before the turns that count, with keys of their own.
-        turn = trial.repetition + (0 if trial.warmup else self.scenario.schedule.warmups)
+        # Warm-ups come before the trials that count, with keys of their own.
+        number = trial.repetition + (0 if trial.warmup else self.scenario.schedule.warmups)
         start = self.clock()
         try:
-            asked, places = table.asked(turn, work.lookup_present, work.lookup_absent)
+            asked, places = table.asked(number, work.lookup_present, work.lookup_absent)
             handle, stats = table.open(), LookupStats()
             keys = asked.column("record_key").combine_chunks()
             start = self.clock()
@@ -221,12 +222,12 @@ class MappingRun:
         wrong = verify.lookup_mistake(answer, asked=asked, located=places)
         return StepResult(step=step, values=values, mistake=wrong)
 
-    def _keep(self, trial: Trial, result: StepResult, outcome: Outcome, *, append: bool) -> None:
+    def _keep(self, trial: Trial, result: StepResult, *, append: bool) -> None:
         if append:
             self.folder.append(samples(self.run_id, trial, [result]))
         if result.mistake is not None:
             reason = f"{result.step.name}: {result.mistake}"
-            outcome.failed.setdefault(trial.cell.cell_id, reason)
+            self.failed.setdefault(trial.cell.cell_id, reason)
 
 
 def _interruptions(cell: Cell, progress: BuildProgress) -> list[str]:
@@ -236,7 +237,3 @@ def _interruptions(cell: Cell, progress: BuildProgress) -> list[str]:
     times = "once" if progress.starts == 2 else f"{progress.starts - 1} times"
     note = f"{cell.cell_id}: the build was cut off {times} and went on"
     return [f"{note}; its time leaves out what was under way then."]
-
-
-def _turn(trial: Trial) -> tuple[bool, int]:
-    return trial.warmup, trial.repetition

@@ -16,19 +16,17 @@ the canary takes its beats (`canary.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from keymark.harness.errors import CellError
 from keymark.harness.run import cell as cells
-from keymark.harness.run import workload
 from keymark.harness.run.kit import RunContext
+from keymark.harness.run.step import BUILD, BULK_INSERT, LOAD, Step, StepResult
 from keymark.harness.scenario.dataset_section import DataPoint
-from keymark.harness.scenario.matrix import Cell, Trial, first_of, schedule
-from keymark.harness.scenario.scenario import Scenario
-from keymark.harness.step import BUILD, BULK_INSERT, LOAD, StepResult
+from keymark.harness.scenario.matrix import Cell, Schedule, Trial
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
 
@@ -49,106 +47,90 @@ class Progress(Protocol):
         """A trial was taken or left out."""
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What came of a run: reasons of failed cells by cell id, notes for the report."""
+class BetweenTrials(Protocol):
+    """Works between the trials, off every clock; `canary.Canary` is one."""
 
-    failed: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    repetitions: int = 0
+    def beat(self, before: str, /) -> None:
+        """Do it; the name is that of the trial that comes next."""
 
 
+class TrialKey(NamedTuple):
+    """What tells trials from each other, by which they are resumed.
+
+    Attributes:
+        cell: id of the cell.
+        warmup: whether it does not count.
+        repetition: its number among its kind.
+        is_load: whether it loads or builds the table.
+    """
+
+    cell: str
+    warmup: bool
+    repetition: int
+    is_load: bool = False
+
+    @classmethod
+    def of(cls, trial: Trial, *, is_load: bool = False) -> TrialKey:
+        """The key of a trial."""
+        return cls(trial.cell.cell_id, trial.warmup, trial.repetition, is_load)
+
+    @classmethod
+    def of_sample(cls, sample: Sample) -> TrialKey:
+        """The key of the trial that a sample is of."""
+        is_load = sample.step in (BULK_INSERT, BUILD)
+        return cls(sample.cell, sample.warmup, sample.repetition, is_load)
+
+
+@dataclass(slots=True, kw_only=True)
 class Runner:
     """Takes the trials of one run.
 
-    Args:
-        scenario: what to run.
-        contexts: what to run it with, by the data of a cell.
+    Attributes:
+        contexts: what to run with, by the data of a cell.
+        steps: of a repetition.
         folder: where the samples go; trials that are already there are not taken again.
         run_id: written into every sample.
         progress: who is told.
-
-    Attributes:
-        between: called with the name of each trial before it is taken.
+        between: works before each trial.
+        failed: reasons by cell id; such cells are left out from there.
+        notes: what a reader of the report must know.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        contexts: Mapping[DataPoint, RunContext],
-        folder: RunFolder,
-        *,
-        run_id: str,
-        progress: Progress,
-    ) -> None:
-        self.between: Callable[[str], None] = nothing
-        self._scenario = scenario
-        self._kits = contexts
-        first = next(iter(contexts.values()))
-        self._clock, self._source = first.clock, first.source
-        self._folder = folder
-        self._run_id = run_id
-        self._progress = progress
-        self._steps = workload.steps(scenario.workload)
-        self._taken = {trial_key(sample) for sample in folder.samples()}
-        self._outcome = Outcome()
+    contexts: Mapping[DataPoint, RunContext]
+    steps: Sequence[Step]
+    folder: RunFolder
+    run_id: str
+    progress: Progress
+    between: BetweenTrials
+    failed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _taken: set[TrialKey] = field(init=False)
 
-    def run(self, matrix: Sequence[Cell], *, budget_s: float | None = None) -> Outcome:
-        """Load every table, then take the repetitions; cells that fail are left out from there.
+    def __post_init__(self) -> None:
+        """Look up what an earlier process took."""
+        self._taken = set(map(TrialKey.of_sample, self.folder.samples()))
 
-        Args:
-            matrix: the cells.
-            budget_s: time for the run from now; the first measured repetition decides how many
-                more fit, at least none. None: the scenario's number.
-        """
-        times = self._scenario.schedule
-        start = self._clock()
-        tables = first_of(matrix, lambda cell: cell.table_id)
-        warm = matrix
-        if times.warm == "index":
-            warm = first_of(matrix, lambda cell: (cell.engine, cell.index))
-        loads = 1 if self._source else times.loads
-        ahead = len(tables) * loads + len(warm) * times.warmups
-        self._progress.plan(ahead + len(matrix) * times.repetitions)
-        if self._source is None and times.warmups > 0:
-            self._warm_loads(warm)
-        self._load_all(matrix, tables, loads)
-        turns = schedule(matrix, warmups=times.warmups, repetitions=1, warm=warm)
-        cut = len(warm) * times.warmups
-        self._take(turns[:cut])
-        first = self._clock()
-        self._take(turns[cut:])
-        repetitions = times.repetitions
-        if budget_s is not None:
-            now = self._clock()
-            repetitions = 1 + affordable(budget_s - (now - start), each=now - first)
-            self._progress.plan(ahead + len(matrix) * repetitions)
-        later = schedule(matrix, warmups=times.warmups, repetitions=repetitions, warm=warm)
-        self._take(later[len(turns) :])
-        self._outcome.repetitions = repetitions
-        return self._outcome
-
-    def _warm_loads(self, warm: Iterable[Cell]) -> None:
-        for cell in warm:
-            self._progress.begin(f"{cell.cell_id}: first load, to warm up")
-            with suppress(Exception):  # what is wrong goes wrong again in the measured load
-                cells.warm_load(self._kits[cell.data], cell)
-
-    def _load_all(self, matrix: Sequence[Cell], tables: Sequence[Cell], loads: int) -> None:
+    def load_tables(self, schedule: Schedule) -> None:
         """Load every table, on the clock of the first cell that has it."""
-        for trial in schedule(tables, warmups=0, repetitions=loads):
-            if trial.cell.cell_id not in self._outcome.failed:
-                self._progress.begin(f"{trial.cell.cell_id}: load")
-                self.between(f"{trial.label}|load")
+        self.progress.plan(schedule.size)
+        for cell in schedule.warm if schedule.warmups else ():
+            if self.contexts[cell.data].source is None:
+                self.progress.begin(f"{cell.cell_id}: first load, to warm up")
+                with suppress(Exception):  # what is wrong goes wrong again in the measured load
+                    cells.warm_load(self.contexts[cell.data], cell)
+        for trial in schedule.load_trials():
+            if trial.cell.cell_id not in self.failed:
+                self.progress.begin(f"{trial.cell.cell_id}: load")
+                self.between.beat(f"{trial.label}|load")
                 wrong = self._load(trial)
                 if wrong is not None:
-                    self._spread(wrong, trial, matrix)
-            self._progress.end()
+                    self._spread(wrong, trial, schedule.cells)
+            self.progress.end()
 
-    def _spread(self, wrong: StepResult, trial: Trial, matrix: Iterable[Cell]) -> None:
+    def _spread(self, wrong: StepResult, trial: Trial, cells_: Iterable[Cell]) -> None:
         """Cells that share a table are wrong with it."""
-        for cell in matrix:
-            if cell.table_id == trial.cell.table_id and cell.cell_id != trial.cell.cell_id:
+        for cell in cells_:
+            if cell.table_id == trial.cell.table_id and cell != trial.cell:
                 self._keep(replace(trial, cell=cell), [wrong], append=True)
 
     def _load(self, trial: Trial) -> StepResult | None:
@@ -156,47 +138,63 @@ class Runner:
 
         The result is given back where it is wrong, for the cells that share the table.
         """
-        start = self._clock()
-        context = self._kits[trial.cell.data]
+        context = self.contexts[trial.cell.data]
+        start = context.clock()
+        is_taken = TrialKey.of(trial, is_load=True) in self._taken
         try:
-            if self._source is not None:
-                note = cells.adopt(context, trial.cell, self._source)
-                self._outcome.notes += [note] if note else []
+            if context.source is not None:
+                note = cells.adopt(context, trial.cell, context.source)
+                self.notes += [note] if note else []
                 return None
-            taken = (trial.cell.cell_id, False, trial.repetition, True) in self._taken
-            if taken and trial.repetition > 0:
+            if is_taken and trial.repetition > 0:
                 return None
             result = cells.load(context, trial)
         except CellError as error:
-            spent = {("total", "wall_s"): self._clock() - start}
+            spent = {("total", "wall_s"): context.clock() - start}
             result = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
-            taken = False
-        self._keep(trial, [result], append=not taken)
+            is_taken = False
+        self._keep(trial, [result], append=not is_taken)
         return result if result.mistake else None
 
-    def _take(self, trials: Iterable[Trial]) -> None:
+    def take(self, trials: Iterable[Trial]) -> None:
+        """Take trials that were not taken yet, of cells that have not failed."""
         for trial in trials:
             cell_id = trial.cell.cell_id
-            taken = (cell_id, trial.warmup, trial.repetition, False) in self._taken
-            if cell_id not in self._outcome.failed and not taken:
+            if cell_id not in self.failed and TrialKey.of(trial) not in self._taken:
                 kind = "warm-up" if trial.warmup else "repetition"
-                self._progress.begin(f"{cell_id}: {kind} {trial.repetition + 1}")
-                self.between(trial.label)
-                context = self._kits[trial.cell.data]
-                self._keep(trial, cells.repeat(context, trial, self._steps), append=True)
-            self._progress.end()
+                self.progress.begin(f"{cell_id}: {kind} {trial.repetition + 1}")
+                self.between.beat(trial.label)
+                results = cells.repeat(self.contexts[trial.cell.data], trial, self.steps)
+                self._keep(trial, results, append=True)
+            self.progress.end()
+
+    def repeat(self, schedule: Schedule, deadline: float | None) -> int:
+        """Take the repetitions that count; how many there were.
+
+        Args:
+            schedule: of the run.
+            deadline: time on the contexts' clock by which to end: the first repetition decides how
+                many more fit, at least none. None: as many as the schedule says.
+        """
+        clock = next(iter(self.contexts.values())).clock
+        start = clock()
+        self.take(schedule.repetition_trials(0))
+        if deadline is not None:
+            now = clock()
+            more = affordable(deadline - now, each=now - start)
+            schedule = replace(schedule, repetitions=1 + more)
+            self.progress.plan(schedule.size)
+        for number in range(1, schedule.repetitions):
+            self.take(schedule.repetition_trials(number))
+        return schedule.repetitions
 
     def _keep(self, trial: Trial, results: Sequence[StepResult], *, append: bool) -> None:
         if append:
-            self._folder.append(cells.samples(self._run_id, trial, results))
+            self.folder.append(cells.samples(self.run_id, trial, results))
         for result in results:
             if result.mistake is not None:
                 reason = f"{result.step.name}: {result.mistake}"
-                self._outcome.failed.setdefault(trial.cell.cell_id, reason)
-
-
-def nothing(_slot: str) -> None:
-    """Between trials where nobody asked for anything."""
+                self.failed.setdefault(trial.cell.cell_id, reason)
 
 
 def affordable(left_s: float, *, each: float) -> int:
@@ -206,18 +204,11 @@ def affordable(left_s: float, *, each: float) -> int:
     return min(int(left_s / max(each, 1e-3)), MAX_REPETITIONS)
 
 
-def trial_key(sample: Sample) -> tuple[str, bool, int, bool]:
-    """Cell, warm-up, repetition, and whether it is a load: what is taken or resumed."""
-    return sample.cell, sample.warmup, sample.repetition, sample.step in (BULK_INSERT, BUILD)
-
-
-def complete_trials(
-    samples: Iterable[Sample], step_names: Iterable[str]
-) -> set[tuple[str, bool, int, bool]]:
+def complete_trials(samples: Iterable[Sample], step_names: Iterable[str]) -> set[TrialKey]:
     """The trials that have a right wall time for each of their steps; others are taken again."""
-    timed: dict[tuple[str, bool, int, bool], set[str]] = {}
+    timed: dict[TrialKey, set[str]] = {}
     for sample in samples:
         if sample.metric == "wall_s" and sample.phase == "total" and sample.verified:
-            timed.setdefault(trial_key(sample), set()).add(sample.step)
+            timed.setdefault(TrialKey.of_sample(sample), set()).add(sample.step)
     names = set(step_names)
-    return {trial for trial, found in timed.items() if trial[3] or found >= names}
+    return {trial for trial, found in timed.items() if trial.is_load or found >= names}

@@ -7,7 +7,7 @@ dropped. A purge is believed when the table has proven it and no base file on st
 from __future__ import annotations
 
 from keymark.harness.run import independent, verify
-from keymark.harness.step import StepRun, Values
+from keymark.harness.run.step import StepRun, Values
 
 
 def build_index(run: StepRun) -> Values:

@@ -22,9 +22,7 @@ from keymark.harness.run.kit import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
 from keymark.harness.run.lookup_model import values as point_values
 from keymark.harness.run.probes import rows_written, written
-from keymark.harness.scenario.matrix import Cell
-from keymark.harness.scenario.scenario import WorkloadSection
-from keymark.harness.step import (
+from keymark.harness.run.step import (
     BUILD_INDEX,
     BULK_INSERT,
     COMPACT,
@@ -39,6 +37,8 @@ from keymark.harness.step import (
     StepRun,
     Values,
 )
+from keymark.harness.scenario.matrix import Cell
+from keymark.harness.scenario.scenario import WorkloadSection
 from keymark.table.index.protocol import LookupStats
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ B A, ...), which cancels the advantage of coming first to first order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from keymark.harness.scenario.dataset_section import DataPoint
 from keymark.harness.scenario.scenario import Scenario
@@ -46,14 +47,14 @@ class Trial:
     warmup: bool
 
     @property
-    def turn(self) -> str:
+    def name(self) -> str:
         """`w0`, `w1`, ... for warm-ups, then `r0`, `r1`, ..."""
         return f"{'w' if self.warmup else 'r'}{self.repetition}"
 
     @property
     def label(self) -> str:
-        """Name of the trial in Spark's event log: `<cell>|<turn>`."""
-        return f"{self.cell.cell_id}|{self.turn}"
+        """Name of the trial in Spark's event log: `<cell>|<name>`."""
+        return f"{self.cell.cell_id}|{self.name}"
 
 
 def expand(scenario: Scenario) -> tuple[Cell, ...]:
@@ -114,26 +115,80 @@ def first_of(cells: Iterable[Cell], kind: Callable[[Cell], Hashable]) -> tuple[C
     return tuple(found.values())
 
 
-def schedule(
-    cells: Sequence[Cell], *, warmups: int, repetitions: int, warm: Collection[Cell] | None = None
-) -> tuple[Trial, ...]:
-    """All trials in the order in which they are taken.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The trials of a run, in the order in which they are taken.
 
-    Args:
-        cells: the cells.
-        warmups: turns before those that count.
-        repetitions: turns that count.
-        warm: the cells that take warm-ups; None: all.
+    Attributes:
+        cells: that are measured.
+        loads: how often each table is loaded.
+        warm: the cells that take warm-ups.
+        warmups: of each of these.
+        repetitions: of each cell, that count.
     """
-    ids = {cell.cell_id for cell in (cells if warm is None else warm)}
-    trials = _rounds(cells, warmups, repetitions)
-    return tuple(trial for trial in trials if not trial.warmup or trial.cell.cell_id in ids)
+
+    cells: tuple[Cell, ...]
+    loads: int
+    warm: tuple[Cell, ...]
+    warmups: int
+    repetitions: int
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell], scenario: Scenario) -> Schedule:
+        """The schedule of cells that a scenario asks for."""
+        times, warm = scenario.schedule, tuple(cells)
+        if times.warm == "index":
+            warm = first_of(cells, lambda cell: (cell.engine, cell.index))
+        return cls(
+            cells=tuple(cells),
+            # A copy of a table that exists is not measured.
+            loads=1 if scenario.table.source else times.loads,
+            warm=warm,
+            warmups=times.warmups,
+            repetitions=times.repetitions,
+        )
+
+    @property
+    def tables(self) -> tuple[Cell, ...]:
+        """The first cell of each loaded table: its load is on that cell's clock."""
+        return first_of(self.cells, lambda cell: cell.table_id)
+
+    @property
+    def size(self) -> int:
+        """How many trials there are in all."""
+        loads, warm_ups = len(self.tables) * self.loads, len(self.warm) * self.warmups
+        return loads + warm_ups + len(self.cells) * self.repetitions
+
+    def load_trials(self) -> tuple[Trial, ...]:
+        """Every load of every table."""
+        return tuple(
+            trial
+            for number in range(self.loads)
+            for trial in _round(self.tables, number, warmup=False, turned=number % 2 == 1)
+        )
+
+    def warm_up_trials(self) -> tuple[Trial, ...]:
+        """The repetitions that do not count."""
+        return tuple(
+            trial
+            for number in range(self.warmups)
+            for trial in _round(self.warm, number, warmup=True, turned=number % 2 == 1)
+        )
+
+    def repetition_trials(self, number: int) -> tuple[Trial, ...]:
+        """One repetition of every cell; the direction goes on to turn where warm-ups ended."""
+        turned = (self.warmups + number) % 2 == 1
+        return _round(self.cells, number, warmup=False, turned=turned)
+
+    def trials(self) -> tuple[Trial, ...]:
+        """Warm-ups and repetitions, in order."""
+        counted = (self.repetition_trials(number) for number in range(self.repetitions))
+        return (*self.warm_up_trials(), *chain.from_iterable(counted))
 
 
-def _rounds(cells: Sequence[Cell], warmups: int, repetitions: int) -> Iterator[Trial]:
-    for turn in range(warmups + repetitions):
-        warmup = turn < warmups
-        repetition = turn if warmup else turn - warmups
-        order = cells if turn % 2 == 0 else tuple(reversed(cells))
-        for cell in order:
-            yield Trial(cell=cell, repetition=repetition, warmup=warmup)
+def _round(
+    cells: Sequence[Cell], repetition: int, *, warmup: bool, turned: bool
+) -> tuple[Trial, ...]:
+    """One trial of each cell, the last cell first if the direction is turned."""
+    order = reversed(cells) if turned else cells
+    return tuple(Trial(cell=cell, repetition=repetition, warmup=warmup) for cell in order)

@@ -99,7 +99,7 @@ class Beat:
 
     Attributes:
         at: when, in seconds since 1970.
-        before: the trial that came next, `<cell>|<turn>`.
+        before: the trial that came next, `<cell>|<trial>`.
         cpu_s: seconds of its processor work, with a thread for each core of the run.
         disk_s: seconds until its small file was on the disk.
         memory_s: seconds until every page of its fresh memory was there.

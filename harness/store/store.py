@@ -17,8 +17,8 @@ from pathlib import Path
 
 from keymark.harness.errors import RunFolderError
 from keymark.harness.redaction import redact_document, redact_text
-from keymark.harness.run_record import RunRecord
 from keymark.harness.store.results import SCHEMA_VERSION, Beat, Sample, Stage
+from keymark.harness.store.run_record import RunRecord
 
 LONGEST_NAME = 120
 """Characters of the name of a run"""

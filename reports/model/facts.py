@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keymark.harness.redaction import is_sensitive, redact_text
-from keymark.harness.run_record import RunRecord, ScenarioRecord
+from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
 from keymark.reports.render.text import NOTHING, clean, listed
 

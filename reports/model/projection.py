@@ -17,8 +17,8 @@ from statistics import fmean
 from string import ascii_uppercase
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.run_record import RunRecord
 from keymark.harness.store.results import Beat, Sample
+from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN, IndexSpec

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from keymark.harness.run_record import MachineRecord
 from keymark.harness.store.results import Beat
+from keymark.harness.store.run_record import MachineRecord
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.text import clean
 from keymark.reports.stats.noise import spreads

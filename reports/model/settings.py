@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from keymark.harness.run_record import CellRecord
+from keymark.harness.store.run_record import CellRecord
 from keymark.reports.render.text import clean
 
 

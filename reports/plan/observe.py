@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
-from keymark.harness.run_record import CellRecord, RunRecord
+from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import TASKS, Amounts
 from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run

@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from keymark import Table
 from keymark.datasets.columns.text import uuid_text
 from keymark.harness.engines import revisions
-from keymark.harness.run_record import RunRecord
 from keymark.harness.store.results import Sample
+from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.reports.gate import run_numbers
 from keymark.reports.gate.compare import Gate, compare

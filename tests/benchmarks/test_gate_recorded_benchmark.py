@@ -9,7 +9,7 @@ import gate_recorded
 import numpy as np
 import pytest
 
-from keymark.harness.run_record import RunRecord
+from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 
 

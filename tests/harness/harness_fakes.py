@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from keymark.harness.engines.base import Layout
 from keymark.harness.run.kit import RunContext
 from keymark.harness.run.runner import Runner
+from keymark.harness.run.workload import steps
+from keymark.harness.scenario.matrix import Schedule
 
 FILE_ID = "11111111-0"
 # A scenario so small that real engines take seconds for it.
@@ -280,10 +282,47 @@ class Quiet:
         self.ended += 1
 
 
-def taker(resolved, tools, folder, progress=None) -> Runner:
-    """Takes the trials of a scenario whose data are all those of one context."""
-    contexts = dict.fromkeys(resolved.dataset.points, tools)
-    return Runner(resolved, contexts, folder, run_id="r1", progress=progress or Quiet())
+class Still:
+    """Nothing between the trials."""
+
+    def beat(self, before):
+        pass
+
+
+@dataclass
+class Taken:
+    """What came of a run."""
+
+    failed: dict[str, str]
+    notes: list[str]
+    repetitions: int
+
+
+@dataclass
+class Taker:
+    """Takes the trials of a scenario whose data are all those of one context, as a run does."""
+
+    resolved: object
+    tools: RunContext
+    folder: object
+    progress: object = field(default_factory=Quiet)
+    between: object = field(default_factory=Still)
+
+    def run(self, cells, budget_s=None) -> Taken:
+        deadline = None if budget_s is None else self.tools.clock() + budget_s
+        runner = Runner(
+            contexts=dict.fromkeys(self.resolved.dataset.points, self.tools),
+            steps=steps(self.resolved.workload),
+            folder=self.folder,
+            run_id="r1",
+            progress=self.progress,
+            between=self.between,
+        )
+        schedule = Schedule.of(cells, self.resolved)
+        runner.load_tables(schedule)
+        runner.take(schedule.warm_up_trials())
+        repetitions = runner.repeat(schedule, deadline)
+        return Taken(runner.failed, runner.notes, repetitions)
 
 
 def context(work: Path, *, table=HonestTable, source=None) -> RunContext:

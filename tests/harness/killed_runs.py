@@ -17,26 +17,39 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from harness_fakes import Quiet, context
+from harness_fakes import FakeEngine, FakeInputs, Quiet
 
-from keymark.harness.measure.canary import Canary
+from keymark.harness.engines.lineup import EnginePool
 from keymark.harness.run import bench
-from keymark.harness.run.runner import Runner
-from keymark.harness.scenario import matrix, scenario
+from keymark.harness.run.request import Request
+from keymark.harness.scenario import scenario
+from keymark.harness.store.run_record import MeasuredRecord
 from keymark.harness.store.store import RunFolder
 
 SETS = ["indexes=['record','bucket']", "schedule.repetitions=3", "dataset.batches=[2, 4]"]
 
 
-def measure(request, folder, _tables, *, record, progress):
-    """In place of `bench._measure`: the same runner on tables without Spark."""
-    work = bench._work(folder)
-    resolved = request.scenario
-    tools = context(work / "tables")
-    contexts = dict.fromkeys(resolved.dataset.points, tools)
-    runner = Runner(resolved, contexts, folder, run_id=record.run_id, progress=progress)
-    runner.between = Canary(folder, work / "canary", threads=1, clock=tools.clock)
-    return runner.run(matrix.expand(resolved))
+class NoSpark(EnginePool):
+    """The engines of a run on tables without Spark."""
+
+    def __enter__(self):
+        return self
+
+    spark = None
+
+    def start(self, name):
+        self.engines[name] = FakeEngine()
+
+    def described(self):
+        return {"seeded_ids": list(self.engines)}
+
+
+def write_inputs(_spark, resolved, _folder):
+    return dict.fromkeys(resolved.dataset.points, FakeInputs())
+
+
+def measured_sizes(_inputs):
+    return MeasuredRecord(rows=10, batch_updates=1, batch_inserts=1, deletes=1, lookup_keys=3)
 
 
 def run(out: Path, *, resume: bool, kill_after: int | None = None) -> int:
@@ -50,8 +63,9 @@ def run(out: Path, *, resume: bool, kill_after: int | None = None) -> int:
             if calls == kill_after:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    bench._measure = measure
-    request = bench.Request(scenario=scenario.load("quickstart", sets=SETS), out=out, resume=resume)
+    bench.EnginePool = NoSpark
+    bench.write_inputs, bench.measured_sizes = write_inputs, measured_sizes
+    request = Request(scenario=scenario.load("quickstart", sets=SETS), out=out, resume=resume)
     sys.setprofile(count)
     try:
         bench.run(request, Quiet())

@@ -17,8 +17,8 @@ from keymark.harness.measure.log_cost import LogClock
 from keymark.harness.measure.processor_time import Spent
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.run.cell import samples as lines_of
+from keymark.harness.run.step import WHOLE, Step, StepResult
 from keymark.harness.scenario.matrix import Cell, Trial
-from keymark.harness.step import WHOLE, Step, StepResult
 from keymark.harness.store.results import Beat
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.table_places import LocalTables
@@ -50,7 +50,7 @@ def canary(folder, clock):
 
 
 def test_a_beat_has_all_that_is_told_and_leaves_nothing_behind(folder):
-    take = canary(folder, Clock(0.001))
+    take = canary(folder, Clock(0.001)).beat
     for number in range(FIRST):
         take(f"native/record|r{number}")
     beats = folder.beats()
@@ -64,7 +64,7 @@ def test_a_beat_has_all_that_is_told_and_leaves_nothing_behind(folder):
 
 def test_it_costs_a_hundredth_of_the_run_at_most(folder):
     clock = Clock(0.01)
-    take = canary(folder, clock)
+    take = canary(folder, clock).beat
     for _ in range(2000):
         clock.now += 0.5  # a trial
         take("x")
@@ -73,8 +73,8 @@ def test_it_costs_a_hundredth_of_the_run_at_most(folder):
     assert 0.9 * COST < spent / clock.now <= COST
 
 
-def test_a_run_of_short_slots_still_has_some_beats(folder):
-    take = canary(folder, Clock(1.0))
+def test_a_run_of_short_trials_still_has_some_beats(folder):
+    take = canary(folder, Clock(1.0)).beat
     for _ in range(9):
         take("x")
     assert len(folder.beats()) == FIRST

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from harness_fakes import context, taker
+from harness_fakes import Taker, context
 from hbase_fake import FakeHBase
 
 from keymark import Table
@@ -138,7 +138,7 @@ def test_without_an_hbase_its_cells_are_left_out_with_a_line(monkeypatch):
 def test_an_hbase_that_stopped_before_its_tables_were_named_fails_its_cells_alone(tmp_path):
     resolved = load("quickstart", overrides={"indexes": ["record", "hbase"]})
     folder = RunFolder.create(tmp_path / "run")
-    outcome = taker(resolved, context(tmp_path / "work"), folder).run(expand(resolved))
+    outcome = Taker(resolved, context(tmp_path / "work"), folder).run(expand(resolved))
     assert list(outcome.failed) == ["native/hbase"]
     assert "make hbase" in outcome.failed["native/hbase"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.run import bench
+from keymark.harness.run.request import Request, _opened
 from keymark.harness.scenario import scenario
 from keymark.harness.store.store import RunFolder
 
@@ -38,7 +38,7 @@ def test_twenty_kills_at_random_points_lose_and_double_nothing(tmp_path):
 
 
 def request(out):
-    return bench.Request(scenario=scenario.load("ci"), out=out, resume=True)
+    return Request(scenario=scenario.load("ci"), out=out, resume=True)
 
 
 @pytest.mark.parametrize("left", [[], ["events"], ["events", "samples.jsonl", ".run.json.tmp"]])
@@ -47,7 +47,7 @@ def test_a_run_killed_before_it_began_is_begun_anew(tmp_path, left):
         (tmp_path / name).mkdir() if name == "events" else (tmp_path / name).touch()
     if left[2:]:
         (tmp_path / left[2]).write_text('{"schema_ver')
-    folder, record = bench._folder(request(tmp_path))
+    folder, record = _opened(request(tmp_path))
     assert folder.samples() == []
     assert record.run_id
 
@@ -56,6 +56,6 @@ def test_a_run_killed_before_it_began_is_begun_anew(tmp_path, left):
 def test_what_is_no_run_is_not_taken_for_one(tmp_path, name):
     (tmp_path / name).write_text("mine\n")
     with pytest.raises(RunFolderError, match=r"no run\.json"):
-        bench._folder(request(tmp_path))
+        _opened(request(tmp_path))
     with pytest.raises(RunFolderError, match="not empty"):
         RunFolder.create(tmp_path)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from harness_fakes import HonestTable, context, taker
+from harness_fakes import HonestTable, Taker, context
 
 from keymark.harness.run import workload
 from keymark.harness.run.lookup_model import ABSENT, COLD, LOGS, PRESENT, Point, asked, points
@@ -23,7 +23,7 @@ def run(tmp_path, table=HonestTable):
     resolved = scenario.load("lookup_model", sets=SETS)
     folder = RunFolder.create(tmp_path / "run")
     tools = context(tmp_path / "work", table=table)
-    return folder, taker(resolved, tools, folder).run(matrix.expand(resolved)), tools
+    return folder, Taker(resolved, tools, folder).run(matrix.expand(resolved)), tools
 
 
 def test_each_point_is_measured_cold_and_warm_before_and_after_the_compaction(tmp_path):

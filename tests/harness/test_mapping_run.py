@@ -17,6 +17,7 @@ from keymark import Table
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.measure.pace import BuildProgress, duration
 from keymark.harness.run import bench, mappings
+from keymark.harness.run.request import Request
 from keymark.harness.scenario import scenario
 from keymark.harness.store.store import RunFolder
 from keymark.reports.publish import publish
@@ -35,7 +36,7 @@ SMALL = (
 
 def request(out, *sets, **changes):
     resolved = scenario.load("mappings", sets=[*SMALL, *sets])
-    return bench.Request(scenario=resolved, out=out, **changes)
+    return Request(scenario=resolved, out=out, **changes)
 
 
 def values(folder, step):

@@ -118,10 +118,11 @@ def test_warm_ups_are_for_the_cells_that_take_them():
     cells = matrix.expand(scenario.load("ci", sets=AXES))
     warm = matrix.first_of(cells, lambda cell: (cell.engine, cell.index))
     assert [cell.index for cell in warm] == ["record", "global_simple", "global_bloom", "bucket"]
-    trials = matrix.schedule(cells, warmups=2, repetitions=2, warm=warm)
+    trials = schedule(cells, warmups=2, repetitions=2, warm=warm).trials()
     assert [trial.cell for trial in trials if trial.warmup] == [*warm, *reversed(warm)]
+    every = schedule(cells, warmups=2, repetitions=2).trials()
     assert [trial for trial in trials if not trial.warmup] == [
-        trial for trial in matrix.schedule(cells, warmups=2, repetitions=2) if not trial.warmup
+        trial for trial in every if not trial.warmup
     ]
 
 
@@ -142,7 +143,7 @@ def test_settings_of_the_dataset_reach_its_specification():
 
 def test_every_slot_once_in_alternating_direction():
     cells = matrix.expand(scenario.load("ci", overrides={"indexes": ["record", "bucket"]}))
-    trials = matrix.schedule(cells, warmups=1, repetitions=3)
+    trials = schedule(cells, warmups=1, repetitions=3).trials()
     assert [trial.label for trial in trials] == [
         "native/record|w0",
         "native/bucket|w0",
@@ -157,8 +158,28 @@ def test_every_slot_once_in_alternating_direction():
 
 def test_a_longer_schedule_starts_like_a_shorter_one():
     cells = matrix.expand(scenario.load("ci"))
-    longer = matrix.schedule(cells, warmups=2, repetitions=9)
-    assert longer[: 4 * 5] == matrix.schedule(cells, warmups=2, repetitions=3)
+    longer = schedule(cells, warmups=2, repetitions=9).trials()
+    assert longer[: 4 * 5] == schedule(cells, warmups=2, repetitions=3).trials()
+
+
+def test_tables_that_cells_share_are_loaded_once_a_turn():
+    cells = matrix.expand(scenario.load("ci", sets=AXES))
+    made = schedule(cells, warmups=1, repetitions=2, loads=2)
+    once = made.load_trials()[: len(made.tables)]
+    assert [trial.cell for trial in once] == list(made.tables)
+    assert [trial.cell for trial in made.load_trials()[len(once) :]] == list(made.tables[::-1])
+    assert len({cell.table_id for cell in made.tables}) == len(made.tables) < len(cells)
+    assert made.size == 2 * len(made.tables) + 3 * len(cells)
+
+
+def schedule(cells, *, warmups, repetitions, warm=None, loads=1):
+    return matrix.Schedule(
+        cells=tuple(cells),
+        loads=loads,
+        warm=tuple(cells if warm is None else warm),
+        warmups=warmups,
+        repetitions=repetitions,
+    )
 
 
 def test_cells_that_differ_in_the_engine_alone_are_neighbours():

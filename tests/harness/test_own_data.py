@@ -12,8 +12,8 @@ from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.source import SourceDataset
 from keymark.harness.errors import HarnessError
 from keymark.harness.redaction import REDACTED
-from keymark.harness.run.bench import describe
 from keymark.harness.run.own_data import ORDERING, SourceSection, load
+from keymark.harness.run.request import describe
 from keymark.harness.scenario import scenario
 
 FAR = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)

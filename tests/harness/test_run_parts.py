@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from harness_fakes import HonestTable, context, taker
+from harness_fakes import HonestTable, Taker, context
 from test_run_store import SAMPLE
 
 from keymark.harness.measure.counters import counter_samples, label_of
 from keymark.harness.measure.event_log import Counters, StepCounters
 from keymark.harness.measure.session import measuring_conf
 from keymark.harness.redaction import REDACTED, redact, redact_arguments
-from keymark.harness.run import bench, probes, snapshot
+from keymark.harness.run import probes, snapshot
 from keymark.harness.run.key_text import encode_keys
 from keymark.harness.run.probes import Listing
+from keymark.harness.run.request import describe
+from keymark.harness.run.step import label
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.scenario.scenario import SparkSection
-from keymark.harness.step import label
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS
 
@@ -68,7 +69,7 @@ def test_samples_and_event_log_agree_on_labels(tmp_path):
     resolved = scenario.load("ci")
     tools = context(tmp_path / "work")
     folder = RunFolder.create(tmp_path / "run")
-    taker(resolved, tools, folder).run(matrix.expand(resolved))
+    Taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert {label_of(s) for s in folder.samples()} == set(tools.engines["native"].labels)
     assert label is not None
 
@@ -156,7 +157,7 @@ def test_a_run_from_a_source_copies_it_or_rewrites_its_rows_and_says_so(
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
     tools = context(tmp_path / "work", source=source)
     folder = RunFolder.create(tmp_path / "run")
-    outcome = taker(resolved, tools, folder).run(matrix.expand(resolved))
+    outcome = Taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert outcome.failed == {}
     assert {note.partition(":")[0] for note in outcome.notes} == rewritten
     assert "bulk_insert" not in {s.step for s in folder.samples()}
@@ -175,7 +176,7 @@ def test_a_source_that_reads_differently_fails_the_cell(tmp_path):
     resolved = scenario.load("ci", sets=[f"table.source={source}"])
     folder = RunFolder.create(tmp_path / "run")
     tools = context(tmp_path / "work", table=LosesARow, source=source)
-    outcome = taker(resolved, tools, folder).run(matrix.expand(resolved))
+    outcome = Taker(resolved, tools, folder).run(matrix.expand(resolved))
     assert len(outcome.failed) == 4
     assert "9 rows instead of 10" in outcome.failed["native/global_bloom"]
     shutil.rmtree(source)
@@ -208,7 +209,7 @@ def test_secrets_of_a_scenario_never_reach_run_json():
         f"table.variants.one={{'{option}'='{secret}'}}",
     ]
     resolved = scenario.load("quickstart", sets=sets)
-    described = bench.describe(resolved)
+    described = describe(resolved)
     assert secret in str(resolved)
     assert secret not in json.dumps(described)
     assert described["table"]["variants"] == {"one": {option: REDACTED}}

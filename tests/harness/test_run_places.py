@@ -16,9 +16,9 @@ from faults import DEAD, FaultStorage, Killed
 from test_run_store import SAMPLE
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.run_record import RunRecord
 from keymark.harness.store import run_places
 from keymark.harness.store.run_places import RunFolderMirror
+from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.table.storage.storage import FileStatus
 from keymark.table.storage.stores import storage_at

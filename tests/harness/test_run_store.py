@@ -6,8 +6,8 @@ import json
 import pytest
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.run_record import RunRecord
 from keymark.harness.store.results import Sample
+from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 
 SAMPLE = Sample(

@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from harness_fakes import FILE_ID, Frame, HonestTable, Quiet, context, taker
+from harness_fakes import FILE_ID, Frame, HonestTable, Quiet, Taker, context
 
-from keymark.harness.run import runner
-from keymark.harness.run.runner import affordable, complete_trials
+from keymark.harness.run.runner import TrialKey, affordable, complete_trials
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.store.store import RunFolder
 
@@ -22,7 +21,7 @@ def run(tmp_path, *, sets=(), table=HonestTable, budget_s=None, folder=None):
     folder = folder or RunFolder.create(tmp_path / "run")
     tools = context(tmp_path / "work", table=table)
     progress = Quiet()
-    outcome = taker(resolved, tools, folder, progress).run(
+    outcome = Taker(resolved, tools, folder, progress).run(
         matrix.expand(resolved), budget_s=budget_s
     )
     return folder.samples(), outcome, tools, progress
@@ -189,7 +188,7 @@ def test_only_missing_repetitions_are_taken_when_resumed(tmp_path):
         file.truncate(folder.samples_file.stat().st_size - 700)
     names = {s.step for s in samples} - {"bulk_insert"}
     done = complete_trials(folder.samples(), names)
-    folder.keep_only(lambda sample: runner.trial_key(sample) in done)
+    folder.keep_only(lambda sample: TrialKey.of_sample(sample) in done)
     resumed, _, tools, _ = run(tmp_path, folder=folder)
 
     def identity(s):
@@ -300,7 +299,7 @@ def test_axes_resume_with_what_is_missing(tmp_path):
     samples, _, _, _ = run(tmp_path, sets=AXES)
     folder = RunFolder(tmp_path / "run")
     gone = (TABLES[0] + "/batch-4", False, 1, False)
-    folder.keep_only(lambda sample: runner.trial_key(sample) != gone)
+    folder.keep_only(lambda sample: TrialKey.of_sample(sample) != gone)
     resumed, _, tools, _ = run(tmp_path, sets=AXES, folder=folder)
     assert len(resumed) == len(samples)
     turns = {label.rpartition("|")[0] for label in tools.engines["native"].labels}
@@ -310,7 +309,7 @@ def test_axes_resume_with_what_is_missing(tmp_path):
 def test_a_lookup_tells_what_its_index_touched(tmp_path):
     resolved = scenario.load("quickstart", sets=["indexes=['record','global_bloom','bucket']"])
     folder = RunFolder.create(tmp_path / "run")
-    taker(resolved, context(tmp_path / "work"), folder).run(matrix.expand(resolved))
+    Taker(resolved, context(tmp_path / "work"), folder).run(matrix.expand(resolved))
     told = {
         (s.index, s.metric): s.value
         for s in folder.samples()
@@ -326,12 +325,12 @@ def test_a_lookup_tells_what_its_index_touched(tmp_path):
     }
 
 
-def test_between_slots_somebody_may_do_what_is_off_the_clock(tmp_path):
+def test_between_trials_somebody_may_do_what_is_off_the_clock(tmp_path):
     resolved = scenario.load("quickstart", sets=[TWO, "schedule.repetitions=1"])
     folder = RunFolder.create(tmp_path / "run")
-    takes = taker(resolved, context(tmp_path / "work"), folder)
+    takes = Taker(resolved, context(tmp_path / "work"), folder)
     before: list[str] = []
-    takes.between = before.append
+    takes.between = SimpleNamespace(beat=before.append)
     takes.run(matrix.expand(resolved))
     cells = ("native/record", "native/bucket")
     assert before[:2] == [f"{cell}|r0|load" for cell in cells]

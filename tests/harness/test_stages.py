@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from keymark.harness.measure import event_log
+from keymark.harness.measure.counters import write_counters
 from keymark.harness.measure.stages import stage_name
-from keymark.harness.run import bench
 from keymark.harness.store.results import Sample, Stage
 from keymark.harness.store.store import RunFolder
 
@@ -65,12 +65,12 @@ def test_a_run_keeps_what_its_stages_did(tmp_path):
 
     folder.append([timed("upsert_1"), timed("upsert_1", phase="tag"), timed("lookup")])
     folder.append([timed("upsert_1", warmup=True), timed("delete")])
-    bench._count(folder)
+    write_counters(folder)
     found = folder.stages()
     assert {each.step for each in found} == {"upsert_1", "lookup"}
     assert {each.phase for each in found if each.step == "lookup"} == {"total"}
     assert sum(each.tasks for each in found if each.step == "upsert_1") == 10
     assert all(isinstance(each, Stage) and each.repetition == 0 for each in found)
     again = folder.stages_file.read_bytes()
-    bench._count(folder)
+    write_counters(folder)
     assert folder.stages_file.read_bytes() == again

@@ -7,8 +7,8 @@ from harness_fakes import Frame, HonestTable, context
 
 from keymark.harness.errors import ScenarioError
 from keymark.harness.run import cell, workload
+from keymark.harness.run.step import BULK_INSERT
 from keymark.harness.scenario import matrix, scenario
-from keymark.harness.step import BULK_INSERT
 
 EVERY = [
     "workload.build_index=true",

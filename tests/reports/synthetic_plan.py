@@ -8,7 +8,7 @@ from pathlib import Path
 
 from synthetic_runs import INFO, sample, write_run
 
-from keymark.harness.run_record import RunRecord
+from keymark.harness.store.run_record import RunRecord
 from keymark.indexes.workload import FILTER_BYTES, Workload
 from keymark.reports.plan.formulas import amounts, mode_of
 from keymark.reports.plan.observe import asked, equation_of

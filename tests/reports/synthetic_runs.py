@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from keymark.harness.run_record import RunRecord
 from keymark.harness.store.results import Beat, Sample
+from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS
 

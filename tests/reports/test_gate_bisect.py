@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from gate_noise import side
 
-from keymark.harness.run_record import RunRecord
+from keymark.harness.store.run_record import RunRecord
 from keymark.reports.errors import ReportError
 from keymark.reports.gate import bisect, render
 from keymark.reports.gate.compare import compare

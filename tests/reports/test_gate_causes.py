@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from gate_noise import side
 
-from keymark.harness.run_record import RunRecord
 from keymark.harness.store.results import Stage
+from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.reports.gate import render, run_numbers
 from keymark.reports.gate.compare import compare

@@ -9,6 +9,7 @@ from synthetic_runs import sample, write_run
 
 from keymark.harness.errors import RunFolderError, ScenarioError
 from keymark.harness.run import bench
+from keymark.harness.run.request import Request, describe
 from keymark.harness.scenario import scenario
 from keymark.harness.store.store import RunFolder, is_run_name
 from keymark.reports.errors import ReportError
@@ -61,7 +62,7 @@ def test_a_run_folder_with_links_is_not_resumed(tmp_path, guard, name):
         (path / name).rmdir()
     (path / name).unlink(missing_ok=True)
     (path / name).symlink_to(guard / "kept" if "." in name else guard)
-    request = bench.Request(scenario=scenario.load("mappings"), out=path, resume=True)
+    request = Request(scenario=scenario.load("mappings"), out=path, resume=True)
     with pytest.raises(RunFolderError, match="is a link"):
         bench.run(request, None)
 
@@ -81,10 +82,10 @@ def test_a_run_id_that_leads_elsewhere_is_refused(tmp_path, run_id):
     resolved = scenario.load("mappings")
     path = write_run(tmp_path / "run", [sample()])
     folder = RunFolder.open(path)
-    record = {"schema_version": 1, "run_id": run_id, "scenario": bench.describe(resolved)}
+    record = {"schema_version": 1, "run_id": run_id, "scenario": describe(resolved)}
     folder.info_file.write_text(json.dumps(record))
     with pytest.raises(RunFolderError, match="run_id"):
-        bench.run(bench.Request(scenario=resolved, out=path, resume=True), None)
+        bench.run(Request(scenario=resolved, out=path, resume=True), None)
 
 
 @pytest.mark.parametrize("name", ["../../x", "/etc/x", "a/b", "..", ".x", "a\x00b", "", "x" * 200])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
-from keymark.harness.run_record import CellRecord
+from keymark.harness.store.run_record import CellRecord
 from keymark.reports.model.projection import CellView, load
 from keymark.reports.model.settings import Setting, by_setting, leading, settings_of
 

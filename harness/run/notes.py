@@ -1,0 +1,61 @@
+"""What a reader must know to judge the numbers of a run fairly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from keymark.harness.engines import BARE, NATIVE, is_native
+from keymark.harness.run import independent, own_data
+from keymark.harness.scenario.scenario import Scenario
+
+
+def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
+    """The notes of a scenario.
+
+    Args:
+        scenario: what was run.
+        skipped: engines, and indexes of engines, that were not there, with the reason.
+    """
+    shared = "All cells ran in one Spark session, interleaved with alternating direction."
+    apart = [name for name in scenario.engines if name not in (NATIVE, BARE, *skipped)]
+    if apart and all(map(is_native, apart)):
+        shared = (
+            "All cells ran interleaved with alternating direction. Each engine other than native "
+            "had a process and a Spark session of its own with the same settings, but for the "
+            "master where its name says one."
+        )
+    elif apart:
+        shared = (
+            "All cells ran interleaved with alternating direction. Each release of Hudi had a "
+            "Spark session of its own with the settings of native's; docs/fair_play.md says what "
+            "is equal, what is not, and what Hudi's phases contain."
+        )
+    found = [
+        shared,
+        "Every repetition started from a copy of the cell's loaded table.",
+        *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
+    ]
+    if scenario.table.location is not None:
+        found.append(f"The tables were at {scenario.table.location}, their rows in the run folder.")
+    own = scenario.dataset.source
+    if own is not None:
+        added = "" if own.ordering else f"; the column {own_data.ORDERING} was added"
+        found.append(
+            f"The rows are those of {Path(own.path).name} ({own.resolved_format}), which was only "
+            f"read{added}. Updates are samples of them, inserts copies with new keys."
+        )
+    if scenario.table.source is None:
+        return found
+    found.append(
+        f"The tables started from copies of {Path(scenario.table.source).name}, which was only "
+        "read; the truth started from an independent reading of its files."
+    )
+    others = [name for name in scenario.indexes if name not in ("record", "bucket")]
+    held = independent.facts(Path(scenario.table.source)).partitions_of_metadata
+    if others and "record_index" in held:
+        found.append(
+            f"The source has a record index, which {' and '.join(others)} do not use but keep up "
+            "to date: that is part of their phase `index`."
+        )
+    return found

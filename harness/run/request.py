@@ -1,0 +1,125 @@
+"""What a run was asked for, and the run folder that it begins or goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from keymark.harness.errors import RunFolderError
+from keymark.harness.measure import environment
+from keymark.harness.measure.counters import unfinished
+from keymark.harness.redaction import redact, redact_arguments, redact_document
+from keymark.harness.run import workload
+from keymark.harness.run.runner import TrialKey, complete_trials
+from keymark.harness.scenario.matrix import expand
+from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.store.run_record import (
+    RUNNING,
+    CellRecord,
+    MachineRecord,
+    RunRecord,
+    ScenarioRecord,
+)
+from keymark.harness.store.store import RunFolder, is_run_name, unwatched
+from keymark.indexes.installed import specs
+from keymark.indexes.spec import spec_data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for on the command line.
+
+    Attributes:
+        scenario: resolved.
+        out: the run folder; None for `runs/<run_id>`.
+        budget_s: time that chooses the number of repetitions.
+        resume: go on with the run that is in `out`.
+        kept: called whenever the folder's files tell more than before.
+    """
+
+    scenario: Scenario
+    out: Path | None = None
+    budget_s: float | None = None
+    resume: bool = False
+    kept: Callable[[], None] = unwatched
+
+    def deadline(self, began: float) -> float | None:
+        """When a run that began at a time has used its budget up; None without a budget."""
+        return None if self.budget_s is None else began + self.budget_s
+
+
+def begin(request: Request, skipped: Mapping[str, str]) -> tuple[RunFolder, RunRecord]:
+    """Write `run.json` into a new folder, or into the one to go on with.
+
+    Args:
+        request: what was asked for.
+        skipped: engines, and indexes of engines, that are not there, with the reason.
+
+    Raises:
+        RunFolderError: the folder is taken, or does not fit the scenario that is resumed.
+    """
+    folder, record = _opened(request)
+    record = record.but(status=RUNNING, skipped=dict(skipped))
+    folder.write_record(record)
+    return folder, record
+
+
+def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
+    """A new folder with what is known so far, or the one to go on with."""
+    described = describe(request.scenario)
+    if request.resume and not (request.out and RunFolder(request.out).is_blank):
+        return _resumed(request, described)
+    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{request.scenario.name}"
+    folder = RunFolder.create(request.out or Path("runs") / run_id, request.kept)
+    return folder, RunRecord(
+        run_id=run_id,
+        started=now(),
+        command=redact_arguments(environment.command()),
+        scenario=ScenarioRecord.model_validate(described),
+        cells=[
+            CellRecord(
+                cell=cell.cell_id,
+                index=cell.index,
+                options=redact(cell.options),
+                rows=cell.data.rows,
+                shape=cell.data.shape,
+                batch=cell.data.batch,
+            )
+            for cell in expand(request.scenario)
+        ],
+        indexes={name: spec_data(specs()[name]) for name in request.scenario.indexes},
+        seeds={"dataset": request.scenario.dataset.seed},
+        machine=MachineRecord.model_validate(environment.machine()),
+    )
+
+
+def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder, RunRecord]:
+    if request.out is None:
+        raise RunFolderError("--resume needs --out, the folder of the run to go on with")
+    folder = RunFolder.open(request.out, request.kept)
+    folder.refuse_links()
+    record = folder.read_record()
+    if record.scenario.document != described:
+        raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
+    if not is_run_name(record.run_id):
+        # It names the folder of the tables, which is deleted at the end.
+        raise RunFolderError(f"{folder.info_file} has no run_id that can name a folder")
+    steps = workload.steps(request.scenario.workload)
+    names = [name for step in steps for name in step.measured]
+    samples = folder.samples()
+    done, torn = complete_trials(samples, names), unfinished(samples)
+    folder.keep_only(lambda sample: TrialKey.of_sample(sample) in done and not torn(sample))
+    return folder, record
+
+
+def describe(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as run.json holds it: JSON types only, secrets left out."""
+    return dict(redact_document(scenario.model_dump(mode="json")))
+
+
+def now() -> str:
+    """The time, as run.json tells it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
