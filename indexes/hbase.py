@@ -52,7 +52,7 @@ from keymark.table.timeline.timeline import Timeline
 
 
 class HBaseIndex:
-    """Global; its entries are outside the table (table.index.external.OutsideIndex).
+    """Global; its entries are outside the table (table.index.external.ExternalIndex).
 
     Where only Keymark writes, a tag is exact. What a writer of Hudi's left that died is not told
     from it, so merging looks whether the key is there.

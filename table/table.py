@@ -18,7 +18,7 @@ from keymark.indexes.installed import default_index, of_partition
 from keymark.table.bootstrap.rows import RowSource
 from keymark.table.errors import InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
-from keymark.table.index.external import Entries, located, outside_entries, rebuild
+from keymark.table.index.external import ExternalEntries, external_entries, located, rebuild
 from keymark.table.index.protocol import (
     Index,
     IndexContext,
@@ -27,13 +27,13 @@ from keymark.table.index.protocol import (
     spec_of,
     usable_index,
 )
-from keymark.table.index.stale_index import left_behind, refuse_left_behind
+from keymark.table.index.stale_index import refuse_stale_index, stale_since
 from keymark.table.layout.model import BaseFile, CommitResult
 from keymark.table.layout.naming import is_bucket_file_id
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import KEY_COLUMN, TableConfig, load_config
 from keymark.table.properties.facts import (
-    Identity,
+    TableSpec,
     check_agreement,
     choose_index,
     create_table,
@@ -138,7 +138,7 @@ class Table:
         storage = storage or storage_at(path, given, create=True)
         index = index or default_index().name
         load_index(index)
-        identity = Identity(
+        identity = TableSpec(
             name=name or storage.root.rstrip("/").rpartition("/")[2],
             record_key=names(record_key),
             partition_fields=names(partition_path),
@@ -225,7 +225,7 @@ class Table:
         state = TableState.load(self.storage)
         index = usable_index(self.choice.name, state.config, self.options())
         if spec_of(index.name).metadata_partition == RECORD_INDEX:
-            refuse_left_behind(state)
+            refuse_stale_index(state)
         found = located(index, encoded.dictionary, self._context(state, stats))
         found = found.take(encoded.indices)
         return pa.table([texts, *found.columns], names=["record_key", *found.column_names])
@@ -265,7 +265,7 @@ class Table:
         """
         files = state.snapshot.files
         can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
-        if not can or left_behind(state) or all(is_bucket_file_id(file.file_id) for file in files):
+        if not can or stale_since(state) or all(is_bucket_file_id(file.file_id) for file in files):
             return files
         found = load_index(of_partition(RECORD_INDEX).name).lookup(
             keys.unique(), self._context(state, None)
@@ -481,11 +481,11 @@ class Table:
             progress=progress,
         )
 
-    def _entries(self, name: str) -> Entries | None:
+    def _entries(self, name: str) -> ExternalEntries | None:
         """The entries of the table's index, where they are outside and that is its name."""
         if name != self.choice.name:
             return None
-        return outside_entries(name, self.options(), self._runner())
+        return external_entries(name, self.options(), self._runner())
 
     def _describe_phase(self) -> Callable[[str], None]:
         """Name the phase on Spark's jobs, for the event log."""

@@ -20,7 +20,7 @@ from keymark.table.bootstrap.scan import ScanDone, scan_name, scan_once
 from keymark.table.bootstrap.spill import Stretch, encode_numbers, spilled_numbers
 from keymark.table.format.hashing import string_buffers
 from keymark.table.format.pieces import Spilled
-from keymark.table.format.scatter import assign, deal_numbers, no_sums
+from keymark.table.format.scatter import assign, no_sums, partition_numbers
 from keymark.table.keygen import record_keys
 from keymark.table.properties.config import TableConfig
 from keymark.table.storage.storage import Storage
@@ -86,7 +86,7 @@ def scan_rows(task: RowTask) -> ScanDone:
             at = start - task.first
             keys = record_keys(columns, task.config)
             owner[at : at + len(numbers)] = assign(keys, codes, task.words, sums)
-        data = encode_numbers(task.first, deal_numbers(owner, sums), sums)
+        data = encode_numbers(task.first, partition_numbers(owner, sums), sums)
         path = f"{name}-{secrets.token_hex(4)}.rows"
         task.storage.put(path, data)
         return ScanDone(len(owner), (path,))

@@ -17,7 +17,7 @@ from keymark.table.errors import CorruptFileError
 from keymark.table.format.digest import location_words
 from keymark.table.format.hashing import string_buffers
 from keymark.table.format.parquet.base_file import read_metadata
-from keymark.table.format.scatter import deal
+from keymark.table.format.scatter import partition_keys
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.state.base_files import open_sized
@@ -150,7 +150,7 @@ class _Spiller:
                 self._flush()
 
     def _flush(self) -> None:
-        dealt = deal(self.pending, self.words, self.task.shards, first=self.task.first)
+        dealt = partition_keys(self.pending, self.words, self.task.shards, first=self.task.first)
         self.pending, self.pending_bytes = [], 0
         path = f"{self.task.name}-{self.token}-{len(self.spills)}.keys"
         self.task.storage.put(path, encode_spill(dealt))

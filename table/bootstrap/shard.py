@@ -16,10 +16,10 @@ from keymark.table.bootstrap.spill import KeyReader, find_stretch, read_shard, s
 from keymark.table.bootstrap.target import decoding_build_file, put_base, put_once
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.digest import Digest, digest_entries, location_words, total
-from keymark.table.format.distinct import Distinct
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.strings import Ordered
 from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.interner import Interner
 from keymark.table.format.order import key_order
 from keymark.table.format.pieces import Keys
 from keymark.table.layout.model import BaseFile
@@ -205,7 +205,7 @@ def entries_digest(
         CorruptFileError: the file is damaged.
     """
     found = Digest()
-    distinct = Distinct()
+    distinct = Interner()
     words = np.empty((0, 2), np.uint64)
     for data, (starts, lengths, value_starts, value_lengths) in cells:
         codes = distinct.number(data, value_starts, value_lengths)

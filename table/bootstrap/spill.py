@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.digest import Digest, total
-from keymark.table.format.pieces import Dealing, Keys, Spilled, Tally, shared_start
-from keymark.table.format.scatter import Dealt, Sums
+from keymark.table.format.pieces import Histogram, Keys, RadixPartitioner, Spilled, shared_start
+from keymark.table.format.scatter import PartitionedKeys, Sums
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.storage.storage import RangeReader
 
@@ -38,7 +38,7 @@ _FIRST_BYTES, _NUMBER_BYTES = 8, 4
 _SAMPLES = 8
 
 
-def encode_spill(dealt: Dealt) -> bytes:
+def encode_spill(dealt: PartitionedKeys) -> bytes:
     """The bytes of a spill file of keys."""
     starts = dealt.byte_bounds + _KEY_BYTES * dealt.row_bounds
     parts = [_head(dealt.row_bounds, starts, dealt.sums)]
@@ -141,23 +141,25 @@ def read_shard(
     lots = [stretches[lot::threads] for lot in range(threads)]
     # One thread is this one: memory that others freed would be of no use to it.
     runner, weights = LocalRunner(threads), [1] * threads
-    dealing = Dealing(runner.run(partial(_tally, read, start), lots, weights=weights))
-    runner.run(partial(_deal, read, dealing), list(enumerate(lots)), weights=weights)
-    return dealing.keys, digest
+    partitioner = RadixPartitioner(runner.run(partial(_tally, read, start), lots, weights=weights))
+    runner.run(partial(_deal, read, partitioner), list(enumerate(lots)), weights=weights)
+    return partitioner.keys, digest
 
 
-def _tally(read: KeyReader, start: bytes, lot: Sequence[Stretch]) -> Tally:
-    tally = Tally(start)
+def _tally(read: KeyReader, start: bytes, lot: Sequence[Stretch]) -> Histogram:
+    histogram = Histogram(start)
     for stretch in lot:
-        if not tally.add(read(stretch)):
+        if not histogram.add(read(stretch)):
             stretch.fail("the lengths of keys do not add up")
-    return tally
+    return histogram
 
 
-def _deal(read: KeyReader, dealing: Dealing, numbered: tuple[int, Sequence[Stretch]]) -> None:
+def _deal(
+    read: KeyReader, partitioner: RadixPartitioner, numbered: tuple[int, Sequence[Stretch]]
+) -> None:
     number, lot = numbered
     for stretch in lot:
-        if not dealing.put(number, read(stretch)):
+        if not partitioner.put(number, read(stretch)):
             stretch.fail("other keys than a moment ago")
 
 

@@ -69,7 +69,7 @@ class Keys:
             yield keys, self.spilled.codes[first:last]
 
 
-class Tally:
+class Histogram:
     """How many keys, and bytes of them, a lot of keys has in each slot.
 
     Args:
@@ -85,16 +85,16 @@ class Tally:
         return bool(_tally(spilled.lengths, spilled.text, self.start, self.counts))
 
 
-class Dealing:
+class RadixPartitioner:
     """Keys on their way into pieces.
 
     Args:
-        tallies: of all lots of keys, one at least.
+        histograms: of all lots of keys, one at least.
     """
 
-    def __init__(self, tallies: Sequence[Tally]) -> None:
-        self._start = tallies[0].start
-        counts = [tally.counts for tally in tallies]
+    def __init__(self, histograms: Sequence[Histogram]) -> None:
+        self._start = histograms[0].start
+        counts = [histogram.counts for histogram in histograms]
         rows = sum(count[0] for count in counts)
         cuts = np.diff((np.cumsum(rows) - rows) // _PIECE_KEYS, prepend=-1) > 0
         firsts = np.flatnonzero(cuts)

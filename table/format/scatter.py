@@ -36,7 +36,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class PartitionedKeys:
     """Keys in the order of their shards.
 
     Attributes:
@@ -57,13 +57,13 @@ class Dealt:
     sums: Sums
 
 
-def deal(
+def partition_keys(
     pieces: Sequence[tuple[pa.Array, int]],
     words: npt.NDArray[np.uint64],
     count: int,
     *,
     first: int = 0,
-) -> Dealt:
+) -> PartitionedKeys:
     """Deal keys out to shards; within a shard they keep their order.
 
     Args:
@@ -88,7 +88,7 @@ def deal(
     places = np.stack((row_bounds[:-1], byte_bounds[:-1]))
     for offsets, text, owner, code in found:
         _scatter(offsets, text, owner, places, (lengths, codes, out, np.int32(first + code)))
-    return Dealt(row_bounds, byte_bounds, lengths, codes, out, sums)
+    return PartitionedKeys(row_bounds, byte_bounds, lengths, codes, out, sums)
 
 
 def no_sums(count: int) -> Sums:
@@ -102,9 +102,9 @@ def assign(
     """The shard of each key; `sums` are added to.
 
     Args:
-        keys: strings as in `deal`.
+        keys: strings as in `partition_keys`.
         codes: the location of each.
-        words: as in `deal`.
+        words: as in `partition_keys`.
         sums: of the shards.
     """
     owner = np.empty(len(keys), np.int32)
@@ -112,7 +112,7 @@ def assign(
     return owner
 
 
-def deal_numbers(owner: npt.NDArray[np.int32], sums: Sums) -> npt.NDArray[np.uint32]:
+def partition_numbers(owner: npt.NDArray[np.int32], sums: Sums) -> npt.NDArray[np.uint32]:
     """Numbers 0, 1, ... of keys in the order of their shards, ascending in each.
 
     Args:

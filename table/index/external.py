@@ -69,7 +69,7 @@ class EntryChanges:
 
 
 @runtime_checkable
-class OutsideIndex(Index, Protocol):
+class ExternalIndex(Index, Protocol):
     """An index whose entries are not part of the table.
 
     An entry names the commit that made it. It counts if that commit is visible and the file group
@@ -98,10 +98,10 @@ class OutsideIndex(Index, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class ExternalEntries:
     """The entries of one table's index, for what is no write of rows."""
 
-    index: OutsideIndex
+    index: ExternalIndex
     options: Options
     runner: TaskRunner
 
@@ -109,21 +109,21 @@ class Entries:
         """The table as the index sees it."""
         return IndexContext.of(state, options=self.options, runner=self.runner, spark=_no_session)
 
-    def settle(self, instant: str, storage: Storage) -> None:
+    def apply_pending(self, instant: str, storage: Storage) -> None:
         """Make the changes of an instant; if that fails, the next write does."""
         try:
-            settle(self.index, instant, self.context(TableState.load(storage)))
+            apply_pending(self.index, instant, self.context(TableState.load(storage)))
         except (TableError, OSError) as error:
-            warn_unsettled(self.index, error)
+            warn_pending(self.index, error)
 
 
-def outside_entries(name: str, options: Options, runner: TaskRunner) -> Entries | None:
+def external_entries(name: str, options: Options, runner: TaskRunner) -> ExternalEntries | None:
     """The entries of an index, if it keeps them outside the table."""
     index = load_index(name)
-    return Entries(index, options, runner) if isinstance(index, OutsideIndex) else None
+    return ExternalEntries(index, options, runner) if isinstance(index, ExternalIndex) else None
 
 
-def warn_unsettled(index: OutsideIndex, error: Exception) -> None:
+def warn_pending(index: ExternalIndex, error: Exception) -> None:
     """Tell that what is visible is not in the index yet."""
     text = f"it is done, and the entries of the {index.name} index are not: {error}; the next write"
     warnings.warn(f"{text} brings them up to date", TableWarning, 3)
@@ -133,8 +133,8 @@ def _no_session() -> NoReturn:
     raise AssertionError("an index outside the table asks for no Spark session")
 
 
-def announce(
-    index: OutsideIndex, instant: str, changes: EntryChanges, context: IndexContext
+def stage_entries(
+    index: ExternalIndex, instant: str, changes: EntryChanges, context: IndexContext
 ) -> None:
     """Before an instant is completed: enter what is new, store what is left to change."""
     if not changes:
@@ -160,7 +160,7 @@ def store_changes(storage: Storage, instant: str, changes: pa.Table) -> None:
     storage.replace(f"{ENTRIES}/{instant}", bytes(sink.getvalue()))
 
 
-def settle(index: OutsideIndex, instant: str, context: IndexContext) -> None:
+def apply_pending(index: ExternalIndex, instant: str, context: IndexContext) -> None:
     """After an instant was completed: make the changes that are left."""
     path = f"{ENTRIES}/{instant}"
     if context.storage.exists(path):
@@ -168,7 +168,7 @@ def settle(index: OutsideIndex, instant: str, context: IndexContext) -> None:
         context.storage.delete(path)
 
 
-def take_back(index: OutsideIndex, instant: str, context: IndexContext) -> None:
+def withdraw_entries(index: ExternalIndex, instant: str, context: IndexContext) -> None:
     """Delete the entries of an instant that was not completed, if it left any."""
     path = f"{ENTRIES}/{instant}"
     storage = context.storage
@@ -177,7 +177,7 @@ def take_back(index: OutsideIndex, instant: str, context: IndexContext) -> None:
         storage.delete(path)
 
 
-def rebuild(index: OutsideIndex, context: IndexContext, progress: Progress) -> int:
+def rebuild(index: ExternalIndex, context: IndexContext, progress: Progress) -> int:
     """Make all entries anew, under the lease; how many. Until that ends none is believed."""
     for status in context.storage.list(ENTRIES):
         context.storage.delete(status.path)
@@ -187,7 +187,7 @@ def rebuild(index: OutsideIndex, context: IndexContext, progress: Progress) -> i
     return count
 
 
-def unsettled(storage: Storage) -> tuple[str, ...]:
+def pending_entries(storage: Storage) -> tuple[str, ...]:
     """The instants whose entries are being made, or were when their writer died; ascending.
 
     Raises:
@@ -202,25 +202,25 @@ def unsettled(storage: Storage) -> tuple[str, ...]:
     return tuple(sorted(status.name for status in found))
 
 
-def recover(index: OutsideIndex, context: IndexContext) -> None:
+def recover_entries(index: ExternalIndex, context: IndexContext) -> None:
     """Bring the entries of dead writers up to date. Call it under the lease, before any undoing.
 
     Somebody else may have written since then: what the base files say decides.
     """
-    for instant in unsettled(context.storage):
+    for instant in pending_entries(context.storage):
         if _is_completed(Timeline.load(context.storage), instant):
             changes = _changes(context.storage, instant)
             index.change(_still_true(index, changes, context), context)
             context.storage.delete(f"{ENTRIES}/{instant}")
         else:
-            take_back(index, instant, context)
+            withdraw_entries(index, instant, context)
 
 
 def located(index: Index, keys: pa.Array, context: IndexContext) -> pa.Table:
     """`index.lookup`, with changes of entries that are visible and not made yet."""
-    if not isinstance(index, OutsideIndex):
+    if not isinstance(index, ExternalIndex):
         return index.lookup(keys, context)
-    pending = unsettled(context.storage)
+    pending = pending_entries(context.storage)
     found = index.lookup(keys, context)
     if not pending:
         return found
@@ -250,7 +250,7 @@ def _is_completed(timeline: Timeline, instant: str) -> bool:
     return instant < start or any(i.time == instant for i in timeline.completed())
 
 
-def _still_true(index: OutsideIndex, changes: pa.Table, context: IndexContext) -> pa.Table:
+def _still_true(index: ExternalIndex, changes: pa.Table, context: IndexContext) -> pa.Table:
     """Of the changes those that make entries say what the base files say."""
     keys = changes["key"].combine_chunks()
     right = _held(keys, index.lookup(keys, context), context)

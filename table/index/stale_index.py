@@ -16,7 +16,7 @@ from keymark.table.timeline.timeline import COMMIT_ACTIONS
 _INSTANT_DIGITS = 17
 
 
-def left_behind(state: TableState) -> str | None:
+def stale_since(state: TableState) -> str | None:
     """The instant of the newest commit whose keys the record index lacks; None if there is none.
 
     Only instants of the active timelines can tell; `table check` compares every key.
@@ -45,13 +45,13 @@ def _enters_keys(state: TableState, time: str) -> bool:
     return any(partition == RECORD_INDEX for partition, _, _ in timeline.commit(delta).files)
 
 
-def refuse_left_behind(state: TableState) -> None:
+def refuse_stale_index(state: TableState) -> None:
     """Refuse to rely on a record index that lacks keys.
 
     Raises:
         IndexUnavailableError: it was left behind; the text names the remedy.
     """
-    instant = left_behind(state)
+    instant = stale_since(state)
     if instant is not None:
         root = state.storage.root
         raise IndexUnavailableError(

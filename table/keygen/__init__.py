@@ -1,5 +1,6 @@
 """Key generators: record keys and partition paths from the columns of a batch."""
 
+from keymark.table.keygen.custom import KeyGenerator
 from keymark.table.keygen.definition import KeyDefinition, key_generator_for
 from keymark.table.keygen.generators import (
     check_key_generator,
@@ -7,7 +8,6 @@ from keymark.table.keygen.generators import (
     partition_paths,
     record_keys,
 )
-from keymark.table.keygen.own import KeyGenerator
 
 __all__ = [
     "KeyDefinition",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from keymark.table.errors import InvalidOptionError, UnsupportedTableError
 from keymark.table.format.words import SIMPLE_FIELD
-from keymark.table.keygen.own import is_import_path
+from keymark.table.keygen.custom import is_import_path
 from keymark.table.properties.config import (
     COMPLEX_KEYS,
     CUSTOM_KEYS,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import InputError
+from keymark.table.keygen.custom import KeyGenerator, load_generator
 from keymark.table.keygen.definition import HUDI_GENERATORS, KeyDefinition, check_known, check_shape
-from keymark.table.keygen.own import KeyGenerator, load_generator
 from keymark.table.keygen.paths import PathStyle, Segment, SimpleSegment
 from keymark.table.keygen.record_key import named_keys, plain_keys, refuse_rows
 from keymark.table.keygen.texts import column_of

@@ -91,7 +91,7 @@ def is_initial(time: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class CommittedFile:
     """What completed commits say of a file: its size in bytes, and which of them wrote to it."""
 
     size: int
@@ -111,7 +111,7 @@ class Shard:
     storage: Storage
     slice: FileSlice
     validity: Validity
-    recorded: Mapping[str, Recorded]
+    recorded: Mapping[str, CommittedFile]
     groups: int = 1
     cache: BlockCache | None = None
     readers: list[HFileReader] = field(default_factory=list)
@@ -281,14 +281,14 @@ class MetadataTable:
         return cls(storage, timeline, Validity(timeline, data))
 
     @cached_property
-    def recorded(self) -> dict[str, Recorded]:
+    def recorded(self) -> dict[str, CommittedFile]:
         """Path -> what the completed delta commits say of it, of every file that one names."""
-        recorded: dict[str, Recorded] = {}
+        recorded: dict[str, CommittedFile] = {}
         for instant in self.timeline.completed(COMMIT_ACTIONS):
             for _, path, size in self.timeline.commit(instant).files:
-                known = recorded.get(path, Recorded(0, frozenset()))
+                known = recorded.get(path, CommittedFile(0, frozenset()))
                 instants = known.instants | {instant.time}
-                recorded[path] = Recorded(max(size, known.size), instants)
+                recorded[path] = CommittedFile(max(size, known.size), instants)
         return recorded
 
     def shards(self, partition: str, cache: BlockCache | None = None) -> tuple[Shard, ...]:

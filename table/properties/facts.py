@@ -60,7 +60,7 @@ def fact_names() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class TableSpec:
     """Name and key definition of a table to be created."""
 
     name: str
@@ -86,7 +86,7 @@ def names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def create_table(
-    storage: Storage, identity: Identity, index: str, given: Mapping[str, str], *, clock: Clock
+    storage: Storage, identity: TableSpec, index: str, given: Mapping[str, str], *, clock: Clock
 ) -> None:
     """Make an empty table; hoodie.properties comes last: the table is there whole or not at all."""
     _check_identity(identity)
@@ -123,7 +123,7 @@ def _partition_groups(index: str, given: Mapping[str, str]) -> dict[str, int]:
     return groups
 
 
-def _check_identity(identity: Identity) -> None:
+def _check_identity(identity: TableSpec) -> None:
     for role, fields in (("key", identity.record_key), ("partition", identity.partition_fields)):
         if len(set(fields)) < len(fields):
             raise InvalidOptionError(f"a {role} column is named twice: {', '.join(fields)}")
@@ -136,7 +136,7 @@ def _holds_table(storage: Storage) -> bool:
     return named or bool(Timeline.load(storage).instants)
 
 
-def new_properties(identity: Identity, index: str, given: Mapping[str, str]) -> dict[str, str]:
+def new_properties(identity: TableSpec, index: str, given: Mapping[str, str]) -> dict[str, str]:
     """hoodie.properties of a new table, its facts included."""
     options, asked = Options(given), given.get(INDEX_TYPE)
     if asked is not None and index_name(asked) != index:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from keymark.table.bootstrap.uniqueness import FOLDER
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
-from keymark.table.index.external import outside_entries
+from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
@@ -154,7 +154,7 @@ class TableServices:
 
     def restorer(self, lease: Lease) -> Restorer:
         """Savepoints, rollback, restore."""
-        entries = outside_entries(self.index, self.options, self.runner)
+        entries = external_entries(self.index, self.options, self.runner)
         return Restorer(lease.storage, self.clock, self.runner, lease, entries)
 
     def _compact_if_due(self, state: TableState, lease: Lease) -> Change | None:

@@ -27,7 +27,7 @@ from keymark.table.errors import FileTakenError, MissingFileError, StorageError
 from keymark.table.layout.naming import HOODIE, KEYMARK, STAGING
 from keymark.table.runtime import jvm
 from keymark.table.storage.hadoop import SMALL, Hadoop, connect, java_error, said
-from keymark.table.storage.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
+from keymark.table.storage.storage import FileStatus, NoLocking, RangeReader, WindowReader, segments
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -41,7 +41,7 @@ _LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class HadoopStorage(Unwatched):
+class HadoopStorage(NoLocking):
     """A folder of a file system that Hadoop knows.
 
     Attributes:

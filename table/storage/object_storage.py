@@ -35,7 +35,7 @@ from obstore.store import MemoryStore, from_url
 
 from keymark.table.errors import FileTakenError, InvalidOptionError, MissingFileError, StorageError
 from keymark.table.layout.naming import HOODIE, KEYMARK
-from keymark.table.storage.storage import FileStatus, RangeReader, Unwatched, WindowReader, segments
+from keymark.table.storage.storage import FileStatus, NoLocking, RangeReader, WindowReader, segments
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -60,7 +60,7 @@ _CAUSE = re.compile(r"HTTP error: ([a-z ]{1,80})")
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectStorage(Unwatched):
+class ObjectStorage(NoLocking):
     """A folder of a bucket.
 
     Attributes:

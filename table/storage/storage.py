@@ -189,7 +189,7 @@ class Dated(Protocol):
         """
 
 
-class Unwatched:
+class NoLocking:
     """What all far storages have in common.
 
     They know of no processes, so the lease does without. What they acknowledge survives a power

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from keymark.table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
 from keymark.table.format.parquet.base_file import write_base_file
 from keymark.table.format.schema import with_meta
-from keymark.table.index.external import KeyPart, OutsideIndex
+from keymark.table.index.external import ExternalIndex, KeyPart
 from keymark.table.index.key_file import KeyFile, stretches, write_key_file
 from keymark.table.index.protocol import Index, spec_of
 from keymark.table.keygen import partition_paths, record_keys
@@ -128,7 +128,7 @@ def _task(tx: WriteTransaction) -> BulkTask:
         config=tx.config,
         sizing=FileSizing.of(tx.options, record=None),
         shards=shards,
-        keeps_keys=shards > 0 or isinstance(index, OutsideIndex),
+        keeps_keys=shards > 0 or isinstance(index, ExternalIndex),
         bucket_index=index if spec_of(index.name).owns_layout else None,
         options=tx.options,
     )

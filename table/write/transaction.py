@@ -32,16 +32,16 @@ from keymark.table.errors import (
 )
 from keymark.table.format.schema import avro_names, from_avro, to_avro, without_meta
 from keymark.table.index.external import (
-    OutsideIndex,
-    announce,
-    recover,
-    settle,
-    take_back,
-    unsettled,
-    warn_unsettled,
+    ExternalIndex,
+    apply_pending,
+    pending_entries,
+    recover_entries,
+    stage_entries,
+    warn_pending,
+    withdraw_entries,
 )
 from keymark.table.index.protocol import Index, IndexContext, load_index, usable_index
-from keymark.table.index.stale_index import refuse_left_behind
+from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
 from keymark.table.layout.naming import TEMP
@@ -183,19 +183,19 @@ class WriteTransaction(Transaction):
             delta = self.begin_delta(self.options.integer("hoodie.hfile.block.size"))
             if delta is not None and RECORD_INDEX in self.config.maintained:
                 delta.stats.extend(changes.log(delta, self.state, self.writer.runner))
-            if isinstance(self.index, OutsideIndex):
+            if isinstance(self.index, ExternalIndex):
                 self.lease.check()
                 entries = changes.entries(self.storage, self.instant)
-                announce(self.index, self.instant, entries, self.context)
+                stage_entries(self.index, self.instant, entries, self.context)
         with self.phase("commit"):
             self._complete(files, delta)
-        if isinstance(self.index, OutsideIndex):
+        if isinstance(self.index, ExternalIndex):
             with self.phase("index"):
                 # What waits for the commit to be visible; what fails here, the next write does.
                 try:
-                    settle(self.index, self.instant, self.context)
+                    apply_pending(self.index, self.instant, self.context)
                 except (TableError, OSError) as error:
-                    warn_unsettled(self.index, error)
+                    warn_pending(self.index, error)
             # What services do from here on is not the index's.
             self.writer.on_phase("commit")
         return CommitResult(
@@ -250,7 +250,7 @@ def begin(
         writer = replace(writer, storage=lease.storage)
         writer.services.prepare(lease)
         state = TableState.load(lease.storage)
-        refuse_left_behind(state)
+        refuse_stale_index(state)
         tx = _transaction(writer, state, lease, operation=operation, incoming=incoming)
         # Outside the try: where another writer took the instant, its files must stay.
         state.timeline.begin(tx.instant, tx.action)
@@ -280,8 +280,8 @@ def hold_recovered(writer: Writer) -> Iterator[Lease]:
         storage = lease.storage
         settle_keys(storage, writer.options.given)
         index = load_index(writer.index)
-        if isinstance(index, OutsideIndex) and unsettled(storage):
-            recover(index, writer.context(TableState.load(storage)))
+        if isinstance(index, ExternalIndex) and pending_entries(storage):
+            recover_entries(index, writer.context(TableState.load(storage)))
         clear_failed(storage)
         writer.services.recover(lease)
         yield lease
@@ -290,8 +290,8 @@ def hold_recovered(writer: Writer) -> Iterator[Lease]:
 def _take_back(tx: WriteTransaction) -> None:
     """Undo a write; what cannot be taken back now, the next write takes back."""
     with contextlib.suppress(TableError, OSError):
-        if isinstance(tx.index, OutsideIndex):
-            take_back(tx.index, tx.instant, tx.context)
+        if isinstance(tx.index, ExternalIndex):
+            withdraw_entries(tx.index, tx.instant, tx.context)
         undo(tx.storage, tx.state.timeline, tx.instant)
 
 

@@ -17,7 +17,7 @@ from table_cases import SHARDS, SMALL_BLOOMS, data_rows
 from keymark import Table
 from keymark.table.layout.naming import HOODIE, LEASE, METADATA, parse_base_file, parse_log_file
 from keymark.table.state.table_state import TableState
-from keymark.table.storage.storage import BytesReader, FileStatus, RangeReader, Storage, Unwatched
+from keymark.table.storage.storage import BytesReader, FileStatus, NoLocking, RangeReader, Storage
 from keymark.table.timeline.archived import decode_archive
 from keymark.table.timeline.timeline import Timeline
 
@@ -51,7 +51,7 @@ class SteadyClock:
 
 
 @dataclass
-class FarStorage(Unwatched):
+class FarStorage(NoLocking):
     """A store in memory: nobody can be kept out, no process is known, a put is one request."""
 
     root: str

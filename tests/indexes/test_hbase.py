@@ -19,7 +19,7 @@ from keymark.table.errors import (
     UnsupportedTableError,
 )
 from keymark.table.index import key_file
-from keymark.table.index.external import CHANGES, OutsideIndex
+from keymark.table.index.external import CHANGES, ExternalIndex
 from keymark.table.index.protocol import load_index
 from keymark.table.state.table_state import TableState
 from keymark.table.timeline.timeline import Timeline
@@ -50,8 +50,8 @@ def check_exact(table, hbase):
 
 
 def test_is_an_index_outside_the_table():
-    assert isinstance(load_index("hbase"), OutsideIndex)
-    assert not isinstance(load_index("record"), OutsideIndex)
+    assert isinstance(load_index("hbase"), ExternalIndex)
+    assert not isinstance(load_index("record"), ExternalIndex)
 
 
 def test_rows_are_those_of_hudi(tmp_path, hbase):

@@ -26,7 +26,7 @@ from keymark.table.format.parquet.checksums import Checksums
 from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk, column_chunks
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
 from keymark.table.format.parquet.footer_place import find_footer
-from keymark.table.format.parquet.rezip import gzip_pages, with_checksums
+from keymark.table.format.parquet.parquet_gzip import gzip_pages, with_checksums
 from keymark.table.storage.storage import RangeReader
 
 BLOOM_ENTRY = b"org.apache.hudi.bloomfilter"

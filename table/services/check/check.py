@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from keymark.table.errors import CorruptFileError, MissingFileError, SnapshotExpiredError
 from keymark.table.format.digest import total
 from keymark.table.index.protocol import load_index, spec_of
-from keymark.table.index.stale_index import left_behind
+from keymark.table.index.stale_index import stale_since
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import (
@@ -34,12 +34,12 @@ from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
-from keymark.table.services.check.exactness import index_digests
 from keymark.table.services.check.files import FileCheck, FileFacts, check_file
 from keymark.table.services.check.index import count_differences
 from keymark.table.services.check.keys import KeyScan
 from keymark.table.services.check.pending import PendingWork, pending_work
 from keymark.table.services.check.records import compare_records
+from keymark.table.services.check.verify_index import index_digests
 from keymark.table.services.index.builds import partitions_without_files
 from keymark.table.state.table_state import TableState
 from keymark.table.state.uncommitted import uncommitted_files
@@ -387,7 +387,7 @@ class _Comparison:
             wrong=wrong,
             duplicate=duplicate,
             shards=differing,
-            left_behind=left_behind(self.state),
+            left_behind=stale_since(self.state),
         )
 
     def _with_keys(self, result: CheckResult, present: Sequence[BaseFile]) -> CheckResult:

@@ -24,7 +24,7 @@ from keymark.table.format.digest import Digest, location_words
 from keymark.table.format.hashing import string_buffers
 from keymark.table.format.parquet.base_file import read_base_file, read_metadata
 from keymark.table.format.parquet.footer_keys import FooterKeys, read_footer_keys
-from keymark.table.format.scatter import deal
+from keymark.table.format.scatter import partition_keys
 from keymark.table.index.protocol import load_index
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
@@ -99,7 +99,7 @@ def check_file(work: FileCheck) -> FileFacts:
     range_lacks = filter_lacks = 0
     misplaced = _other_partition(work, source) if work.partition_paths else 0
     for keys in record_keys(work.storage, work.file, StoredKeys.of(work.config)):
-        sums = deal([(keys, 0)], words, work.shards).sums
+        sums = partition_keys([(keys, 0)], words, work.shards).sums
         parts = zip(sums.rows.tolist(), sums.low.tolist(), sums.high.tolist(), strict=True)
         digests = [known.plus(Digest(*part)) for known, part in zip(digests, parts, strict=True)]
         if footer is not None:

@@ -31,7 +31,7 @@ from keymark.table.bootstrap.repair import rebuild_shard
 from keymark.table.bootstrap.rows import RowSource
 from keymark.table.bootstrap.target import BuildTarget, Built, open_groups
 from keymark.table.errors import CorruptFileError, InputError, InvalidOptionError, TableError
-from keymark.table.index.stale_index import left_behind, refuse_left_behind
+from keymark.table.index.stale_index import refuse_stale_index, stale_since
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import WriteStat
 from keymark.table.layout.naming import BUILD, METADATA, PINS, parse_base_file
@@ -58,7 +58,7 @@ from keymark.table.properties.options import (
 )
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner
-from keymark.table.services.check.exactness import compare_digests, index_fixes
+from keymark.table.services.check.verify_index import compare_digests, index_fixes
 from keymark.table.services.index.builds import (
     Build,
     drop_partition,
@@ -114,7 +114,7 @@ class Indexer:
         _check_name(partition)
         config = load_config(self.storage)
         if partition in config.metadata_partitions:
-            if partition != RECORD_INDEX or left_behind(TableState.load(self.storage)) is None:
+            if partition != RECORD_INDEX or stale_since(TableState.load(self.storage)) is None:
                 return False
             self.drop(partition)
         if partition in config.building:
@@ -251,7 +251,7 @@ class Indexer:
         if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
             raise InputError("the table has no record index to repair")
         # The other shards lack keys, too.
-        refuse_left_behind(state)
+        refuse_stale_index(state)
         groups = _group_count(state.metadata)
         if not 0 <= number < groups:
             raise InputError(f"no shard {number}: the record index has 0 to {groups - 1}")

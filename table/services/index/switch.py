@@ -14,7 +14,7 @@ from keymark.table.bootstrap.footers import count_rows, estimate_groups
 from keymark.table.bootstrap.target import BuildTarget
 from keymark.table.bootstrap.uniqueness import FOLDER, repeated_rows
 from keymark.table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTableError
-from keymark.table.index.external import outside_entries, rebuild
+from keymark.table.index.external import external_entries, rebuild
 from keymark.table.index.protocol import index_name, load_index, spec_of
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.metadata.partitions import RECORD_INDEX
@@ -128,7 +128,7 @@ class Switcher:
 
     def _enter(self, state: TableState, after: str) -> None:
         services = self.services
-        entries = outside_entries(after, services.options, services.runner)
+        entries = external_entries(after, services.options, services.runner)
         assert entries is not None
         rebuild(entries.index, entries.context(state), services.progress)
 

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from keymark.table.errors import InputError, StorageError
 from keymark.table.format.hashing import string_buffers
-from keymark.table.index.external import outside_entries
+from keymark.table.index.external import external_entries
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import BUILD, HOODIE, METADATA, STAGING, TEMP, TORN
 from keymark.table.metadata.reader import MetadataTable
@@ -39,20 +39,20 @@ from keymark.table.properties.config import load_config
 from keymark.table.runtime.runner import Progress, ProgressRunner
 from keymark.table.services.clean import Cleaner, delete_slices
 from keymark.table.services.compact import Chosen, Compactor
-from keymark.table.services.purge.evidence import (
+from keymark.table.services.purge.erasure_check import (
+    ErasureCheck,
+    Places,
+    listed_files,
+    names_hold_keys,
+    savepoint_paths,
+    survey,
+)
+from keymark.table.services.purge.key_matches import (
     KeySet,
     QuickSearch,
     is_base_file,
     record_keys_in,
     union,
-)
-from keymark.table.services.purge.proof import (
-    Places,
-    Proof,
-    listed_files,
-    names_hold_keys,
-    savepoint_paths,
-    survey,
 )
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.lease import Lease
@@ -180,20 +180,20 @@ class Purger:
             with hold_recovered(self.writer) as lease:
                 state = TableState.load(lease.storage)
                 self._refuse(state, asked)
-                proof = Proof(
+                check = ErasureCheck(
                     storage=lease.storage,
                     runner=self.writer.runner,
                     asked=asked,
                     progress=self.progress,
                     state=state,
                 )
-                self._erase(proof, lease, places)
-            places = proof.undeleted()
+                self._erase(check, lease, places)
+            places = check.undeleted()
             if not places:
                 break
         # A power cut must not bring back what is proven to be gone.
-        proof.state.storage.sync()
-        return self._report(asked, proof)
+        check.state.storage.sync()
+        return self._report(asked, check)
 
     def _refuse(self, state: TableState, asked: KeySet) -> None:
         """Refuse what could bring a key back."""
@@ -250,39 +250,39 @@ class Purger:
         self._tally.files_rewritten += result.files_written
         self._tally.instants.append(result.instant)
 
-    def _erase(self, proof: Proof, lease: Lease, places: Places) -> None:
+    def _erase(self, check: ErasureCheck, lease: Lease, places: Places) -> None:
         """Do away with everything but current rows that holds a key, and look at what is left."""
-        current = {file.path for file in proof.state.snapshot.files}
-        self._retire(proof, lease, [path for path in places if path not in current])
-        proof.look(is_base_file)
-        proof.refuse_unread_rows()
-        self._retire(proof, lease, proof.outdated())
-        _sweep(proof.state)
-        if proof.state.metadata is not None:
-            proof.look(lambda path: path.startswith(f"{METADATA}/"))
-            self._compact(proof, lease)
-        proof.look(lambda _: True)
+        current = {file.path for file in check.state.snapshot.files}
+        self._retire(check, lease, [path for path in places if path not in current])
+        check.look(is_base_file)
+        check.refuse_unread_rows()
+        self._retire(check, lease, check.outdated())
+        _sweep(check.state)
+        if check.state.metadata is not None:
+            check.look(lambda path: path.startswith(f"{METADATA}/"))
+            self._compact(check, lease)
+        check.look(lambda _: True)
 
-    def _retire(self, proof: Proof, lease: Lease, paths: Iterable[str]) -> None:
+    def _retire(self, check: ErasureCheck, lease: Lease, paths: Iterable[str]) -> None:
         """Delete base files that are not current, as a clean."""
         files: dict[str, list[str]] = {}
         for path in sorted(paths):
-            if proof.storage.exists(path):
+            if check.storage.exists(path):
                 partition, _, name = path.rpartition("/")
                 files.setdefault(partition, []).append(name)
-        cleaner = Cleaner(proof.storage, self.writer.clock, lease)
-        instant = cleaner.clean(proof.state, files, None)
+        cleaner = Cleaner(check.storage, self.writer.clock, lease)
+        instant = cleaner.clean(check.state, files, None)
         if instant is not None:
             self._tally.slices_retired += sum(len(names) for names in files.values())
             self._tally.instants.append(instant)
-            proof.state = TableState.load(proof.storage)
+            check.state = TableState.load(check.storage)
 
-    def _compact(self, proof: Proof, lease: Lease) -> None:
+    def _compact(self, check: ErasureCheck, lease: Lease) -> None:
         """Merge the groups of the metadata table that hold a key, delete their older slices."""
-        found = proof.groups()
+        found = check.groups()
         if not found:
             return
-        state = _with_room(proof.state)
+        state = _with_room(check.state)
         assert state.metadata is not None
         current = _current_files(state.metadata, {partition for partition, _ in found})
         chosen: dict[str, set[str]] = {}
@@ -298,27 +298,27 @@ class Purger:
             runner=self.writer.runner,
             lease=lease,
         )
-        compactor.run(Chosen(chosen, _without_rows(proof).cast(pa.binary())))
-        proof.state = TableState.load(proof.storage)
-        assert proof.state.metadata is not None
-        old = _old_files(proof.state.metadata, found)
+        compactor.run(Chosen(chosen, _without_rows(check).cast(pa.binary())))
+        check.state = TableState.load(check.storage)
+        assert check.state.metadata is not None
+        old = _old_files(check.state.metadata, found)
         if old:
-            delete_slices(proof.state.metadata, old, None)
+            delete_slices(check.state.metadata, old, None)
             self._tally.metadata_files_deleted += sum(len(names) for names in old.values())
 
-    def _erase_entries(self, proof: Proof) -> tuple[str, ...]:
+    def _erase_entries(self, check: ErasureCheck) -> tuple[str, ...]:
         """Erase the keys' entries in an index that is outside the table."""
         writer = self.writer
-        entries = outside_entries(writer.index, writer.options, writer.runner)
+        entries = external_entries(writer.index, writer.options, writer.runner)
         if entries is None:
             return ()
         context = entries.context(TableState.load(writer.storage))
-        return (entries.index.erase(_without_rows(proof), context),)
+        return (entries.index.erase(_without_rows(check), context),)
 
-    def _report(self, asked: KeySet, proof: Proof) -> PurgeReport:
-        tally, left = self._tally, proof.left()
+    def _report(self, asked: KeySet, check: ErasureCheck) -> PurgeReport:
+        tally, left = self._tally, check.left()
         salt = secrets.token_hex(16)
-        exempt = proof.exempt
+        exempt = check.exempt
         return PurgeReport(
             keys=len(asked.texts),
             deleted=len(tally.deleted),
@@ -326,17 +326,17 @@ class Purger:
             slices_retired=tally.slices_retired,
             shards_compacted=len(tally.groups),
             metadata_files_deleted=tally.metadata_files_deleted,
-            files_searched=len(proof.evidence),
-            bytes_searched=sum(found.size for found in proof.evidence.values()),
+            files_searched=len(check.matches),
+            bytes_searched=sum(found.size for found in check.matches.values()),
             keys_as_bytes=len(frozenset(asked.needles.owners.tolist()) - exempt),
             keys_in_other_values=len(exempt),
             files_left=len(left),
-            unsearched=_lines(asked, proof.unsearched),
-            proven=not left and not proof.unsearched,
+            unsearched=_lines(asked, check.unsearched),
+            proven=not left and not check.unsearched,
             instants=tuple(tally.instants),
             notes=(
-                *self._erase_entries(proof),
-                *_notes_on_names(proof),
+                *self._erase_entries(check),
+                *_notes_on_names(check),
                 *_notes_on_files(asked, left),
             ),
             salt=salt,
@@ -364,11 +364,11 @@ def _refuse_unreadable_index(state: TableState) -> None:
             raise StorageError(f"cannot read {path}: the table needs it") from error
 
 
-def _without_rows(proof: Proof) -> pa.Array:
+def _without_rows(check: ErasureCheck) -> pa.Array:
     """The keys (strings) that no current row has: their entries may go."""
-    with_rows = union(proof.undeleted().values())
-    chosen = [row for row in range(len(proof.asked.texts)) if row not in with_rows]
-    return proof.asked.texts.take(pa.array(chosen, pa.int64()))
+    with_rows = union(check.undeleted().values())
+    chosen = [row for row in range(len(check.asked.texts)) if row not in with_rows]
+    return check.asked.texts.take(pa.array(chosen, pa.int64()))
 
 
 def _lines(asked: KeySet, reasons: Mapping[str, str]) -> tuple[str, ...]:
@@ -384,12 +384,12 @@ def _lines(asked: KeySet, reasons: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _notes_on_names(proof: Proof) -> tuple[str, ...]:
+def _notes_on_names(check: ErasureCheck) -> tuple[str, ...]:
     """What to know of keys that occur in names of partitions."""
-    if not proof.names:
+    if not check.names:
         return ()
-    count = f"{len(proof.names)} of the keys occur in the name of a partition, which stays"
-    if names_hold_keys(proof.state.config):
+    count = f"{len(check.names)} of the keys occur in the name of a partition, which stays"
+    if names_hold_keys(check.state.config):
         return (f"{count}; such names are made from a key column, so they are traces of the keys",)
     return (f"{count}: no partition column is part of the record key",)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from keymark.table.errors import InputError, UnsupportedTableError
 from keymark.table.format.parquet.base_file import read_footer, read_metadata
-from keymark.table.index.external import Entries, store_changes
+from keymark.table.index.external import ExternalEntries, store_changes
 from keymark.table.layout.model import BaseFile, Instant
 from keymark.table.layout.naming import parse_base_file
 from keymark.table.layout.view import Snapshot, snapshot
@@ -36,7 +36,7 @@ from keymark.table.properties.config import archive_folder
 from keymark.table.read.arrow import open_base
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import TaskRunner
-from keymark.table.services.check.exactness import net_changes
+from keymark.table.services.check.verify_index import net_changes
 from keymark.table.services.clean import schema_columns
 from keymark.table.services.rewrite import lacks_keys
 from keymark.table.state.late import fenced_times, note_fenced
@@ -64,7 +64,7 @@ class Restorer:
     clock: Clock
     runner: TaskRunner
     lease: Lease
-    entries: Entries | None = None
+    entries: ExternalEntries | None = None
 
     def savepoint(self, time: str | None) -> str:
         """Keep the snapshot of a completed commit, the latest by default; its instant."""
@@ -136,7 +136,7 @@ class Restorer:
             store_changes(self.storage, instant, placed_changes(changes, before))
         tx.publish(delta, content)
         if self.entries is not None:
-            self.entries.settle(instant, self.storage)
+            self.entries.apply_pending(instant, self.storage)
         sweep_taken_back(self.storage)
         return instant
 

@@ -19,7 +19,7 @@ from keymark import Table
 from keymark.table.bootstrap import record_index, rows
 from keymark.table.bootstrap.spill import encode_numbers, find_stretch, spilled_numbers
 from keymark.table.errors import CorruptFileError, DuplicateKeyError, InputError, StorageError
-from keymark.table.format.scatter import assign, deal_numbers, no_sums
+from keymark.table.format.scatter import assign, no_sums, partition_numbers
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.storage.local_storage import LocalStorage
 
@@ -281,7 +281,7 @@ def test_numbers_come_back_by_shard(numbers, shards, first):
     sums = no_sums(shards)
     words = np.arange(2, dtype=np.uint64)[None, :]
     owner = assign(keys, np.zeros(len(keys), np.int32), words, sums)
-    source = Memory(encode_numbers(first, deal_numbers(owner, sums), sums))
+    source = Memory(encode_numbers(first, partition_numbers(owner, sums), sums))
     found = []
     for number in range(shards):
         stretch = find_stretch(source, number, shards)

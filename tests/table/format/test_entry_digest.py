@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keymark.table.format.digest import Digest, digest_entries, location_words, total
 from keymark.table.format.hashing import shards, string_buffers
-from keymark.table.format.scatter import deal
+from keymark.table.format.scatter import partition_keys
 
 KEYS = st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=50, unique=True)
 WORDS = location_words(["", "p", "p", "p1"], ["f", "f", "1f", "f"])
@@ -60,7 +60,7 @@ def test_no_entries():
 @given(st.lists(KEYS, max_size=4), st.integers(1, 9), st.integers(0, 100))
 def test_dealt_keys_are_the_keys(pieces, count, first):
     arrays = [(pa.array(keys, pa.string()), n % 4) for n, keys in enumerate(pieces)]
-    dealt = deal(arrays, WORDS, count, first=first)
+    dealt = partition_keys(arrays, WORDS, count, first=first)
     ends = np.cumsum(dealt.lengths, dtype=np.int64)
     starts = ends - dealt.lengths
     whole = Digest()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keymark.table.format import pieces
-from keymark.table.format.pieces import Dealing, Spilled, Tally, shared_start
+from keymark.table.format.pieces import Histogram, RadixPartitioner, Spilled, shared_start
 
 KEYS = st.lists(st.binary(min_size=1, max_size=6), max_size=40)
 ALIKE = st.lists(
@@ -36,11 +36,11 @@ def spilled(keys, first):
 
 def dealt(lots):
     start = shared_start([lot for lot in lots if len(lot.codes)][:1])
-    tallies = [Tally(start) for _ in lots]
-    assert all(tally.add(lot) for tally, lot in zip(tallies, lots, strict=True))
-    dealing = Dealing(tallies)
-    assert all(dealing.put(number, lot) for number, lot in enumerate(lots))
-    return dealing.keys
+    histograms = [Histogram(start) for _ in lots]
+    assert all(histogram.add(lot) for histogram, lot in zip(histograms, lots, strict=True))
+    partitioner = RadixPartitioner(histograms)
+    assert all(partitioner.put(number, lot) for number, lot in enumerate(lots))
+    return partitioner.keys
 
 
 @given(st.lists(KEYS | ALIKE, min_size=1, max_size=4), st.integers(1, 9))
@@ -73,12 +73,12 @@ def test_lengths_that_do_not_add_up():
     good = spilled([b"ab", b"cd"], 0)
     for text in (b"abc", b"abcde", b""):
         bad = good._replace(text=np.frombuffer(text, np.uint8))
-        assert not Tally(b"").add(bad)
+        assert not Histogram(b"").add(bad)
 
 
 def test_other_keys_than_were_counted():
-    tally = Tally(b"")
-    assert tally.add(spilled([b"ab", b"cd"], 0))
+    histogram = Histogram(b"")
+    assert histogram.add(spilled([b"ab", b"cd"], 0))
     for keys in ([b"ab", b"cd", b"e"], [b"ab", b"cde"]):
-        dealing = Dealing([tally])
-        assert not dealing.put(0, spilled(keys, 0))
+        partitioner = RadixPartitioner([histogram])
+        assert not partitioner.put(0, spilled(keys, 0))

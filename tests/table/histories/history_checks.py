@@ -116,7 +116,7 @@ class Checker:
         if thorough or self.rng.random() < 0.2:
             self.by_api(table, model, places)
 
-    def unsettled(self, table: Table, model: HistoryModel) -> None:
+    def pending_entries(self, table: Table, model: HistoryModel) -> None:
         """What readers can see when a writer has died."""
         self._see()
         self._state(table, model, None)

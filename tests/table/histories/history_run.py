@@ -182,7 +182,7 @@ class Session:
             self.table({}, again).rollback()
         self.figures.events["died again"] += again.struck
         self.log.append(f"recovery dying at call {at}: {again.struck}")
-        self.checker.unsettled(self.table({}), self.model)
+        self.checker.pending_entries(self.table({}), self.model)
 
     def recover(self) -> None:
         """Take back what deaths left."""
@@ -213,7 +213,7 @@ class Session:
         self.model.live, self.model.building = live, building
         self.model.dead_builds |= {step.partition} if step.partition else set()
         self.model.dead_builds |= step.after.live - before.live
-        self.checker.unsettled(self.table({}), self.model)
+        self.checker.pending_entries(self.table({}), self.model)
 
     def _completed(self) -> set[str]:
         names = (path.name for path in (Path(self.storage.root) / ".hoodie").glob("*.commit"))
@@ -242,7 +242,7 @@ class Session:
             self.figures.steps[other.kind] += 1
             self.figures.events["step beside a build"] += 1
             self.perform(other)
-            self.checker.unsettled(self.table({}), self.model)
+            self.checker.pending_entries(self.table({}), self.model)
 
         hook = HookStorage(storage or self.storage, points=points, work=work)
         self.log.append(f"{self._told(step)} with others at {points}, gives up: {gives_up}")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keymark.table.format.parquet import rezip
+from keymark.table.format.parquet import parquet_gzip
 
 
 def sample(rows=5000):
@@ -68,7 +68,7 @@ def leaves(metadata):
 def test_same_table_smaller_file(options):
     table = sample()
     plain = written(table, **options)
-    zipped = rezip.gzip_pages(plain)
+    zipped = parquet_gzip.gzip_pages(plain)
     assert len(zipped) < len(plain)
     read = pq.ParquetFile(io.BytesIO(zipped))
     assert read.read().equals(table)
@@ -96,7 +96,7 @@ def test_key_value_metadata_stays():
     with pq.ParquetWriter(sink, table.schema, compression="none") as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({"k": "v" * 5000, "ü": "☃"})
-    zipped = rezip.gzip_pages(sink.getvalue())
+    zipped = parquet_gzip.gzip_pages(sink.getvalue())
     metadata = pq.read_metadata(io.BytesIO(zipped)).metadata
     assert metadata[b"k"] == b"v" * 5000
     assert metadata["ü".encode()] == "☃".encode()
@@ -104,7 +104,7 @@ def test_key_value_metadata_stays():
 
 def test_pages_are_gzip_members():
     table = pa.table({"x": pa.array(range(1000), pa.int64())})
-    zipped = rezip.gzip_pages(written(table, use_dictionary=False))
+    zipped = parquet_gzip.gzip_pages(written(table, use_dictionary=False))
     chunk = pq.read_metadata(io.BytesIO(zipped)).row_group(0).column(0)
     start, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
     first = zipped.index(b"\x1f\x8b", start)
@@ -115,7 +115,7 @@ def test_pages_are_gzip_members():
 
 def test_empty_table():
     table = sample(5)[:0]
-    assert pq.read_table(io.BytesIO(rezip.gzip_pages(written(table)))).equals(table)
+    assert pq.read_table(io.BytesIO(parquet_gzip.gzip_pages(written(table)))).equals(table)
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,16 @@ def test_empty_table():
     ],
 )
 def test_other_shapes_are_left_alone(options):
-    assert rezip.gzip_pages(written(sample(100), **options)) is None
+    assert parquet_gzip.gzip_pages(written(sample(100), **options)) is None
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_spark_reads_the_same(spark, tmp_path, vectorized):
     table = sample()
-    (tmp_path / "f.parquet").write_bytes(rezip.gzip_pages(written(table, row_group_size=1999)))
+    (tmp_path / "f.parquet").write_bytes(
+        parquet_gzip.gzip_pages(written(table, row_group_size=1999))
+    )
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     try:
         rows = spark.read.parquet(str(tmp_path / "f.parquet")).orderBy("key").collect()

@@ -19,7 +19,7 @@ from keymark.table.format.log.deletes import encode_deletes
 from keymark.table.format.log.writer import encode_block
 from keymark.table.metadata.column_stats import column_stats_records
 from keymark.table.metadata.records import SCHEMA, encode_locations
-from keymark.table.services.purge.evidence import FileSearch, KeySet, search_file
+from keymark.table.services.purge.key_matches import FileSearch, KeySet, search_file
 
 BASE = "p0/0-0_0-0-0_20200101000000000.parquet"
 INDEX = ".hoodie/metadata/record_index/record-index-0000-0_0-0-0_20200101000000000.hfile"

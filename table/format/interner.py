@@ -17,7 +17,7 @@ _SLOTS_MIN = 1 << 12
 _NEAR_BITS = 14
 
 
-class Distinct:
+class Interner:
     """The distinct byte strings seen so far, numbered in the order in which they came.
 
     Attributes:

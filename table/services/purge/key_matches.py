@@ -104,7 +104,7 @@ def _encoded(value: str | bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class KeyMatches:
     """The keys (rows of the key set) that one file holds, by how it does.
 
     Attributes:
@@ -134,7 +134,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class _Found:
-    """Evidence under collection."""
+    """The matches of a file that is being searched."""
 
     asked: KeySet
     keys: set[int] = field(default_factory=set)
@@ -143,8 +143,8 @@ class _Found:
     bytes: set[int] = field(default_factory=set)
     names: set[int] = field(default_factory=set)
 
-    def of(self, path: str, size: int) -> Evidence:
-        return Evidence(
+    def of(self, path: str, size: int) -> KeyMatches:
+        return KeyMatches(
             path=path,
             size=size,
             keys=frozenset(self.keys),
@@ -165,7 +165,7 @@ class FileSearch:
     config: TableConfig
 
 
-def search_file(work: FileSearch) -> Evidence:
+def search_file(work: FileSearch) -> KeyMatches:
     """Search a file through and through; a file that is gone holds nothing. A task for a runner.
 
     Raises:
@@ -174,13 +174,13 @@ def search_file(work: FileSearch) -> Evidence:
     try:
         return _search(work)
     except FileNotFoundError:
-        return Evidence(path=work.path, size=0)
+        return KeyMatches(path=work.path, size=0)
     except StorageError as error:
         reason = str(error).removeprefix(f"cannot read {work.path}: ")
-        return Evidence(path=work.path, size=0, unread=reason)
+        return KeyMatches(path=work.path, size=0, unread=reason)
 
 
-def _search(work: FileSearch) -> Evidence:
+def _search(work: FileSearch) -> KeyMatches:
     source = work.storage.open(work.path)
     found = _Found(work.asked)
     found.bytes |= work.asked.inside(work.path.encode(errors="surrogateescape"))
@@ -199,7 +199,7 @@ def _search(work: FileSearch) -> Evidence:
         try:
             _search_other(work, source, found)
         except (CorruptFileError, UnsupportedTableError) as error:
-            return Evidence(path=work.path, size=source.size, unread=str(error))
+            return KeyMatches(path=work.path, size=source.size, unread=str(error))
     return found.of(work.path, source.size)
 
 
@@ -417,5 +417,5 @@ def record_keys_in(work: QuickSearch) -> frozenset[int]:
 
 
 def union(rows: Iterable[frozenset[int]]) -> frozenset[int]:
-    """All rows of several evidences."""
+    """All rows of several matches."""
     return _NONE.union(*rows)

@@ -12,9 +12,9 @@ from keymark.table.errors import StorageError
 from keymark.table.layout.naming import parse_base_file, parse_log_file
 from keymark.table.properties.config import KEY_TYPES, TableConfig
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
-from keymark.table.services.purge.evidence import (
-    Evidence,
+from keymark.table.services.purge.key_matches import (
     FileSearch,
+    KeyMatches,
     KeySet,
     is_base_file,
     metadata_partition,
@@ -31,7 +31,7 @@ Places = Mapping[str, frozenset[int]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Proof:
+class ErasureCheck:
     """What every file that is left was found to hold.
 
     Attributes:
@@ -40,7 +40,7 @@ class Proof:
         asked: the keys.
         progress: told how many files were searched.
         state: the table as it is now; whoever changes it reads it anew.
-        evidence: by path.
+        matches: what was found, by path.
         obstacles: path of each place that could not be looked into -> why.
     """
 
@@ -49,7 +49,7 @@ class Proof:
     asked: KeySet
     progress: Progress
     state: TableState
-    evidence: dict[str, Evidence] = field(default_factory=dict)
+    matches: dict[str, KeyMatches] = field(default_factory=dict)
     obstacles: dict[str, str] = field(default_factory=dict)
 
     def look(self, wanted: Callable[[str], bool]) -> None:
@@ -60,18 +60,18 @@ class Proof:
         """
         stored, self.obstacles = survey(self.storage)
         there = {**listed_files(self.state), **stored}
-        for path in self.evidence.keys() - there.keys():
-            del self.evidence[path]
-        new = [path for path in there if path not in self.evidence and wanted(path)]
+        for path in self.matches.keys() - there.keys():
+            del self.matches[path]
+        new = [path for path in there if path not in self.matches and wanted(path)]
         works = [FileSearch(self.storage, path, self.asked, self.state.config) for path in new]
         steps = ProgressRunner(self.runner, self.progress, "files")
         for found in steps.run(search_file, works, weights=[there[path] for path in new]):
-            self.evidence[found.path] = found
+            self.matches[found.path] = found
 
     @property
     def unsearched(self) -> dict[str, str]:
         """Path of each place and file that nobody could search -> why."""
-        unread = {path: found.unread for path, found in self.evidence.items() if found.unread}
+        unread = {path: found.unread for path, found in self.matches.items() if found.unread}
         return {**self.obstacles, **unread}
 
     def refuse_unread_rows(self) -> None:
@@ -94,35 +94,35 @@ class Proof:
         the name is a trace of a record only where it is made from a key column.
         """
         kept = self.kept
-        values = union(found.values for path, found in self.evidence.items() if path in kept)
+        values = union(found.values for path, found in self.matches.items() if path in kept)
         return values if names_hold_keys(self.state.config) else values | self.names
 
     @property
     def names(self) -> frozenset[int]:
         """Keys that occur in names of partitions."""
-        return union(found.names for found in self.evidence.values())
+        return union(found.names for found in self.matches.values())
 
     def outdated(self) -> list[str]:
         """Base files that hold a key in any way and are not needed."""
         kept, exempt = self.kept, self.exempt
         return [
             path
-            for path, found in self.evidence.items()
+            for path, found in self.matches.items()
             if is_base_file(path) and path not in kept and found.beside(exempt)
         ]
 
     def undeleted(self) -> Places:
         """Current files with rows of a key."""
         kept = self.kept
-        return {path: e.keys for path, e in self.evidence.items() if e.keys and path in kept}
+        return {path: e.keys for path, e in self.matches.items() if e.keys and path in kept}
 
     def groups(self) -> dict[tuple[str, str], set[str]]:
         """Partition and file id of groups of the metadata table -> their files with a key."""
         exempt = self.exempt
         found: dict[tuple[str, str], set[str]] = {}
-        for path, evidence in self.evidence.items():
+        for path, matches in self.matches.items():
             partition, name = metadata_partition(path), path.rpartition("/")[2]
-            if partition is not None and evidence.beside(exempt):
+            if partition is not None and matches.beside(exempt):
                 of = parse_base_file(partition, name, 0) or parse_log_file(partition, name, 0)
                 assert of is not None
                 found.setdefault((partition, of.file_id), set()).add(path)
@@ -131,7 +131,7 @@ class Proof:
     def left(self) -> list[str]:
         """Files that hold a key."""
         exempt = self.exempt
-        return [path for path, found in self.evidence.items() if found.beside(exempt)]
+        return [path for path, found in self.matches.items() if found.beside(exempt)]
 
 
 def survey(storage: Storage, folder: str = "") -> tuple[dict[str, int], dict[str, str]]:

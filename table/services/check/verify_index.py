@@ -15,7 +15,7 @@ from keymark.table.bootstrap.scan import record_keys
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.digest import Digest, digest_entries, location_words, total
 from keymark.table.format.hashing import string_buffers
-from keymark.table.format.scatter import deal
+from keymark.table.format.scatter import partition_keys
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import Snapshot
@@ -113,7 +113,7 @@ def file_digests(work: FileDigest) -> list[Digest]:
     words = location_words([work.file.partition_path], [work.file.file_id])
     found = [Digest()] * work.shards
     for keys in record_keys(work.storage, work.file, work.keys):
-        sums = deal([(keys, 0)], words, work.shards).sums
+        sums = partition_keys([(keys, 0)], words, work.shards).sums
         parts = zip(sums.rows.tolist(), sums.low.tolist(), sums.high.tolist(), strict=True)
         found = [known.plus(Digest(*part)) for known, part in zip(found, parts, strict=True)]
     return found

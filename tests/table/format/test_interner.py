@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.table.format import distinct as module
-from keymark.table.format.distinct import Distinct
+from keymark.table.format import interner as module
 from keymark.table.format.hashing import string_buffers
+from keymark.table.format.interner import Interner
 
 
 def number(distinct, strings):
@@ -20,7 +20,7 @@ def number(distinct, strings):
 
 @given(st.lists(st.lists(st.binary(max_size=40), max_size=40), max_size=5))
 def test_numbers_follow_the_order_of_coming(batches):
-    distinct, model = Distinct(), {}
+    distinct, model = Interner(), {}
     for strings in batches:
         wanted = [model.setdefault(string, len(model)) for string in strings]
         assert number(distinct, strings) == wanted
@@ -28,7 +28,7 @@ def test_numbers_follow_the_order_of_coming(batches):
 
 
 def test_tables_grow():
-    distinct = Distinct()
+    distinct = Interner()
     strings = [b"%d" % n * (n % 7 + 1) for n in range(20_000)]
     assert number(distinct, strings) == list(range(20_000))
     assert number(distinct, strings[::-1]) == list(range(20_000))[::-1]
@@ -42,7 +42,7 @@ def test_every_byte_counts(length):
         changed = bytearray(length)
         changed[place] = 1
         strings.append(bytes(changed))
-    assert number(Distinct(), strings) == list(range(length + 1))
+    assert number(Interner(), strings) == list(range(length + 1))
 
 
 def test_equal_hashes_are_told_apart_by_their_bytes(monkeypatch):
