@@ -39,7 +39,7 @@ from keymark.harness.hbase import server as hbase_server
 from keymark.harness.redaction import terminal_text
 from keymark.harness.scenario import scenario as scenarios_
 from keymark.harness.scenario.schema import scenario_schema
-from keymark.harness.store import run_places
+from keymark.harness.store import run_folder_mirror
 from keymark.harness.store.store import RunFolder
 
 _SPEED_S = 600.0
@@ -94,7 +94,7 @@ def run(
     from keymark.harness.run.request import Request  # noqa: PLC0415
 
     with Shown() as shown:
-        with run_places.working(out, resume=resume) as (path, kept):
+        with run_folder_mirror.working(out, resume=resume) as (path, kept):
             request = Request(
                 scenario=resolved, out=path, budget_s=budget_s, resume=resume, kept=kept
             )

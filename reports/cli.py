@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keymark.harness.store import run_places
+from keymark.harness.store import run_folder_mirror
 from keymark.reports.publish import Published, publish
 from keymark.reports.render.grids import Grid
 from keymark.reports.render.text import clean
@@ -34,8 +34,8 @@ def report(
 ) -> None:
     """Make a page, charts, tables and files out of run folders."""
     target = out or (runs[0] if len(runs) == 1 else f"{runs[0].rstrip('/')}/comparison")
-    paths = [run_places.local(run) for run in runs]
-    with run_places.writing(target) as folder:
+    paths = [run_folder_mirror.local(run) for run in runs]
+    with run_folder_mirror.writing(target) as folder:
         published = publish(paths, folder)
     show(published, target, as_json=as_json)
 

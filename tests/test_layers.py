@@ -35,7 +35,7 @@ REPORTS_SEE = {
     # What a secret is.
     "keymark.harness.redaction",
     # Run folders by URL.
-    "keymark.harness.store.run_places",
+    "keymark.harness.store.run_folder_mirror",
 }
 # What everybody may know of indexes: plain data and formulas. They import each other only.
 SPECS = re.compile(r"keymark\.indexes\.(specs(\.\w+)?|(\w+\.)?(spec|\w*cost|workload|installed))")

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.measure.session import SparkRuntime
-from keymark.harness.store.table_places import Tables
+from keymark.harness.tables.table_folders import Tables
 
 
 class BareEngine(NativeEngine):

@@ -29,8 +29,8 @@ from keymark.harness.engines.hudi_options import (
 from keymark.harness.engines.pipe import Asked, Child
 from keymark.harness.errors import CellError
 from keymark.harness.measure.session import cores
-from keymark.harness.run import independent
 from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.tables import independent
 from keymark.table.index.protocol import LookupStats, index_name, spec_of
 from keymark.table.properties.options import INDEX_TYPE
 

@@ -12,7 +12,7 @@ from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.base import Layout, MeasuredTable
 from keymark.harness.measure.log_cost import StepCost
 from keymark.harness.measure.session import SparkRuntime
-from keymark.harness.store.table_places import Tables
+from keymark.harness.tables.table_folders import Tables
 from keymark.table.index.protocol import spec_of
 from keymark.table.properties.config import load_config
 from keymark.table.properties.facts import declare_index, fact_names

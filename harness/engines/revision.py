@@ -21,7 +21,7 @@ from keymark.harness.measure.event_log import STEP_PROPERTY
 from keymark.harness.measure.session import measuring_conf
 from keymark.harness.redaction import redact
 from keymark.harness.scenario.scenario import SparkSection
-from keymark.harness.store.table_places import Tables
+from keymark.harness.tables.table_folders import Tables
 from keymark.table.index.protocol import LookupStats, spec_of
 from keymark.table.properties.options import INDEX_TYPE
 

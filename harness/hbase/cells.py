@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from keymark import Table
 from keymark.harness.errors import CellError
 from keymark.harness.hbase import server as hbase_server
-from keymark.harness.run import independent
-from keymark.harness.run.kit import Inputs
+from keymark.harness.run.context import Inputs
 from keymark.harness.run.step import NULL_COLUMNS, Step
 from keymark.harness.scenario.matrix import Cell
+from keymark.harness.tables import independent
 from keymark.indexes import hbase_client
 from keymark.indexes.hbase_client import Access, EntryClient
 from keymark.indexes.hbase_entries import delete_entries, put_entries

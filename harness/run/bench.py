@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from keymark.harness.engines.lineup import EnginePool, missing
+from keymark.harness.engines.engine_pool import EnginePool, missing
 from keymark.harness.errors import HarnessError
 from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.measure import environment

@@ -13,12 +13,13 @@ from pathlib import Path
 from keymark.harness.engines.base import MeasuredTable
 from keymark.harness.errors import CellError
 from keymark.harness.hbase import cells as hbase_cells
-from keymark.harness.run import independent, verify, workload
-from keymark.harness.run.kit import RunContext
+from keymark.harness.run import workload
+from keymark.harness.run.context import RunContext
 from keymark.harness.run.step import LOAD, WHOLE, Step, StepResult, StepRun, first_line
 from keymark.harness.scenario.matrix import Cell, Trial
 from keymark.harness.store.results import Sample
 from keymark.harness.store.units import METRICS
+from keymark.harness.tables import independent, verify
 
 
 def snapshot_path(context: RunContext, cell: Cell) -> Path:

@@ -18,11 +18,12 @@ from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.source import SourceDataset
 from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.base import Layout
-from keymark.harness.run import independent, own_data
-from keymark.harness.run.key_text import encode_keys
+from keymark.harness.run import own_data
 from keymark.harness.scenario.dataset_section import DataPoint, DatasetSection
 from keymark.harness.scenario.scenario import Scenario, WorkloadSection
 from keymark.harness.store.run_record import MeasuredRecord
+from keymark.harness.tables import independent
+from keymark.harness.tables.key_text import encode_keys
 
 SOURCE_CHANGE = 4
 """Divisor of a source's rows: no kind of change in a batch is greater than that share."""

@@ -24,7 +24,7 @@ from statistics import median
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.harness.run.kit import RunContext
+from keymark.harness.run.context import RunContext
 from keymark.harness.scenario.matrix import Trial
 from keymark.table.index.protocol import LookupStats
 

@@ -19,17 +19,17 @@ import pyarrow as pa
 from keymark import Table
 from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.generate.rows import make_rows
+from keymark.harness.measure.build_progress import BuildProgress
 from keymark.harness.measure.environment import peak_memory
-from keymark.harness.measure.pace import BuildProgress
-from keymark.harness.run import verify
 from keymark.harness.run.cell import samples
-from keymark.harness.run.key_text import encode_keys
-from keymark.harness.run.probes import Listing
 from keymark.harness.run.runner import BetweenTrials, Progress, TrialKey
 from keymark.harness.run.step import BUILD, LOOKUP, Step, StepResult
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial, expand
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.store.store import RunFolder
+from keymark.harness.tables import verify
+from keymark.harness.tables.key_text import encode_keys
+from keymark.harness.tables.probes import Listing
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.index.protocol import LookupStats
 from keymark.table.keygen import partition_paths

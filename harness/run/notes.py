@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from keymark.harness.engines import BARE, NATIVE, is_native
-from keymark.harness.run import independent, own_data
+from keymark.harness.run import own_data
 from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.tables import independent
 
 
 def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 from keymark.harness.errors import CellError
 from keymark.harness.run import cell as cells
-from keymark.harness.run.kit import RunContext
+from keymark.harness.run.context import RunContext
 from keymark.harness.run.step import BUILD, BULK_INSERT, LOAD, Step, StepResult
 from keymark.harness.scenario.dataset_section import DataPoint
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from keymark.harness.engines.base import Engine, MeasuredTable
 from keymark.harness.measure import processor_time
-from keymark.harness.run.kit import Inputs, RunContext
+from keymark.harness.run.context import Inputs, RunContext
 from keymark.harness.run.lookup_model import Point
-from keymark.harness.run.probes import Listing
 from keymark.harness.scenario.matrix import Cell, Trial
+from keymark.harness.tables.probes import Listing
 
 BULK_INSERT = "bulk_insert"
 BUILD = "build"

@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 from keymark.harness.engines import is_native
 from keymark.harness.engines.base import WriteOutcome
 from keymark.harness.hbase import cells as hbase_cells
-from keymark.harness.run import independent, upkeep, verify
-from keymark.harness.run.kit import RunContext
+from keymark.harness.run import maintenance_steps
+from keymark.harness.run.context import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
 from keymark.harness.run.lookup_model import values as point_values
-from keymark.harness.run.probes import rows_written, written
 from keymark.harness.run.step import (
     BUILD_INDEX,
     BULK_INSERT,
@@ -39,6 +38,8 @@ from keymark.harness.run.step import (
 )
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import WorkloadSection
+from keymark.harness.tables import independent, verify
+from keymark.harness.tables.probes import rows_written, written
 from keymark.table.index.protocol import LookupStats
 
 if TYPE_CHECKING:
@@ -96,12 +97,12 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
     if run.step.name == POINT_QUERY:
         return _point_query(run)
     if run.step.name == COMPACT:
-        return upkeep.compact(run)
+        return maintenance_steps.compact(run)
     mistake = None
     if run.step.name == BUILD_INDEX:
-        values = upkeep.build_index(run)
+        values = maintenance_steps.build_index(run)
     elif run.step.name == PURGE:
-        values, mistake = upkeep.purge(run)
+        values, mistake = maintenance_steps.purge(run)
     else:
         values = _write(run)
     return values, mistake or verify_rows(run.context, run.cell, run.step, path=run.path)

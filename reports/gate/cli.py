@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from keymark.harness.store import run_places
+from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.gate import bisect as bisect_
 from keymark.reports.gate import measure_revisions, render, run_numbers
@@ -101,7 +101,7 @@ def gate(
 
 
 def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bool) -> None:
-    if out is not None and run_places.is_url(out) and alone:
+    if out is not None and run_folder_mirror.is_url(out) and alone:
         raise ReportError("--out of --bisect and --kernels is a folder of this machine")
     if resume and (out is None or not given.revisions or given.candidate is None):
         raise ReportError("--resume needs --out and two revisions: the work tree may have changed")
@@ -202,7 +202,7 @@ class Given:
             ReportError: a path beside something that is none.
         """
         names = [name for name in (self.base, self.candidate) if name]
-        there = [run_places.is_url(name) or Path(name).exists() for name in names]
+        there = [run_folder_mirror.is_url(name) or Path(name).exists() for name in names]
         if any(there) and not all(there):
             missing = self.candidate if there[0] else self.base
             raise ReportError(
@@ -223,7 +223,7 @@ class Given:
 
 def _side(name: str, engine: str | None) -> RunNumbers:
     """Read a side; one that was fetched is called by its URL."""
-    path = run_places.local(name)
+    path = run_folder_mirror.local(name)
     side = run_numbers.load(path, engine)
     return replace(side, name=side.name.replace(clean(path), clean(name)))
 

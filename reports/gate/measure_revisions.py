@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from keymark.harness.store import run_places
+from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.render.text import clean
 
@@ -85,7 +85,7 @@ def measure(base: str, candidate: str, asked: MeasureRequest, out: str | None) -
     if made.returncode not in (0, 1):
         raise typer.Exit(made.returncode)
     try:
-        return kept(run_places.local(out or f"runs/{json.loads(made.stdout)['run_id']}"))
+        return kept(run_folder_mirror.local(out or f"runs/{json.loads(made.stdout)['run_id']}"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReportError(
             f"the run of both revisions left nothing to judge: {clean(error)}"

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keymark.harness.store import run_places
+from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import history_chart, said
 from keymark.reports.history.series import History, read
@@ -36,10 +36,10 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Find where numbers changed over many runs, and draw them."""
-    found = read([run_places.local(run) for run in runs])
-    target = out or run_places.beside(runs[-1], "history")
+    found = read([run_folder_mirror.local(run) for run in runs])
+    target = out or run_folder_mirror.beside(runs[-1], "history")
     document = answer(found)
-    with run_places.writing(target) as folder:
+    with run_folder_mirror.writing(target) as folder:
         try:
             make_folder(folder, folder)
             drawing = history_chart(found)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keymark.harness.store import run_places
+from keymark.harness.store import run_folder_mirror
 from keymark.indexes.workload import LOCAL_BYTES, Workload, files_for
 from keymark.reports.errors import ReportError
 from keymark.reports.plan import answer, calibration, flags, price, render
@@ -107,7 +107,7 @@ def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
 
 def _calibration(names: Sequence[str], fit_rows: int | None) -> Calibration:
     """The package's own fit, a saved one, or that of calibration runs."""
-    paths = [run_places.local(name) for name in names]
+    paths = [run_folder_mirror.local(name) for name in names]
     if not paths or (len(paths) == 1 and paths[0].is_file()):
         if fit_rows is not None:
             raise ReportError("--fit-rows is for a fit: it needs --calibration RUN, a run folder")
@@ -122,7 +122,7 @@ def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> None:
     from keymark.reports.model import projection  # noqa: PLC0415
     from keymark.reports.plan import score  # noqa: PLC0415  not for a prediction
 
-    made = score.score(known, projection.load([run_places.local(name) for name in names]))
+    made = score.score(known, projection.load([run_folder_mirror.local(name) for name in names]))
     if as_json:
         print(json.dumps(score.document(made), indent=2, allow_nan=False))
         return

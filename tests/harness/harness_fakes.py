@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from keymark.harness.engines.base import Layout
-from keymark.harness.run.kit import RunContext
+from keymark.harness.run.context import RunContext
 from keymark.harness.run.runner import Runner
 from keymark.harness.run.workload import steps
 from keymark.harness.scenario.matrix import Schedule

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness_fakes import FakeEngine, FakeInputs, Quiet
 
-from keymark.harness.engines.lineup import EnginePool
+from keymark.harness.engines.engine_pool import EnginePool
 from keymark.harness.run import bench
 from keymark.harness.run.request import Request
 from keymark.harness.scenario import scenario

@@ -21,7 +21,7 @@ from keymark.harness.run.step import WHOLE, Step, StepResult
 from keymark.harness.scenario.matrix import Cell, Trial
 from keymark.harness.store.results import Beat
 from keymark.harness.store.store import RunFolder
-from keymark.harness.store.table_places import LocalTables
+from keymark.harness.tables.table_folders import LocalTables
 
 BEAT = Beat(
     at=1.0, before="a|r0", cpu_s=0.01, disk_s=0.02, memory_s=0.03, load_1m=1.5, mhz=2100.0,

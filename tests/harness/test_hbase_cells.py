@@ -12,7 +12,7 @@ from hbase_fake import FakeHBase
 
 from keymark import Table
 from keymark.harness.engines import engine_indexes
-from keymark.harness.engines.lineup import missing
+from keymark.harness.engines.engine_pool import missing
 from keymark.harness.errors import HarnessError
 from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.hbase import server as hbase_server

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.run import independent
+from keymark.harness.tables import independent
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "hudi-0.15.0-record_index.tar.gz"
 

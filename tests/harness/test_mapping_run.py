@@ -15,7 +15,7 @@ from harness_fakes import Quiet
 
 from keymark import Table
 from keymark.harness.errors import HarnessError, ScenarioError
-from keymark.harness.measure.pace import BuildProgress, duration
+from keymark.harness.measure.build_progress import BuildProgress, duration
 from keymark.harness.run import bench, mappings
 from keymark.harness.run.request import Request
 from keymark.harness.scenario import scenario

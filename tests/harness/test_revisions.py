@@ -15,7 +15,7 @@ from keymark.harness.engines.base import Layout
 from keymark.harness.engines.pipe import Child
 from keymark.harness.engines.revision import RevisionEngine
 from keymark.harness.errors import HarnessError
-from keymark.harness.store.table_places import LocalTables
+from keymark.harness.tables.table_folders import LocalTables
 from keymark.table.index.protocol import LookupStats
 
 CHILD = Path(__file__).parents[2] / "harness" / "engines" / "revision_child.py"

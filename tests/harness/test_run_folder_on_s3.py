@@ -12,7 +12,7 @@ from test_mapping_run import SMALL
 from keymark import cli as run_bench
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.store.results import Sample
-from keymark.harness.store.run_places import PARTS
+from keymark.harness.store.run_folder_mirror import PARTS
 from keymark.table.properties.options import STORAGE_SETTINGS
 from keymark.table.storage.stores import storage_at
 

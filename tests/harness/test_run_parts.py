@@ -14,15 +14,15 @@ from keymark.harness.measure.counters import counter_samples, label_of
 from keymark.harness.measure.event_log import Counters, StepCounters
 from keymark.harness.measure.session import measuring_conf
 from keymark.harness.redaction import REDACTED, redact, redact_arguments
-from keymark.harness.run import probes, snapshot
-from keymark.harness.run.key_text import encode_keys
-from keymark.harness.run.probes import Listing
 from keymark.harness.run.request import describe
 from keymark.harness.run.step import label
 from keymark.harness.scenario import matrix, scenario
 from keymark.harness.scenario.scenario import SparkSection
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS
+from keymark.harness.tables import probes, snapshot
+from keymark.harness.tables.key_text import encode_keys
+from keymark.harness.tables.probes import Listing
 
 LOGGED = {
     "native/record|r0|upsert_1": StepCounters(

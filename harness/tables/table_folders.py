@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from keymark.harness.run import snapshot
-from keymark.harness.run.probes import Listing
+from keymark.harness.tables import snapshot
+from keymark.harness.tables.probes import Listing
 from keymark.table.errors import StorageError
 from keymark.table.storage.storage import Storage
 from keymark.table.storage.stores import storage_at

@@ -6,8 +6,8 @@ dropped. A purge is believed when the table has proven it and no base file on st
 
 from __future__ import annotations
 
-from keymark.harness.run import independent, verify
 from keymark.harness.run.step import StepRun, Values
+from keymark.harness.tables import independent, verify
 
 
 def build_index(run: StepRun) -> Values:

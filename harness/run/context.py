@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from keymark.harness.engines.base import Engine, Layout
-from keymark.harness.store.table_places import LocalTables, Tables
+from keymark.harness.tables.table_folders import LocalTables, Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from keymark.harness.engines import jars, lineup
+from keymark.harness.engines import engine_pool, jars
 from keymark.harness.errors import HarnessError
 from keymark.table.errors import UnsupportedTableError
 
@@ -18,15 +18,15 @@ def known(monkeypatch, tmp_path):
             raise UnsupportedTableError("index bloom is not supported yet")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(lineup, "load_index", load_index)
+    monkeypatch.setattr(engine_pool, "load_index", load_index)
 
 
 def test_what_is_there_takes_part():
-    assert lineup.missing(["native"], ["record", "bucket"]) == {}
+    assert engine_pool.missing(["native"], ["record", "bucket"]) == {}
 
 
 def test_an_index_that_native_lacks_is_left_out_with_a_line():
-    found = lineup.missing(["native", "hudi@0.15.0"], ["record", "bloom"])
+    found = engine_pool.missing(["native", "hudi@0.15.0"], ["record", "bloom"])
     assert found.pop("native/bloom") == "index bloom is not supported yet"
     # Not in the cache; or, where PySpark is another one, of no use.
     assert found == {"hudi@0.15.0": jars.missing_bundle("0.15.0")}
@@ -34,9 +34,9 @@ def test_an_index_that_native_lacks_is_left_out_with_a_line():
 
 def test_with_nothing_left_there_is_no_run():
     with pytest.raises(HarnessError, match="index bloom is not supported yet"):
-        lineup.missing(["native"], ["bloom"])
+        engine_pool.missing(["native"], ["bloom"])
     first, second = (re.escape(jars.missing_bundle(version)) for version in ("0.15.0", "1.1.1"))
     with pytest.raises(HarnessError, match=f"bloom.*; {first}"):
-        lineup.missing(["native", "hudi@0.15.0"], ["bloom"])
+        engine_pool.missing(["native", "hudi@0.15.0"], ["bloom"])
     with pytest.raises(HarnessError, match=f"{first}; {second}"):
-        lineup.missing(["hudi@0.15.0", "hudi@1.1.1"], ["bloom"])
+        engine_pool.missing(["hudi@0.15.0", "hudi@1.1.1"], ["bloom"])

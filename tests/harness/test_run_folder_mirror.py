@@ -16,8 +16,8 @@ from faults import DEAD, FaultStorage, Killed
 from test_run_store import SAMPLE
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.store import run_places
-from keymark.harness.store.run_places import RunFolderMirror
+from keymark.harness.store import run_folder_mirror
+from keymark.harness.store.run_folder_mirror import RunFolderMirror
 from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.table.storage.storage import FileStatus
@@ -81,7 +81,7 @@ def assert_complete(storage, folder):
         "run.json",
         "samples.jsonl",
     }
-    run_places._fetch(storage, folder, lambda _: True)
+    run_folder_mirror._fetch(storage, folder, lambda _: True)
     found = RunFolder.open(folder)
     assert [sample for sample in found.samples() if sample.metric == "wall_s"] == blocks()
     assert found.read_record().status == "complete"
@@ -145,7 +145,7 @@ def test_which_parts_count(storage, tmp_path):
         ".parts/events/other.inprogress/000001-000000000000000": b"other",
     }.items():
         storage.put(path, content)
-    run_places._fetch(storage, tmp_path, lambda _: True)
+    run_folder_mirror._fetch(storage, tmp_path, lambda _: True)
     found = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"samples.jsonl": b"newer", "log": b"complete", "other.inprogress": b"other"}
 
@@ -162,34 +162,34 @@ def test_files_of_a_store_stay_in_the_folder(storage, tmp_path, monkeypatch):
         type(storage), "walk", lambda *_: iter([FileStatus(path="events/../../x", size=1)])
     )
     with pytest.raises(RunFolderError, match="no file of a run"):
-        run_places._fetch(storage, tmp_path / "a", lambda _: True)
+        run_folder_mirror._fetch(storage, tmp_path / "a", lambda _: True)
     with pytest.raises(RunFolderError, match="no URL of a run folder"):
-        run_places.local("memory://store/../../x")
+        run_folder_mirror.local("memory://store/../../x")
 
 
 def test_two_processes_do_not_work_at_one_url(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     url = f"memory://places-{next(NAMES)}/x"
-    with run_places.working(url, resume=False) as (folder, kept):
+    with run_folder_mirror.working(url, resume=False) as (folder, kept):
         RunFolder.create(folder, kept).write_record(RunRecord(run_id="r1"))
         with (
             pytest.raises(RunFolderError, match="another process"),
-            run_places.working(url, resume=True),
+            run_folder_mirror.working(url, resume=True),
         ):
             pass
     assert not folder.exists()
-    assert run_places.local(url).joinpath("run.json").is_file()
+    assert run_folder_mirror.local(url).joinpath("run.json").is_file()
 
 
 def test_paths_are_what_they_were(tmp_path):
-    with run_places.working(None, resume=False) as (path, _):
+    with run_folder_mirror.working(None, resume=False) as (path, _):
         assert path is None
-    with run_places.working(f"file://{tmp_path}/x", resume=False) as (path, _):
+    with run_folder_mirror.working(f"file://{tmp_path}/x", resume=False) as (path, _):
         assert path == tmp_path / "x"
-    assert run_places.local(str(tmp_path)) == tmp_path
-    assert run_places.beside(f"{tmp_path}/a/b", "history") == f"{tmp_path}/a/history"
-    assert run_places.beside("s3://bucket/runs/x/", "history") == "s3://bucket/runs/history"
+    assert run_folder_mirror.local(str(tmp_path)) == tmp_path
+    assert run_folder_mirror.beside(f"{tmp_path}/a/b", "history") == f"{tmp_path}/a/history"
+    assert run_folder_mirror.beside("s3://bucket/runs/x/", "history") == "s3://bucket/runs/history"
     with pytest.raises(RunFolderError, match=r"no run\.json"):
-        run_places.local(f"memory://places-{next(NAMES)}/x")
+        run_folder_mirror.local(f"memory://places-{next(NAMES)}/x")
     with pytest.raises(RunFolderError, match=r"summary\.json is not there"):
-        run_places.local(f"memory://places-{next(NAMES)}/summary.json")
+        run_folder_mirror.local(f"memory://places-{next(NAMES)}/summary.json")

@@ -29,7 +29,7 @@ from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import Scenario
-from keymark.harness.store.table_places import RemoteTables, Tables
+from keymark.harness.tables.table_folders import RemoteTables, Tables
 from keymark.table.errors import TableError
 from keymark.table.index.protocol import load_index
 

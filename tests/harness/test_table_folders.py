@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from keymark import Table
-from keymark.harness.run import independent
-from keymark.harness.run.probes import Listing
-from keymark.harness.store.table_places import LocalTables, RemoteTables
+from keymark.harness.tables import independent
+from keymark.harness.tables.probes import Listing
+from keymark.harness.tables.table_folders import LocalTables, RemoteTables
 from keymark.table.errors import StorageError
 from keymark.table.storage.stores import storage_at
 

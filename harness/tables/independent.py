@@ -5,7 +5,7 @@ system view for copy-on-write tables of version 5 and 6: a base file is
 `<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than
 the active timeline, hence archived); the latest per file id is the slice; file groups named by
 `partitionToReplaceFileIds` of a completed replacecommit are gone. Keys that a table does not store
-(`hoodie.populate.meta.fields=false`) are spelled by `keymark.harness.run.key_text`.
+(`hoodie.populate.meta.fields=false`) are spelled by `keymark.harness.tables.key_text`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.run.key_text import encode_keys
+from keymark.harness.tables.key_text import encode_keys
 
 KEY = "_hoodie_record_key"
 PARTITION = "_hoodie_partition_path"
