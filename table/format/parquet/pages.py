@@ -17,24 +17,18 @@ import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from keymark.table.errors import CorruptFileError, UnsupportedTableError
-from keymark.table.format.coding import ByteCursor
+from keymark.table.format.parquet.thrift import ThriftReader
 
 _GZIP_WBITS = 31
 _GZIP_ERROR: Any = isal_zlib.error
-# Bytes of the largest page, and of the largest header; writers aim at one megabyte a page.
+# Bytes of the largest page, where writers aim at one megabyte, and values of the largest header.
 _PAGE_BYTES_MAX = 1 << 28
-_HEADER_BYTES_MAX = 1 << 20
-_DEPTH_MAX = 8
+_HEADER_VALUES_MAX = 1 << 10
 
-# Types of the compact protocol.
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
-_STRUCT = 12
 # Field numbers of PageHeader and DataPageHeaderV2.
 _UNCOMPRESSED, _COMPRESSED, _VERSION_2 = 2, 3, 8
 _DEFINITION_BYTES, _REPETITION_BYTES, _IS_COMPRESSED = 5, 6, 7
 _CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "BROTLI": "brotli", "LZ4": "lz4_raw"}
-
-_Fields = dict[int, Any]
 
 
 def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
@@ -109,15 +103,14 @@ def page_headers(data: bytes, place: range, name: str) -> Iterator[tuple[dict[in
     """
     at = place.start
     while at < place.stop:
-        limit = min(place.stop, at + _HEADER_BYTES_MAX)
-        cursor = _Header(data[at:limit], name, at)
-        header = cursor.fields()
+        reader = ThriftReader(data, name, at, most=_HEADER_VALUES_MAX)
+        header = reader.plain()
         size, full = header.get(_COMPRESSED), header.get(_UNCOMPRESSED)
-        start = at + cursor.position
+        start = reader.at
         if not isinstance(size, int) or not 0 <= size <= place.stop - start:
-            cursor.fail(f"a page of {size} bytes in a chunk that ends at {place.stop}")
+            reader.fail(f"a page of {size} bytes in a chunk that ends at {place.stop}")
         if not isinstance(full, int) or not 0 <= full <= _PAGE_BYTES_MAX:
-            cursor.fail(f"a page of {full} uncompressed bytes")
+            reader.fail(f"a page of {full} uncompressed bytes")
         at = start + size
         yield header, start, at
 
@@ -141,37 +134,3 @@ def _decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> b
     if len(found) != size:
         raise CorruptFileError(*place, f"a page of {len(found)} bytes, its header says {size}")
     return found
-
-
-class _Header(ByteCursor):
-    """Reads a page header; lists and maps have no place in one."""
-
-    __slots__ = ()
-
-    def fields(self, depth: int = 0) -> _Fields:
-        """A struct: value by field number."""
-        if depth > _DEPTH_MAX:
-            self.fail("a page header nested too deep")
-        found: _Fields = {}
-        number = 0
-        while head := self.take(1)[0]:
-            number = number + (head >> 4) if head >> 4 else self._number()
-            found[number] = self._value(head & 15, depth)
-        return found
-
-    def _number(self) -> int:
-        value = self.varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def _value(self, kind: int, depth: int) -> Any:
-        if kind in (_TRUE, _FALSE):
-            return kind == _TRUE
-        if kind in (_I16, _I32, _I64):
-            return self._number()
-        if kind == _BINARY:
-            return self.take(self.varint())
-        if kind == _STRUCT:
-            return self.fields(depth + 1)
-        if kind in (_BYTE, _DOUBLE):
-            return self.take(1 if kind == _BYTE else 8)
-        return self.fail(f"type {kind} in a page header")

@@ -5,7 +5,8 @@
     list      count << 4 | type, or 0xF0 | type and the count as varint; then the values
 
 Footers and page headers of Parquet are such structs. Every overrun, and every struct that is
-nested too deeply or has too many values, is a CorruptFileError.
+nested too deeply or has too many values, is a CorruptFileError. The functions at the end are
+compiled and pass over values without making any: they answer STRANGE where Arrow has to judge.
 Source: the compact protocol's specification of Apache Thrift.
 """
 
@@ -13,20 +14,31 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as np
+import numpy.typing as npt
+
 from keymark.table.errors import CorruptFileError
+from keymark.table.format.compiled import kernel
 
 # Types; the type of a boolean field is its value.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST = range(1, 10)
-STRUCT = 12
+_SET, STRUCT = 10, 12
 
 Fields = dict[int, tuple[int, Any]]
 """A struct: (type, value) by field number; a list's value is (type, values)."""
 
+_Bytes = npt.NDArray[np.uint8]
+_Numbers = npt.NDArray[np.int64]
+
 _LONG_LIST = 15
 _SHIFT_MAX = 63
-_DEPTH_MAX = 16
+DEPTH_MAX = 16
 VALUES_MAX = 1 << 19
 """Values of a struct that somebody else wrote; a row group of ten thousand columns has so many"""
+STRANGE = -1
+"""The place behind what is no value, or none that is known here."""
+# A level of the stack that is within a struct, not within a list.
+_FIELDS = -1
 _FIXED = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
 
 
@@ -60,6 +72,10 @@ class ThriftReader:
         """A struct with all that is in it."""
         self._left = self._most
         return self._struct(0)
+
+    def plain(self) -> dict[int, Any]:
+        """A struct without its types: booleans as such, and no lists."""
+        return self._plain(self.struct())
 
     def field(self, number: int) -> tuple[int, int]:
         """The head of the next field of a struct: type, 0 at the end, and field number.
@@ -118,6 +134,17 @@ class ThriftReader:
             found[number] = (head & 15, self._value(head & 15, depth))
         return found
 
+    def _plain(self, fields: Fields) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        for number, (kind, value) in fields.items():
+            if kind == LIST:
+                self.fail("a list in a struct that has none")
+            if kind in (TRUE, FALSE):
+                found[number] = kind == TRUE
+            else:
+                found[number] = self._plain(value) if kind == STRUCT else value
+        return found
+
     def _list(self) -> tuple[int, int]:
         head = self._byte()
         count = head >> 4
@@ -129,7 +156,7 @@ class ThriftReader:
 
     def _value(self, kind: int, depth: int) -> Any:
         self._left -= 1
-        if self._left < 0 or depth > _DEPTH_MAX:
+        if self._left < 0 or depth > DEPTH_MAX:
             self.fail("a Thrift struct of too many values, or nested too deeply")
         if I16 <= kind <= I64:
             return self.integer()
@@ -186,3 +213,95 @@ def _write_value(out: bytearray, kind: int, value: Any) -> None:
             _write_value(out, member, one)
     else:
         out += value
+
+
+@kernel
+def scan_varint(data: _Bytes, at: int) -> Any:
+    """A varint and the place behind it, STRANGE where it does not end."""
+    value = np.int64(0)
+    for turn in range(9):
+        if at >= len(data):
+            return value, STRANGE
+        byte = np.int64(data[at])
+        at += 1
+        value |= (byte & 0x7F) << (7 * turn)
+        if byte < 0x80:
+            return value, at
+    return value, STRANGE
+
+
+@kernel
+def _skip_plain(data: _Bytes, at: int, kind: int) -> int:
+    """The place behind a number, a boolean in a list or a text, STRANGE where there is none."""
+    if kind <= BYTE:
+        return at + 1
+    if kind == DOUBLE:
+        return at + 8
+    size, at = scan_varint(data, at)
+    if kind != BINARY or at < 0:
+        return at
+    return at + size if 0 <= size <= len(data) else STRANGE
+
+
+@kernel
+def scan_field(data: _Bytes, at: int) -> Any:
+    """The type of the next field of a struct, 0 at its end, and the place of its value."""
+    if at < 0 or at >= len(data):
+        return 0, STRANGE
+    head = np.int64(data[at])
+    at += 1
+    if head != 0 and head & 15 == 0:
+        return 0, STRANGE
+    if head >> 4 == 0 and head != 0:
+        _, at = scan_varint(data, at)
+    return head & 15, at
+
+
+@kernel
+def scan_list(data: _Bytes, at: int) -> Any:
+    """The type of a list's elements, how many there are, and the place of the first."""
+    if at < 0 or at >= len(data):
+        return 0, 0, STRANGE
+    kind, size = np.int64(data[at] & 15), np.int64(data[at] >> 4)
+    at += 1
+    if size == _LONG_LIST:
+        size, at = scan_varint(data, at)
+    return kind, size, at if 0 <= size <= len(data) else STRANGE
+
+
+@kernel
+def _scan_value(data: _Bytes, at: int, level: _Numbers) -> Any:
+    """The type of the next value of an open struct or list, 0 at its end, and its place."""
+    if level[0] == _FIELDS:
+        kind, at = scan_field(data, at)
+        while at >= 0 and TRUE <= kind <= FALSE:
+            kind, at = scan_field(data, at)
+        return kind, at
+    if level[1] == 0:
+        return np.int64(0), at
+    level[1] -= 1
+    return level[0], at
+
+
+@kernel
+def skip_value(data: _Bytes, at: int, kind: int, stack: _Numbers) -> int:
+    """The place behind a value, STRANGE where there is no such value.
+
+    `stack` holds for each open list the type of its elements and how many are left.
+    """
+    top = 0
+    stack[0, 0], stack[0, 1] = kind, 1
+    while top >= 0 and 0 <= at <= len(data):
+        kind, at = _scan_value(data, at, stack[top])
+        if kind == 0:
+            top -= 1
+        elif kind <= BINARY:
+            at = _skip_plain(data, at, kind)
+        elif top + 1 < len(stack) and kind in (LIST, _SET, STRUCT):
+            top += 1
+            stack[top, 0], stack[top, 1] = _FIELDS, 0
+            if kind != STRUCT:
+                stack[top, 0], stack[top, 1], at = scan_list(data, at)
+        else:
+            return STRANGE
+    return at if top < 0 and at <= len(data) else STRANGE
