@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from keymark.indexes import installed
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("table", "indexes", "datasets", "harness", "reports")
 
@@ -262,3 +264,21 @@ def test_no_import_goes_in_a_circle():
 
     for module in sorted(graph):
         visit(module, ())
+
+
+GENERAL = ("table", "harness", "reports", "datasets")
+
+
+def test_only_an_index_spells_its_name():
+    """General code asks the spec of an index; it compares with no name."""
+    names = set(installed.specs())
+    assert len(names) >= 7
+    spelled = [
+        f"{name_of(path)}:{node.lineno} {node.value!r}"
+        for path in modules()
+        if any(name_of(path).startswith(f"keymark.{package}") for package in GENERAL)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+        if name_of(path) != "keymark.table.format.words"
+    ]
+    assert spelled == []

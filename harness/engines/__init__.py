@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import re
 
+from keymark.indexes.installed import specs
+
 NATIVE = "native"
 REVISION = "native@"
 WORKTREE = "worktree"
 BARE = f"{REVISION}bare"
-
-NATIVE_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "hbase")
-HUDI_INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
-
-HUDI_WITHOUT_HBASE = (1, 1, 0)
-"""From this release on, Hudi's bundles have no HBase index."""
 
 HUDI_FIRST = (0, 15, 0)
 """The first release of Hudi with a bundle for Spark 3.5."""
@@ -56,9 +52,13 @@ def engine_indexes(name: str) -> tuple[str, ...]:
     """Names of the indexes that are measured with an engine."""
     version = hudi_version(name)
     if version is None:
-        return NATIVE_INDEXES
-    early = tuple(int(part) for part in version.split(".")) < HUDI_WITHOUT_HBASE
-    return (*HUDI_INDEXES, "hbase") if early else HUDI_INDEXES
+        return tuple(specs())
+    release = tuple(int(part) for part in version.split("."))
+    return tuple(
+        spec.name
+        for spec in specs().values()
+        if spec.in_hudi and (spec.hudi_before is None or release < spec.hudi_before)
+    )
 
 
 def engine_mistake(name: str) -> str | None:

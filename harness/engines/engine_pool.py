@@ -24,9 +24,9 @@ from keymark.harness.engines.bare import BareEngine
 from keymark.harness.engines.base import Engine
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.errors import CellError, HarnessError
-from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
+from keymark.harness.run import outside_entries
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.tables.table_folders import RemoteTables, Tables
@@ -52,9 +52,9 @@ def missing(engines: Iterable[str], indexes: Iterable[str]) -> dict[str, str]:
             found[name] = reason
             continue
         unusable = {} if version else _unusable(wanted)
-        no_hbase = hbase_cells.missing() if hbase_cells.INDEX in wanted else None
-        if no_hbase:
-            unusable[hbase_cells.INDEX] = no_hbase
+        unusable |= {
+            index: why for index in wanted if (why := outside_entries.missing(index)) is not None
+        }
         found |= {f"{name}/{index}": why for index, why in unusable.items()}
         left += len(wanted) - len(unusable)
     if not left:

@@ -22,7 +22,6 @@ from keymark.harness.engines import jars
 from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
 from keymark.harness.engines.hudi_options import (
     HBASE_CONF,
-    LOCAL_INDEXES,
     kept_options,
     table_options,
 )
@@ -156,9 +155,10 @@ class HudiTable:
 
     def info(self) -> HudiFacts:
         """The index of the writer's options, and of the table where it must be built there."""
-        if self.index == "record":
+        partition = spec_of(self.index).metadata_partition
+        if partition is not None:
             built = independent.facts(self.path).partitions_of_metadata
-            return HudiFacts(index="record" if "record_index" in built else "none")
+            return HudiFacts(index=self.index if partition in built else "none")
         return HudiFacts(index=index_name(self._options[INDEX_TYPE]))
 
     def check(self) -> IndexCheck:
@@ -252,12 +252,13 @@ class HudiEngine:
         """
         held = keys.to_pylist()
         partitions = None
-        if table.index in LOCAL_INDEXES:
+        spec = spec_of(table.index)
+        if not spec.is_global:
             located = independent.locations(table.path).to_pydict()
             known = dict(zip(located["record_key"], located["partition_path"], strict=True))
             other = next(iter(known.values()), "")
             partitions = [known.get(key, other) for key in held]
-        elif table.index != "record":
+        elif spec.metadata_partition is None:
             partitions = [""] * len(held)
         self._child.call(
             "hold_keys",

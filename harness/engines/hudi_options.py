@@ -20,9 +20,6 @@ from keymark.table.properties.options import (
     RECORD_INDEX_ON,
 )
 
-LOCAL_INDEXES = ("simple", "bloom", "bucket")
-"""Indexes that look for a key in its partition only."""
-
 HBASE_CONF = "keymark-hbase.xml"
 """Name of the file on Hudi's class path with settings for its HBase client."""
 
@@ -30,6 +27,13 @@ _METADATA = {
     "record_index": RECORD_INDEX_ON,
     "column_stats": COLUMN_STATS_ON,
     "bloom_filters": BLOOM_FILTERS_ON,
+}
+_METADATA_OPTIONS = {
+    "hoodie.metadata.enable": "true",
+    "hoodie.enable.data.skipping": "true",
+    RECORD_INDEX_ON: "false",
+    COLUMN_STATS_ON: "false",
+    BLOOM_FILTERS_ON: "false",
 }
 _PARALLEL = (
     "hoodie.upsert.shuffle.parallelism",
@@ -71,9 +75,8 @@ def table_options(
         PAYLOAD_CLASS: payload,
         INDEX_TYPE: spec_of(index).table_type,
         **dict.fromkeys(_PARALLEL, str(parallelism)),
-        **_metadata_options(index),
-        # Hudi's row writer makes no entries in HBase: the next upsert would find none of its keys.
-        **({"hoodie.datasource.write.row.writer.enable": "false"} if index == "hbase" else {}),
+        **_METADATA_OPTIONS,
+        **spec_of(index).hudi_options,
         **(_options_of_1x(payload) if version_number(version) >= (1,) else {}),
         **given,
     }
@@ -87,16 +90,6 @@ def kept_options(partitions: Mapping[str, object] | tuple[str, ...]) -> dict[str
 def version_number(version: str) -> tuple[int, ...]:
     """A version as numbers, for comparisons."""
     return tuple(int(part) for part in version.split("."))
-
-
-def _metadata_options(index: str) -> dict[str, str]:
-    return {
-        "hoodie.metadata.enable": "true",
-        "hoodie.enable.data.skipping": "true",
-        RECORD_INDEX_ON: str(index == "record").lower(),
-        COLUMN_STATS_ON: "false",
-        BLOOM_FILTERS_ON: "false",
-    }
 
 
 def _options_of_1x(payload: str) -> dict[str, str]:

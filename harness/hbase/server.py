@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape
 
 from keymark.harness.engines import jars
 from keymark.harness.errors import HarnessError
+from keymark.indexes.specs.hbase import SPEC
 
 if TYPE_CHECKING:
     from keymark.table.runtime.clock import Clock
@@ -84,7 +85,7 @@ class Running:
 
 def default_folder() -> Path:
     """In the user's cache, beside the jars."""
-    return jars.folder().parent / "hbase"
+    return jars.folder().parent / SPEC.name
 
 
 def running(folder: Path) -> Running | None:
@@ -117,7 +118,7 @@ def start(
     _refuse_taken("ZooKeeper", "--zookeeper-port", zookeeper_port)
     for who, port in _inner_ports(zookeeper_port).items():
         _refuse_taken(f"HBase's {who}", "--zookeeper-port, which it follows", port)
-    paths = [jars.fetch(jar, "hbase", download) for jar in JARS]
+    paths = [jars.fetch(jar, SPEC.name, download) for jar in JARS]
     told("starting HBase")
     folder.mkdir(parents=True, exist_ok=True)
     _write_site(folder, zookeeper_port)
@@ -208,7 +209,7 @@ def _refuse_taken(role: str, option: str, port: int) -> None:
 def _write_site(folder: Path, zookeeper_port: int) -> None:
     data = folder / "data"
     settings = {
-        "hbase.rootdir": (data / "hbase").as_uri(),
+        "hbase.rootdir": (data / SPEC.name).as_uri(),
         "hbase.tmp.dir": str(data / "tmp"),
         "hbase.zookeeper.property.dataDir": str(data / "zookeeper"),
         "hbase.cluster.distributed": "false",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from keymark.harness.engines.engine_pool import EnginePool, missing
 from keymark.harness.errors import HarnessError
-from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.measure import environment
 from keymark.harness.measure.canary import Canary
 from keymark.harness.measure.counters import write_counters
 from keymark.harness.measure.session import cores
+from keymark.harness.run import outside_entries
 from keymark.harness.run.inputs import measured_sizes, write_inputs
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.run.notes import notes
@@ -65,7 +65,7 @@ def run(request: Request, progress: Progress) -> Finished:
             record = record.but(**pool.described(), measured=measured_sizes(inputs))
             folder.write_record(record)
             planned = neighbours(expand(scenario))
-            with hbase_cells.prepared(pool.able(planned, skipped), run_id) as cells:
+            with outside_entries.prepared(pool.able(planned, skipped), run_id) as cells:
                 schedule = Schedule.of(cells, scenario)
                 runner = Runner(
                     contexts=work.contexts(inputs, pool.engines, scenario),

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from keymark.harness.engines.base import MeasuredTable
 from keymark.harness.errors import CellError
-from keymark.harness.hbase import cells as hbase_cells
-from keymark.harness.run import workload
+from keymark.harness.run import outside_entries, workload
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.step import LOAD, WHOLE, Step, StepResult, StepRun, first_line
 from keymark.harness.scenario.matrix import Cell, Trial
 from keymark.harness.store.results import Sample
 from keymark.harness.store.units import METRICS
 from keymark.harness.tables import independent, verify
+from keymark.indexes.installed import specs
 
 
 def snapshot_path(context: RunContext, cell: Cell) -> Path:
@@ -59,15 +59,16 @@ def load(context: RunContext, trial: Trial) -> StepResult:
     finally:
         if not keep:
             context.tables.remove(path)
-            hbase_cells.refill(trial.cell, snapshot_path(context, trial.cell))
+            outside_entries.refill(trial.cell, snapshot_path(context, trial.cell))
     return replace(result, mistake=mistake)
 
 
 def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
     """Start the cell from an existing table, off the clock; a note where it had to be re-written.
 
-    A table cannot be given another layout, so for `bucket`, and for `record` where the source
-    has no record index, the same rows are bulk-inserted into a new table.
+    A table cannot be given another layout, so for an index that has a layout of its own, and for
+    one in a partition of the metadata table that the source lacks, the same rows are bulk-inserted
+    into a new table.
 
     Raises:
         CellError: the copy does not hold the source's rows or does not use the cell's index.
@@ -77,7 +78,7 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
     try:
         if note is None:
             context.tables.copy(source, path)
-            hbase_cells.refill(cell, path)
+            outside_entries.refill(cell, path)
             table = context.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
         else:
             table = _create(context, cell, path)
@@ -93,12 +94,14 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
 
 
 def _rewrite_note(cell: Cell, source: Path) -> str | None:
-    if cell.index == "bucket":
-        reason = "a bucket index needs a table laid out by buckets"
-    elif cell.index == "record":
-        if "record_index" in independent.facts(source).partitions_of_metadata:
+    spec = specs()[cell.index]
+    partition = spec.metadata_partition
+    if spec.owns_layout:
+        reason = f"a {spec.name} index needs a table laid out by {spec.name}s"
+    elif partition is not None:
+        if partition in independent.facts(source).partitions_of_metadata:
             return None
-        reason = "the source has no record index"
+        reason = f"the source has no {partition.replace('_', ' ')}"
     else:
         return None
     return (
@@ -122,7 +125,7 @@ def repeat(context: RunContext, trial: Trial, steps: Sequence[Step]) -> list[Ste
                 break
     finally:
         context.tables.remove(path)
-        hbase_cells.restore(cell, snapshot_path(context, cell), context.inputs, steps)
+        outside_entries.restore(cell, snapshot_path(context, cell), context.inputs, steps)
     return results
 
 
@@ -160,6 +163,6 @@ def samples(run_id: str, trial: Trial, results: Sequence[StepResult]) -> list[Sa
 def _create(context: RunContext, cell: Cell, path: Path) -> MeasuredTable:
     context.tables.remove(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    hbase_cells.renew(cell)
+    outside_entries.renew(cell)
     engine = context.engines[cell.engine]
     return engine.create(path, context.inputs.layout, index=cell.index, options=cell.options)

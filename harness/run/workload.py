@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from keymark.harness.engines import is_native
 from keymark.harness.engines.base import WriteOutcome
-from keymark.harness.hbase import cells as hbase_cells
-from keymark.harness.run import maintenance_steps
+from keymark.harness.run import maintenance_steps, outside_entries
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
 from keymark.harness.run.lookup_model import values as point_values
@@ -40,21 +39,11 @@ from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import WorkloadSection
 from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import rows_written, written
+from keymark.indexes.installed import specs
 from keymark.table.index.protocol import LookupStats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_FILTERED = ("files_read", "candidates", "false_positives")
-_TOLD = {
-    "record": ("shards_read", "blocks_decoded"),
-    "global_simple": ("files_read",),
-    "simple": ("files_read",),
-    "global_bloom": _FILTERED,
-    "bloom": _FILTERED,
-    "bucket": ("files_read",),
-}
-"""What a lookup of `native` tells of itself, by index: fields of `LookupStats`."""
 
 
 def steps(workload: WorkloadSection) -> tuple[Step, ...]:
@@ -151,7 +140,7 @@ def verify_rows(context: RunContext, cell: Cell, step: Step, *, path: Path) -> s
         expected = context.inputs.truth(step.round, deleted=step.deleted)
     found = engine.digest(table.read(), context.inputs.columns)
     mistake = verify.rows_mistake(found, expected)
-    if mistake is None and cell.index == "record":
+    if mistake is None and specs()[cell.index].metadata_partition is not None:
         mistake = verify.check_mistake(table.check())
     return mistake
 
@@ -173,7 +162,7 @@ def _write(run: StepRun) -> Values:
     values["total", "bytes_written"] = added.total_bytes
     values |= timed
     values["total", "rows_written"] = rows_written(run.path, before, after)
-    values["total", "index_bytes"] = hbase_cells.index_bytes(run.cell, after.index_bytes)
+    values["total", "index_bytes"] = outside_entries.index_bytes(run.cell, after.index_bytes)
     values["total", "keys"] = run.inputs.size(run.step.name)
     return values
 
@@ -200,8 +189,10 @@ def _lookup(run: StepRun) -> tuple[Values, str | None]:
     located = independent.locations(run.files())
     mistake = verify.lookup_mistake(answer, asked=asked, located=located)
     values["total", "keys"] = len(keys)
-    told = _TOLD.get(run.cell.index, ()) if is_native(run.cell.engine) else ()
-    return values | {("total", name): getattr(stats, name) for name in told}, mistake
+    if is_native(run.cell.engine):
+        counted = specs()[run.cell.index].counters
+        values |= {("total", counter.name): stats.counted(counter.name) for counter in counted}
+    return values, mistake
 
 
 def _point_query(run: StepRun) -> tuple[Values, str | None]:

@@ -20,7 +20,6 @@ from keymark.datasets.specs.spec import DatasetSpec
 from keymark.harness.engines import (
     BARE,
     NATIVE,
-    NATIVE_INDEXES,
     engine_indexes,
     engine_mistake,
     is_native,
@@ -41,11 +40,16 @@ from keymark.harness.scenario.fields import (
 )
 from keymark.harness.scenario.table_section import TableSection, name_mistake, refuse
 from keymark.harness.store.store import is_run_name
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import of_partition, specs
 from keymark.table.errors import TableError
 from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS, check_options
 
-DEFAULT_INDEXES = ("record", "global_simple", "global_bloom", "bucket")
+_RECORD_INDEX = "record_index"
+
+
+def default_indexes() -> tuple[str, ...]:
+    """The indexes of scenarios that name none."""
+    return tuple(spec.name for spec in specs().values() if spec.is_compared)
 
 
 class WorkloadSection(Section):
@@ -119,7 +123,7 @@ class Scenario(Section):
     name: str
     description: str = ""
     engines: Names = (NATIVE,)
-    indexes: Names = DEFAULT_INDEXES
+    indexes: Names = Field(default_factory=default_indexes)
     dataset: DatasetSection = Field(default_factory=DatasetSection)
     table: TableSection = Field(default_factory=TableSection)
     workload: WorkloadSection = Field(default_factory=WorkloadSection)
@@ -142,7 +146,7 @@ class Scenario(Section):
     @field_validator("indexes")
     @classmethod
     def _indexes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = (name_mistake("index", name, NATIVE_INDEXES) for name in value)
+        unknown = (name_mistake("index", name, specs()) for name in value)
         refuse([*_list_mistakes(value), *unknown])
         return value
 
@@ -269,13 +273,15 @@ def _cell_mistakes(scenario: Scenario) -> list[str]:
             if index not in held
         ]
     hudi = not all(map(is_native, scenario.engines))
-    if hudi and "bucket" in scenario.indexes and scenario.workload.lookup_absent:
+    laid_out = [name for name in scenario.indexes if specs()[name].owns_layout]
+    if hudi and laid_out and scenario.workload.lookup_absent:
         found.append(
-            "workload.lookup_absent: Hudi's bucket index says where a key would be and knows no "
-            "absent one, so it must be 0"
+            f"workload.lookup_absent: Hudi's {laid_out[0]} index says where a key would be and "
+            "knows no absent one, so it must be 0"
         )
-    if scenario.workload.model_keys and set(scenario.indexes) != {"record"}:
-        found.append("workload.model_keys: the lookup model is about the index record only")
+    record = of_partition(_RECORD_INDEX).name
+    if scenario.workload.model_keys and set(scenario.indexes) != {record}:
+        found.append(f"workload.model_keys: the lookup model is about the index {record} only")
     if scenario.workload.model_keys and set(scenario.engines) != {NATIVE}:
         found.append("workload.model_keys: the lookup model is about the engine native only")
     return found
@@ -287,7 +293,7 @@ def _variant_mistakes(scenario: Scenario) -> list[str]:
     found = []
     for name, indexes in table.variant_indexes.items():
         found.append(name_mistake("variant", name, tuple(table.variants)))
-        found += [name_mistake("index", index, NATIVE_INDEXES) for index in indexes]
+        found += [name_mistake("index", index, specs()) for index in indexes]
     found += [
         f"index {index!r} has no variant left"
         for index in scenario.indexes
@@ -298,10 +304,10 @@ def _variant_mistakes(scenario: Scenario) -> list[str]:
 
 def _step_mistakes(scenario: Scenario) -> list[str]:
     """Steps that lack what they work on, or work on another index or engine."""
-    work = scenario.workload
+    work, record = scenario.workload, of_partition(_RECORD_INDEX).name
     nulled = bool(work.null_columns)
     wrong = {
-        "build_index: the index record only": work.build_index and scenario.indexes != ("record",),
+        f"build_index: the index {record} only": work.build_index and scenario.indexes != (record,),
         "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
         "purge: needs workload.delete": work.purge and not work.delete,
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
@@ -347,9 +353,10 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
 def _mapping_mistakes(scenario: Scenario) -> list[str]:
     """What needs rows where there are keys alone."""
     work, table = scenario.workload, scenario.table
+    record = of_partition(_RECORD_INDEX).name
     wrong = {
         "engines: native only": scenario.engines != (NATIVE,),
-        "indexes: record only": scenario.indexes != ("record",),
+        f"indexes: {record} only": scenario.indexes != (record,),
         "table.source: none": table.source,
         "table.location: none": table.location,
         "dataset.source: none": scenario.dataset.source,

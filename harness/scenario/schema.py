@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from keymark.harness.engines import HUDI_FORM, NATIVE, NATIVE_FORM, NATIVE_INDEXES
+from keymark.harness.engines import HUDI_FORM, NATIVE, NATIVE_FORM
 from keymark.harness.run.own_data import SourceSection
 from keymark.harness.scenario.documents import builtin_names
 from keymark.harness.scenario.fields import Section
@@ -24,6 +24,7 @@ from keymark.harness.scenario.scenario import (
     WorkloadSection,
 )
 from keymark.harness.scenario.table_section import TableSection
+from keymark.indexes.installed import specs
 from keymark.table.properties.options import ALIASES, defaults
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -81,7 +82,7 @@ def _attributes(model: type[Section]) -> Iterator[tuple[str, str]]:
 
 def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
     """Say what names and options there are."""
-    top["indexes"] |= {"items": {"enum": list(NATIVE_INDEXES)}, "minItems": 1, "uniqueItems": True}
+    top["indexes"] |= {"items": {"enum": list(specs())}, "minItems": 1, "uniqueItems": True}
     forms = f"^({NATIVE}|{NATIVE_FORM}|{HUDI_FORM})$"
     named = {"type": "string", "pattern": forms}
     top["engines"] |= {"items": named, "minItems": 1, "uniqueItems": True}
@@ -89,7 +90,7 @@ def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
     table = definitions["TableSection"]["properties"]
     known = {"type": "object", "additionalProperties": False, "properties": _options()}
     table["options"] = {**known, "description": table["options"]["description"]}
-    for name, keys in (("index_options", {"enum": list(NATIVE_INDEXES)}), ("variants", {})):
+    for name, keys in (("index_options", {"enum": list(specs())}), ("variants", {})):
         table[name] |= {"additionalProperties": known, "propertyNames": keys}
 
 

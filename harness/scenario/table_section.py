@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from pydantic import Field, field_validator
 
 from keymark.datasets.generate.mappings import FILE_ROWS
-from keymark.harness.engines import NATIVE_INDEXES, engine_mistake
+from keymark.harness.engines import engine_mistake
 from keymark.harness.scenario.dataset_section import NAME
 from keymark.harness.scenario.documents import nearest
 from keymark.harness.scenario.fields import Names, Positive, Section, TextGroups, Texts
+from keymark.indexes.installed import specs
 
 
 class TableSection(Section):
@@ -48,7 +49,7 @@ class TableSection(Section):
     @field_validator("index_options")
     @classmethod
     def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        refuse(name_mistake("index", name, NATIVE_INDEXES) for name in value)
+        refuse(name_mistake("index", name, specs()) for name in value)
         return value
 
     @field_validator("engine_options")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from keymark.indexes.installed import specs
+
 
 class Unit(StrEnum):
     """Base units; no other unit is ever stored."""
@@ -93,10 +95,7 @@ METRICS: dict[str, Metric] = {
         _count("tasks", "Spark tasks"),
         _count("files_read", "base files read"),
         _count("files_written", "base files written"),
-        _count("shards_read", "index shards read"),
-        _count("blocks_decoded", "index blocks decoded"),
-        _count("candidates", "pairs of key and file checked by filters"),
-        _count("false_positives", "filters that let a key pass for nothing"),
+        *(_count(each.name, each.title) for spec in specs().values() for each in spec.counters),
         _count("rows_written", "rows written to base files"),
         _bytes("bytes_written", "bytes written"),
         _bytes("index_bytes", "index bytes on storage"),

@@ -79,6 +79,7 @@ SPEC = IndexSpec(
     ),
     in_hudi=True,
     hudi_before=(1, 1, 0),
+    cells="keymark.harness.hbase.cells:HBaseCells",
     # Hudi's row writer makes no entries in HBase: the next upsert would find none of its keys.
     hudi_options={"hoodie.datasource.write.row.writer.enable": "false"},
     cost=IndexCost(

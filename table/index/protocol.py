@@ -38,8 +38,9 @@ class LookupStats:
     """What a lookup touched; indexes add to it.
 
     `candidates` are the pairs of key and file that a bloom index checks against filters,
-    `false_positives` those that a filter let pass for nothing. The last four count the files whose
-    key range or filter it took from there.
+    `false_positives` those that a filter let pass for nothing. `ranges_from_...` and
+    `filters_from_...` count the files whose key range or filter it took from there. `others` are
+    what an index counts besides, by name.
     """
 
     shards_read: int = 0
@@ -51,6 +52,15 @@ class LookupStats:
     ranges_from_metadata: int = 0
     filters_from_footers: int = 0
     filters_from_metadata: int = 0
+    others: dict[str, int] = field(default_factory=dict)
+
+    def count(self, name: str, number: int) -> None:
+        """Add to a counter that is an index's own."""
+        self.others[name] = self.others.get(name, 0) + number
+
+    def counted(self, name: str) -> int:
+        """The value of a counter, by its name."""
+        return int(getattr(self, name, self.others.get(name, 0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

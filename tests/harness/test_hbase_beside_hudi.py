@@ -11,7 +11,7 @@ import pytest
 from harness_fakes import SMALL
 
 from keymark.harness.engines import jars
-from keymark.harness.hbase import cells as hbase_cells
+from keymark.harness.hbase.cells import HBaseCells
 
 ROOT = Path(__file__).parents[2]
 SETS = [*SMALL, "schedule.repetitions=2"]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("hudi
 
 
 def test_both_engines_are_measured_and_verified(tmp_path):
-    missing = hbase_cells.missing() or jars.missing_bundle("0.15.0")
+    missing = HBaseCells().missing() or jars.missing_bundle("0.15.0")
     if missing:
         pytest.skip(missing)
     command = [sys.executable, str(ROOT / "run_bench.py"), "run", "hudi_vs_native", "--json"]

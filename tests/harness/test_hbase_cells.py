@@ -14,8 +14,8 @@ from keymark import Table
 from keymark.harness.engines import engine_indexes
 from keymark.harness.engines.engine_pool import missing
 from keymark.harness.errors import HarnessError
-from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.hbase import server as hbase_server
+from keymark.harness.run import outside_entries
 from keymark.harness.run.workload import steps
 from keymark.harness.scenario.matrix import expand
 from keymark.harness.scenario.scenario import WorkloadSection, load
@@ -34,7 +34,7 @@ def hbase(monkeypatch):
 
 def cells(**options):
     overrides = {"indexes": ["record", "hbase"], "engines": ["native", "hudi@0.15.0"]}
-    found = hbase_cells.settled(expand(load("quickstart", overrides=overrides)), "2026-run")
+    found = outside_entries.settled(expand(load("quickstart", overrides=overrides)), "2026-run")
     return [replace(c, options={**c.options, **options}) for c in found if c.index == "hbase"]
 
 
@@ -72,7 +72,7 @@ def test_each_cell_is_told_its_own_table():
 @pytest.mark.usefixtures("hbase")
 def test_cells_that_share_a_loaded_table_share_its_entries():
     overrides = {"indexes": ["hbase"], "dataset.sizes": [1000, 2000], "dataset.batches": [100, 200]}
-    found = hbase_cells.settled(expand(load("quickstart", overrides=overrides)), "run")
+    found = outside_entries.settled(expand(load("quickstart", overrides=overrides)), "run")
     names = {}
     for cell in found:
         names.setdefault(cell.table_id, set()).add(cell.options["hoodie.index.hbase.table"])
@@ -82,7 +82,7 @@ def test_cells_that_share_a_loaded_table_share_its_entries():
 
 def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
     cell = cells()[0]
-    hbase_cells.renew(cell)
+    outside_entries.renew(cell)
     options = {n: v for n, v in cell.options.items() if not n.startswith("hoodie.parquet")}
     table = Table.create(
         tmp_path / "loaded", record_key="k", partition_path="p", ordering="ts", index="hbase",
@@ -99,11 +99,11 @@ def test_a_repetition_finds_the_entries_of_its_copy(tmp_path, hbase):
         copy.upsert(Inputs().batch(2))
         copy.delete(["c", "new"])
         assert hbase.entries(name) != loaded
-        hbase_cells.restore(cell, tmp_path / "loaded", Inputs(), STEPS)
+        outside_entries.restore(cell, tmp_path / "loaded", Inputs(), STEPS)
         assert hbase.entries(name) == loaded
-    hbase_cells.refill(cell, tmp_path / "loaded")
+    outside_entries.refill(cell, tmp_path / "loaded")
     assert hbase.entries(name) == loaded
-    hbase_cells.clear([cell])
+    outside_entries.clear([cell])
     assert name not in hbase.tables
 
 
@@ -113,7 +113,7 @@ def test_of_a_workload_without_deletes_none_are_read(tmp_path, hbase):
             raise AssertionError("there are none")
 
     cell = cells()[0]
-    hbase_cells.renew(cell)
+    outside_entries.renew(cell)
     options = {n: v for n, v in cell.options.items() if not n.startswith("hoodie.parquet")}
     path = tmp_path / "t"
     table = Table.create(path, record_key="k", partition_path="p", index="hbase", options=options)
@@ -122,7 +122,7 @@ def test_of_a_workload_without_deletes_none_are_read(tmp_path, hbase):
     loaded = hbase.entries(name)
     only_reads = WorkloadSection(rounds=0, delete=False)
     for workload in (WorkloadSection(rounds=1, delete=False), only_reads):
-        hbase_cells.restore(cell, path, Changes(), steps(workload))
+        outside_entries.restore(cell, path, Changes(), steps(workload))
         assert hbase.entries(name) == loaded
 
 

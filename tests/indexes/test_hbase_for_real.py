@@ -6,8 +6,8 @@ import pytest
 from index_cases import batch, create, lookup
 from test_hbase import truth
 
-from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.hbase import server as hbase_server
+from keymark.harness.hbase.cells import HBaseCells
 from keymark.indexes.hbase_client import Access, ThriftClient, connected
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import load_index
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("hbase")
 @pytest.fixture
 def access():
     """An HBase table that is not there, and is not there afterwards."""
-    missing = hbase_cells.missing()
+    missing = HBaseCells().missing()
     if missing:
         pytest.skip(missing)
     running = hbase_server.running(hbase_server.default_folder())

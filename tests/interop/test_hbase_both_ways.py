@@ -13,8 +13,8 @@ from hudi_judge import VERSIONS, by_key, findings, places, writer_options
 from interop_cells import OPTIONS, Cell, Ledger
 
 from keymark import Table
-from keymark.harness.hbase import cells as hbase_cells
 from keymark.harness.hbase import server as hbase_server
+from keymark.harness.hbase.cells import HBaseCells
 from keymark.indexes.hbase import HBaseIndex
 from keymark.indexes.hbase_client import FILE_NAME, PARTITION_PATH, Access, connected
 from keymark.table.errors import IndexUnavailableError, TableWarning
@@ -50,7 +50,7 @@ def cell(request):
 
     Each test has one of its own: Hudi's client does not find one again that was made anew.
     """
-    missing = hbase_cells.missing()
+    missing = HBaseCells().missing()
     if missing:
         pytest.skip(missing)
     port = hbase_server.running(hbase_server.default_folder()).thrift_port
