@@ -7,6 +7,8 @@ comparisons, reports and plans. Names are loaded when they are first asked for.
 from __future__ import annotations
 
 import importlib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +38,12 @@ _MODULES = {
     "TableWarning": "keymark.table.errors",
     "key_digest": "keymark.table.services.purge.purge",
 }
+
+if not Path(__file__).parents[1].joinpath("pyproject.toml").exists():
+    # Installed, not a clone: compiled kernels lie in the user's cache, so that removing the package
+    # leaves nothing. Numba and Spark's workers read the variable.
+    _CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - no HOME is no error
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(_CACHE, "keymark", "numba")))
 
 
 def __getattr__(name: str) -> object:

@@ -31,15 +31,8 @@ from keymark.table.index.stale_index import refuse_stale_index, stale_since
 from keymark.table.layout.model import BaseFile, CommitResult
 from keymark.table.layout.naming import is_bucket_file_id
 from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.properties import facts as table_facts
 from keymark.table.properties.config import KEY_COLUMN, TableConfig, load_config
-from keymark.table.properties.facts import (
-    TableSpec,
-    check_agreement,
-    choose_index,
-    create_table,
-    names,
-    table_options,
-)
 from keymark.table.properties.options import (
     BLOCK_CACHE,
     LOCAL_BYTES,
@@ -105,9 +98,9 @@ class Table:
         self._ids = ids
         config = load_config(storage)
         warn_of_broken_seal(config)
-        check_agreement(config, self._given)
+        table_facts.check_agreement(config, self._given)
         self.warned: set[str] = set()
-        self.choice = choose_index(config, self._given, storage)
+        self.choice = table_facts.choose_index(config, self._given, storage)
         capacity = self.options().integer(BLOCK_CACHE)
         self._cache = BlockCache(capacity) if capacity else None
 
@@ -132,19 +125,19 @@ class Table:
         Without record_key every inserted row gets a generated key; without index the table gets the
         record index.
         """
-        if record_key is not None and not names(record_key):
+        if record_key is not None and not table_facts.names(record_key):
             raise InvalidOptionError("record_key names no record key column: leave it out for none")
         given = check_options(options or {})
         storage = storage or storage_at(path, given, create=True)
         index = index or default_index().name
         load_index(index)
-        identity = TableSpec(
+        identity = table_facts.TableSpec(
             name=name or storage.root.rstrip("/").rpartition("/")[2],
-            record_key=names(record_key),
-            partition_fields=names(partition_path),
+            record_key=table_facts.names(record_key),
+            partition_fields=table_facts.names(partition_path),
             ordering=ordering,
         )
-        create_table(storage, identity, index, given, clock=clock or SystemClock())
+        table_facts.create_table(storage, identity, index, given, clock=clock or SystemClock())
         return cls(storage, given, spark=spark, clock=clock, ids=ids)
 
     @classmethod
@@ -184,7 +177,7 @@ class Table:
 
     def options(self) -> Options:
         """Facts of the table, what was given, and the defaults that depend on the index."""
-        return table_options(self.config, self.choice.name, self._given)
+        return table_facts.table_options(self.config, self.choice.name, self._given)
 
     def upsert(self, rows: DataFrame | pa.Table) -> CommitResult:
         """Insert new keys, merge rows of known keys."""
@@ -395,7 +388,7 @@ class Table:
             progress: shows how far it came.
         """
         given = check_options(options or {})
-        settled = table_options(self.config, name, {**self._given, **given})
+        settled = table_facts.table_options(self.config, name, {**self._given, **given})
         services = replace(self._services(self._runner(), progress), options=settled)
         switcher = Switcher(
             storage=self.storage, services=services, before=self.choice.name, given=given
@@ -406,7 +399,7 @@ class Table:
             switch = replace(switcher, storage=lease.storage).run(name, lease)
         kept = {name: text for name, text in self._given.items() if name not in index_properties()}
         self._given = {**kept, **given}
-        self.choice = choose_index(self.config, self._given, self.storage)
+        self.choice = table_facts.choose_index(self.config, self._given, self.storage)
         return switch
 
     def rewrite(self, virtual_keys: str, progress: Progress = no_progress) -> RewriteReport:

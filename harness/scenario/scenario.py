@@ -427,6 +427,8 @@ def _source_mistakes(scenario: Scenario) -> list[str]:
     found = [own.mistake] if own and own.mistake else []
     if source and own:
         found.append("dataset.source: not with table.source")
+    if source == "":
+        found.append("table.source: an empty path")
     if source and not (Path(source) / ".hoodie" / "hoodie.properties").is_file():
         found.append(
             f"table.source: {source} is not a Hudi table (it has no .hoodie/hoodie.properties); "

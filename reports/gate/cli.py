@@ -101,6 +101,8 @@ def gate(
 
 
 def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bool) -> None:
+    if any("\0" in word for word in (given.base, given.candidate or "", out or "")):
+        raise ReportError("a run or revision has a NUL character in its name")
     if out is not None and run_folder_mirror.is_url(out) and alone:
         raise ReportError("--out of --bisect and --kernels is a folder of this machine")
     if resume and (out is None or not given.revisions or given.candidate is None):

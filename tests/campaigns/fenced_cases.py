@@ -15,7 +15,15 @@ from hudi import HudiTableBuilder
 from table_cases import SHARDS, SMALL_BLOOMS, data_rows
 
 from keymark import Table
-from keymark.table.layout.naming import HOODIE, LEASE, METADATA, parse_base_file, parse_log_file
+from keymark.table.layout.naming import (
+    HOODIE,
+    LEASE,
+    METADATA,
+    PROPERTIES,
+    parse_base_file,
+    parse_log_file,
+)
+from keymark.table.properties.config import load_config
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import BytesReader, FileStatus, NoLocking, RangeReader, Storage
 from keymark.table.timeline.archived import decode_archive
@@ -177,7 +185,10 @@ def archived_times(storage: Storage) -> set[str]:
 
 
 def late_files(storage: Storage) -> list[str]:
-    """Base files that no listing names and whose instants are neither completed nor pending."""
+    """Base files that no listing names and whose instants are neither completed nor pending.
+
+    With hoodie.properties, if that names a metadata partition without files.
+    """
     timeline = Timeline.load(storage)
     known = {i.time for i in timeline.instants} | archived_times(storage)
     found = []
@@ -188,6 +199,9 @@ def late_files(storage: Storage) -> list[str]:
             continue
         if file.instant_time not in known:
             found.append(status.path)
+    named = set(load_config(storage).metadata_partitions) - {"files"}
+    if any(not storage.list(f"{METADATA}/{name}") for name in named):
+        found.append(PROPERTIES)
     return found
 
 

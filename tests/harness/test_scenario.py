@@ -436,6 +436,8 @@ def test_sessions_share_a_standalone_cluster_as_they_are_told(engines, conf, fin
 def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):
     with pytest.raises(ScenarioError, match="not a Hudi table"):
         scenario.load("ci", sets=[f"table.source={tmp_path}"])
+    with pytest.raises(ScenarioError, match=r"table\.source: an empty path"):
+        scenario.load("ci", sets=["table.source="])
     (tmp_path / "t" / ".hoodie").mkdir(parents=True)
     (tmp_path / "t" / ".hoodie" / "hoodie.properties").write_text("")
     (tmp_path / "s.toml").write_text('[table]\nsource = "t"\n')

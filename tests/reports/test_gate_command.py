@@ -283,6 +283,13 @@ def test_a_run_of_revisions_is_resumed(capsys, tmp_path, monkeypatch):
         assert said.startswith("error: --resume needs --out and two revisions")
 
 
+def test_a_name_with_a_nul_is_refused_before_anything_is_started(capsys):
+    for words in (["v\0", "v2"], ["v1", "v\0"], ["v1", "v2", "--out", "x\0"]):
+        code, said = gate(capsys, *words)
+        assert (code, said.count("error: ")) == (2, 1)
+        assert "NUL character" in said
+
+
 def test_a_master_is_for_tables_that_are_measured_now(capsys, runs):
     for words in (runs, ("v1", "v2", "--kernels")):
         code, said = gate(capsys, *words, "--master", "yarn")
