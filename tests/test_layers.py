@@ -33,7 +33,7 @@ REPORTS_SEE = {
         "keymark.harness.store.store",
         "keymark.harness.errors",
     ),
-    "keymark.harness.store.run_record",
+    *("keymark.harness.store.run_record", "keymark.harness.store.data_point"),
     # What a secret is.
     "keymark.harness.redaction",
     # Run folders by URL.

@@ -19,8 +19,9 @@ from keymark.datasets.generate.source import SourceDataset
 from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.base import Layout
 from keymark.harness.run import own_data
-from keymark.harness.scenario.dataset_section import DataPoint, DatasetSection
+from keymark.harness.scenario.dataset_section import DatasetSection
 from keymark.harness.scenario.scenario import Scenario, WorkloadSection
+from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.run_record import MeasuredRecord
 from keymark.harness.tables import independent
 from keymark.harness.tables.key_text import encode_keys

@@ -25,8 +25,8 @@ from keymark.harness.errors import CellError
 from keymark.harness.run import cell as cells
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.step import BUILD, BULK_INSERT, LOAD, Step, StepResult
-from keymark.harness.scenario.dataset_section import DataPoint
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial
+from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
 

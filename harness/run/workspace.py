@@ -11,8 +11,8 @@ from typing import Self
 
 from keymark.harness.engines.base import Engine
 from keymark.harness.run.context import Inputs, RunContext
-from keymark.harness.scenario.dataset_section import DataPoint
 from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.store import RunFolder
 from keymark.harness.tables.table_folders import LocalTables, RemoteTables, Tables
 from keymark.table.errors import StorageError

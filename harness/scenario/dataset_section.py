@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
@@ -12,6 +12,7 @@ from keymark.datasets.errors import DatasetError
 from keymark.datasets.specs.spec import DatasetSpec, built_in_names, load_spec
 from keymark.harness.run.own_data import SourceSection
 from keymark.harness.scenario.fields import Natural, Numbers, Positive, Section, Share
+from keymark.harness.store.data_point import DataPoint
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What a variant or a shape may be called: it becomes part of a path."""
@@ -28,26 +29,6 @@ def _ascending(value: tuple[int, ...]) -> tuple[int, ...]:
 
 
 Ascending = Annotated[Numbers, AfterValidator(_ascending)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataPoint:
-    """What one table is loaded with and changed by: a point of the dataset's axes.
-
-    Attributes:
-        rows: that the table is loaded with.
-        shape: a name of `dataset.shapes`; empty where the scenario has none.
-        batch: rows of each change batch; 0 where the scenario has one size of them.
-    """
-
-    rows: int
-    shape: str = ""
-    batch: int = 0
-
-    @property
-    def loaded(self) -> DataPoint:
-        """The same without the batch: what is equal until the first change."""
-        return replace(self, batch=0)
 
 
 class DatasetSection(Section):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from keymark.harness.scenario.dataset_section import DataPoint
 from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.store.data_point import DataPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,14 @@ from statistics import fmean
 from string import ascii_uppercase
 
 from keymark.harness.errors import RunFolderError
+from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Beat, Sample
 from keymark.harness.store.run_record import RunRecord
 from keymark.harness.store.store import RunFolder
 from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.errors import ReportError
-from keymark.reports.model.settings import Setting, settings_of
+from keymark.reports.model.data_points import data_points_of, order_of, words_of
 from keymark.reports.render.text import clean
 
 # No more digits than fit into any number: names come from files.
@@ -60,12 +61,12 @@ class CellView:
         cell: the cell's id in that run.
         engine: engine name.
         index: index name.
-        label: short name, unique among the cells of its setting.
+        label: short name, unique among the cells on its data.
         run_label: the run's letter, empty when the report is on one run.
         verified: every answer was checked and right.
         reasons: why not, one line each.
         series: everything measured, by (step, phase, metric).
-        setting: the data that it works on; says only what varies within the run.
+        data: that it works on; says only what varies within the run.
         spec: of its index, as the run folder keeps it, or as it is installed here.
     """
 
@@ -78,18 +79,18 @@ class CellView:
     verified: bool
     reasons: tuple[str, ...] = ()
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
-    setting: Setting = field(default_factory=Setting)
+    data: DataPoint = field(default_factory=DataPoint)
     spec: IndexSpec = UNKNOWN
 
     @property
     def full_label(self) -> str:
-        """The label with the setting, unique on the page."""
-        return " · ".join(part for part in (self.label, self.setting.words) if part)
+        """The label with the data, unique on the page."""
+        return " · ".join(part for part in (self.label, words_of(self.data)) if part)
 
     @property
     def variant(self) -> str:
-        """What the cell's id says beyond engine, index and setting."""
-        at = self.setting
+        """What the cell's id says beyond engine, index and data."""
+        at = self.data
         said = {f"shape-{at.shape}", f"rows-{at.rows}", f"batch-{at.batch}"}
         parts = self.cell.removeprefix(f"{self.engine}/{self.index}").split("/")
         return "/".join(part for part in parts if part and part not in said)
@@ -183,13 +184,13 @@ def failed_cells(record: RunRecord) -> dict[str, str]:
 def cell_order(
     cell: CellView,
 ) -> tuple[int, str, bool, str, tuple[int, str, int, int], list[int | str]]:
-    """Sort key of a cell: by index, engine, ours first, and setting; runs keep their order.
+    """Sort key of a cell: by index, engine, ours first, and data; runs keep their order.
 
     Variants go by the numbers in their names: shards-4 stands before shards-16.
     """
     foreign = cell.engine != "native"
     numbers = [int(part) if part.isdecimal() else part for part in _NUMBER.split(cell.cell)]
-    return cell.spec.order, cell.index, foreign, cell.engine, cell.setting.order, numbers
+    return cell.spec.order, cell.index, foreign, cell.engine, order_of(cell.data), numbers
 
 
 def place_in(word: str, order: Sequence[str]) -> int:
@@ -227,7 +228,7 @@ def _load_one(path: Path) -> Run:
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.cell, []).append(sample)
-    settings, failed = settings_of(record.cells or ()), failed_cells(record)
+    points, failed = data_points_of(record.cells or ()), failed_cells(record)
     specs = {**installed.specs(), **installed.kept_specs(record.indexes)}
     views = []
     for cell, lines in grouped.items():
@@ -235,8 +236,8 @@ def _load_one(path: Path) -> Run:
         if view.verified and cell in failed:
             # The run's own word for a failure that left no sample behind.
             view = replace(view, verified=False, reasons=(failed[cell],))
-        setting, spec = settings.get(cell, Setting()), specs.get(view.index, UNKNOWN)
-        views.append(replace(view, setting=setting, spec=spec))
+        data, spec = points.get(cell, DataPoint()), specs.get(view.index, UNKNOWN)
+        views.append(replace(view, data=data, spec=spec))
     return Run(
         run_id=run_id,
         label="",
@@ -302,12 +303,12 @@ def _series(samples: Iterable[Sample], notices: list[str]) -> dict[tuple[str, st
 
 def _labelled(run: Run, label: str, engines: set[str]) -> Run:
     """Name cells by index, adding engine, variant and run only where they tell cells apart."""
-    twins = Counter((cell.engine, cell.index, cell.setting) for cell in run.cells)
+    twins = Counter((cell.engine, cell.index, cell.data) for cell in run.cells)
     cells = []
     for cell in run.cells:
         parts = [cell.label]
         parts += [clean(cell.engine, 40)] * (len(engines) > 1)
-        alike = twins[cell.engine, cell.index, cell.setting] > 1
+        alike = twins[cell.engine, cell.index, cell.data] > 1
         parts += [clean(cell.variant, 40)] * alike
         parts += [label] * bool(label)
         cells.append(replace(cell, label=" · ".join(parts), run_label=label))

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.units import Unit
 from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.model import facts
+from keymark.reports.model.data_points import by_data, leading, words_of
 from keymark.reports.model.projection import CellView, Run, Trial, cell_order
-from keymark.reports.model.settings import Setting, by_setting, leading
 from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, spread
@@ -103,12 +104,12 @@ def which_index(run: Run) -> WhichIndex | None:
     """
     right = sorted((cell for cell in run.cells if cell.verified), key=cell_order)
     ours = [cell for cell in right if cell.engine == right[0].engine]
-    groups = by_setting(leading(ours))
+    groups = by_data(leading(ours))
     indexes = list(dict.fromkeys(cell.index for cell in ours))
-    found = {(cell.index, cell.setting): cell for cell in ours}
-    if len(indexes) < FEWEST or len(by_setting(ours)) < 2 or len(found) < len(ours):
+    found = {(cell.index, cell.data): cell for cell in ours}
+    if len(indexes) < FEWEST or len(by_data(ours)) < 2 or len(found) < len(ours):
         return None
-    at = next((setting for setting in groups if setting.shape == _RANDOM), next(iter(groups)))
+    at = next((data for data in groups if data.shape == _RANDOM), next(iter(groups)))
     specs = {cell.index: cell.spec for cell in ours}
     simplest = [*installed.finders(), *(s for s in specs.values() if s.needs_base_files_only)]
     yardstick = simplest[0].name if simplest else ""
@@ -127,7 +128,9 @@ def which_index(run: Run) -> WhichIndex | None:
         source=_source(run, ours[0].engine, at),
         columns=heads,
         grid=Grid(
-            caption=f"Which index: {at.words}", heads=tuple(head for head, _ in heads), rows=rows
+            caption=f"Which index: {words_of(at)}",
+            heads=tuple(head for head, _ in heads),
+            rows=rows,
         ),
         needs=[(clean(n, 40), _needed(spec)) for n, spec in specs.items() if spec is not UNKNOWN],
         command=facts.command(run),
@@ -135,18 +138,18 @@ def which_index(run: Run) -> WhichIndex | None:
     )
 
 
-def _source(run: Run, engine: str, at: Setting) -> str:
+def _source(run: Run, engine: str, at: DataPoint) -> str:
     name = run.record.scenario.name or ""
     return (
         f"Run {clean(run.run_id)} of scenario {clean(name, 80)}, engine {clean(engine, 40)}; "
-        f"where a column does not compare data: {at.words}"
+        f"where a column does not compare data: {words_of(at)}"
     )
 
 
 def _entries(
     index: str,
-    at: Setting,
-    found: Mapping[tuple[str, Setting], CellView],
+    at: DataPoint,
+    found: Mapping[tuple[str, DataPoint], CellView],
     *,
     spec: IndexSpec,
     yardstick: str,
@@ -156,11 +159,11 @@ def _entries(
     reads = _ratio(BY_KEY["point_query"], base, cell)
     sizes = sorted(
         (each for name, each in found if name == index and _alike(each, at)),
-        key=lambda each: each.rows or 0,
+        key=lambda each: each.rows,
     )
     grows = _ratio(_TAG, found.get((index, sizes[0])), cell) if len(sizes) > 1 else None
     shapes = {
-        name: found.get((index, Setting(shape=name, rows=at.rows, batch=at.batch)))
+        name: found.get((index, DataPoint(shape=name, rows=at.rows, batch=at.batch)))
         for name in (_RANDOM, _ORDERED, _SKEWED)
     }
     mine = index == yardstick
@@ -181,13 +184,13 @@ def _entries(
     )
 
 
-def _alike(setting: Setting, at: Setting) -> bool:
-    return (setting.shape, setting.batch) == (at.shape, at.batch)
+def _alike(data: DataPoint, at: DataPoint) -> bool:
+    return (data.shape, data.batch) == (at.shape, at.batch)
 
 
-def _loaded(setting: Setting, at: Setting) -> bool:
+def _loaded(data: DataPoint, at: DataPoint) -> bool:
     """Whether the table is the same: batches of several sizes may share one that is loaded once."""
-    return (setting.shape, setting.rows) == (at.shape, at.rows)
+    return (data.shape, data.rows) == (at.shape, at.rows)
 
 
 def _ratio(measure: Measure, base: CellView | None, other: CellView | None) -> Summary | None:

@@ -1,4 +1,4 @@
-"""Which index is fastest in each setting: a map of shapes and rows against batches.
+"""Which index is fastest on which data: a map of shapes and rows against batches.
 
 An index leads where it is ahead of every other one beyond the spread of their paired ratios. Where
 the interval of a ratio reaches 1, the two are not told apart, and the map says so.
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from keymark.harness.store.data_point import DataPoint
+from keymark.reports.model.data_points import by_data, words_of
 from keymark.reports.model.projection import CellView
-from keymark.reports.model.settings import Setting, by_setting
 from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.grids import Entry, Grid, Row
@@ -23,17 +24,17 @@ MAPPED = tuple(BY_KEY[key] for key in ("tag", "write_latency", "lookup"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """Who is fastest in one setting.
+    """Who is fastest on the same data.
 
     Attributes:
-        setting: the data.
+        data: that they work on.
         first: the index with the lowest median.
         second: the one next to it; empty when no other was measured.
         margin: the second as a multiple of the first, paired; None without a pair.
         rivals: indexes that are not told apart from the first, nearest first.
     """
 
-    setting: Setting
+    data: DataPoint
     first: str
     second: str
     margin: Summary | None
@@ -41,9 +42,9 @@ class Winner:
 
 
 def winners(cells: Sequence[CellView], measure: Measure) -> list[Winner]:
-    """The fastest index of each setting that any was measured in; cells of one engine."""
+    """The fastest index on all data that any was measured in; cells of one engine."""
     made = []
-    for setting, group in by_setting(cells).items():
+    for data, group in by_data(cells).items():
         found = {cell.index: values for cell in group if (values := measure.values(cell))}
         medians = {index: summarize(list(each.values())).median for index, each in found.items()}
         ranked = sorted(found, key=lambda index: medians[index])
@@ -53,7 +54,7 @@ def winners(cells: Sequence[CellView], measure: Measure) -> list[Winner]:
         ratios = {other: paired_ratio(found[first], found[other])[0] for other in others}
         made.append(
             Winner(
-                setting=setting,
+                data=data,
                 first=first,
                 second=others[0] if others else "",
                 margin=ratios[others[0]] if others else None,
@@ -77,18 +78,18 @@ def winner_map(cells: Sequence[CellView], measure: Measure) -> Grid | None:
     if not all(cell.spec.is_global for cell in cells):
         kinds["global, "] = [cell for cell in cells if cell.spec.is_global]
     found = {
-        kind: {won.setting: won for won in winners(group, measure)} for kind, group in kinds.items()
+        kind: {won.data: won for won in winners(group, measure)} for kind, group in kinds.items()
     }
-    settings = [setting for setting, _ in by_setting(cells).items() if setting in found[""]]
-    if len(settings) < 2:
+    points = [data for data, _ in by_data(cells).items() if data in found[""]]
+    if len(points) < 2:
         return None
-    batches = sorted({setting.batch or 0 for setting in settings})
+    batches = sorted({data.batch for data in points})
     heads = [(kind, batch) for kind in found for batch in batches]
     rows = []
-    for line in dict.fromkeys(replace(setting, batch=None) for setting in settings):
-        at = [(kind, replace(line, batch=batch or None)) for kind, batch in heads]
-        entries = tuple(_entry(found[kind].get(setting)) for kind, setting in at)
-        rows.append(Row(label=line.words or "all", index="", entries=entries))
+    for line in dict.fromkeys(replace(data, batch=0) for data in points):
+        at = [(kind, replace(line, batch=batch)) for kind, batch in heads]
+        entries = tuple(_entry(found[kind].get(data)) for kind, data in at)
+        rows.append(Row(label=words_of(line) or "all", index="", entries=entries))
     return Grid(
         caption=f"Fastest index: {measure.what[0].lower()}{measure.what[1:]}",
         heads=tuple(
@@ -116,9 +117,9 @@ def map_values(cells: Sequence[CellView], measure: Measure) -> list[dict[str, An
     return [
         {
             "measure": measure.key,
-            "shape": clean(won.setting.shape),
-            "rows": won.setting.rows,
-            "batch": won.setting.batch,
+            "shape": clean(won.data.shape),
+            "rows": won.data.rows or None,
+            "batch": won.data.batch or None,
             "fastest": clean(won.first),
             "not_told_apart": [clean(index) for index in won.rivals],
             "next": clean(won.second),

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keymark.harness.store.data_point import DataPoint
+from keymark.reports.model.data_points import words_of
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.settings import Setting
 from keymark.reports.model.tables import HEADLINE, Measure
 from keymark.reports.model.winners import MAPPED, map_values, winner_map
 from keymark.reports.render.figures import Chart, chart
@@ -41,7 +42,7 @@ class GrowthPart:
         run_id: the run's own id.
         name: what the run is called on the page, empty when it is the only one.
         heading: of the section: what grows.
-        maps: the fastest index of each setting, one map per measure.
+        maps: the fastest index by data, one map per measure.
         findings: for each measure, engine and shape, ratios at each size and where lines meet; of
             many only those whose lines meet.
         left_out: number of pairs that are no finding because their lines do not meet.
@@ -87,7 +88,7 @@ def growth_part(run: Run) -> GrowthPart | None:
     told = [(each, contest) for each, contest in pairs if len(pairs) <= _MANY or _meet(contest)]
     # Maps are of the first engine, where more than the size of the table varies.
     ours = [cell for cell in right if cell.engine == right[0].engine]
-    if len({(cell.setting.shape, cell.setting.batch) for cell in ours}) < 2:
+    if len({(cell.data.shape, cell.data.batch) for cell in ours}) < 2:
         ours = []
     return GrowthPart(
         run_id=clean(run.run_id),
@@ -121,10 +122,10 @@ def _growing(cells: Sequence[CellView]) -> list[_Growing]:
 
 def _held(cells: Sequence[CellView], axis: Axis) -> str:
     """What stays the same while the axis grows."""
-    at = next((cell.setting for cell in at_largest(cells, but=axis)), Setting())
-    rows = at.rows if axis is Axis.BATCH else None
-    batch = at.batch if axis is Axis.ROWS else None
-    words = Setting(rows=rows, batch=batch).words
+    at = next((cell.data for cell in at_largest(cells, but=axis)), DataPoint())
+    rows = at.rows if axis is Axis.BATCH else 0
+    batch = at.batch if axis is Axis.ROWS else 0
+    words = words_of(DataPoint(rows=rows, batch=batch))
     return f", tables of {words}" if rows else f", {words}" if batch else ""
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from keymark.harness.store.data_point import DataPoint
 from keymark.indexes.spec import UNKNOWN_COLOR
 from keymark.reports.model import facts, tables
+from keymark.reports.model.data_points import by_data, leading, words_of
 from keymark.reports.model.projection import UPSERT, CellView, Run, cell_order, failed_cells
 from keymark.reports.model.report_warnings import run_warnings
-from keymark.reports.model.settings import Setting, by_setting, leading
 from keymark.reports.model.which_index import WhichIndex, which_index
 from keymark.reports.render import charts, export, prose
 from keymark.reports.render.figures import Chart, chart
@@ -53,10 +54,10 @@ PHASES_TITLE = "Where the time of an upsert goes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The headline of one setting.
+    """The headline of the cells on one data point.
 
     Attributes:
-        where: the setting in words; empty where the run has one only.
+        where: the data in words; empty where the run has one point only.
         table: the headline table.
         words: the same in sentences.
     """
@@ -68,12 +69,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """Further tables of one setting.
+    """Further tables of the cells on one data point.
 
     Attributes:
-        where: the setting in words; empty where there is one only.
+        where: the data in words; empty where there is one point only.
         grids: the tables.
-        foremost: whether the setting is one that the answer is about.
+        foremost: whether the answer is about these data.
     """
 
     where: str
@@ -126,13 +127,13 @@ class Report:
         choices: which index for what, of each run that measured enough of them.
         engines: ours beside others, of each run with several engines.
         virtuals: virtual keys beside stored ones, of each run that has both.
-        charts: pictures with their tables, of the first setting that the answer is about.
-        charted: that setting in words; empty where there is one only.
+        charts: pictures with their tables, of the first data that the answer is about.
+        charted: these data in words; empty where there is one point only.
         growths: what becomes of tables that grow, of each run with several sizes.
         models: the lookup model, of each run that measured it.
         noises: the machine's noise, of each run whose canary saw it.
         overheads: what measuring costs, of each run that measured it.
-        details: further tables, by setting.
+        details: further tables, by data.
         local: indexes among the cells that find a key within its partition only.
         cautions: what holds for the statistics of the whole page.
         runs: what belongs to one run, answers included.
@@ -184,7 +185,7 @@ def build(runs: Sequence[Run]) -> Report:
         engines=[each for run in runs if (each := engines_part(run)) is not None],
         virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
         charts=_charts(headline, judged=not several),
-        charted="" if several or not charted else charted[0].setting.words,
+        charted="" if several or not charted else words_of(charted[0].data),
         growths=[grown for run in runs if (grown := growth_part(run)) is not None],
         models=[part for run in runs if (part := model_part(run)) is not None],
         overheads=[found for run in runs if (found := overhead_part(run)) is not None],
@@ -261,12 +262,12 @@ def _together(
 
 
 def _first_of_each_run(cells: Sequence[CellView]) -> list[CellView]:
-    """The cells of each run's first setting; their labels tell settings apart where they differ."""
-    first: dict[str, Setting] = {}
-    for setting, group in by_setting(cells).items():
+    """The cells on each run's first data; their labels tell data apart where they differ."""
+    first: dict[str, DataPoint] = {}
+    for data, group in by_data(cells).items():
         for cell in group:
-            first.setdefault(cell.run_id, setting)
-    kept = [cell for cell in cells if cell.setting == first[cell.run_id]]
+            first.setdefault(cell.run_id, data)
+    kept = [cell for cell in cells if cell.data == first[cell.run_id]]
     if len(set(first.values())) > 1:
         return [replace(cell, label=cell.full_label) for cell in kept]
     return kept
@@ -293,9 +294,9 @@ def _charts(headline: tables.SummaryTable, *, judged: bool) -> list[Chart]:
 
 
 def _details(cells: Sequence[CellView]) -> list[Details]:
-    foremost = {cell.setting for cell in leading(cells)}
+    foremost = {cell.data for cell in leading(cells)}
     made = []
-    for setting, group in by_setting(cells).items():
+    for data, group in by_data(cells).items():
         found = [
             grid(tables.steps(group), "Wall time of every step", judged=False),
             grid(tables.shuffled(group), "Bytes shuffled by one upsert batch", judged=False),
@@ -305,7 +306,7 @@ def _details(cells: Sequence[CellView]) -> list[Details]:
             ),
         ]
         grids = [each for each in found if each.heads]
-        made.append(Details(where=setting.words, grids=grids, foremost=setting in foremost))
+        made.append(Details(where=words_of(data), grids=grids, foremost=data in foremost))
     return sorted((each for each in made if each.grids), key=lambda each: not each.foremost)
 
 
@@ -334,7 +335,7 @@ def _part(run: Run) -> RunPart:
         label=run.label,
         name=run.name,
         compared=facts.compared(run),
-        answers=[_answered(setting, group) for setting, group in by_setting(right).items()],
+        answers=[_answered(data, group) for data, group in by_data(right).items()],
         scenario=facts.scenario(run),
         environment=facts.environment(run),
         warnings=run_warnings(run),
@@ -344,11 +345,11 @@ def _part(run: Run) -> RunPart:
     )
 
 
-def _answered(setting: Setting, cells: Sequence[CellView]) -> Answered:
+def _answered(data: DataPoint, cells: Sequence[CellView]) -> Answered:
     headline = tables.filled(tables.headline(cells))
     rates = ", of rates higher" if any(c.measure.higher for c in headline.columns) else ""
-    among = f": {setting.words}" if setting.words else ""
+    among = f": {words_of(data)}" if words_of(data) else ""
     caption = f"The answer: medians, lower is better{rates}{among}"
     return Answered(
-        where=setting.words, table=grid(headline, caption), words=prose.answers(headline)
+        where=words_of(data), table=grid(headline, caption), words=prose.answers(headline)
     )

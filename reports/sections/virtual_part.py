@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from keymark.harness.store.units import Unit
+from keymark.reports.model.data_points import order_of, words_of
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import BY_KEY
 from keymark.reports.render.format_values import amount, digits
@@ -82,10 +83,10 @@ class VirtualPart:
 
 def virtual_part(run: Run) -> VirtualPart | None:
     """The section of a run; None unless it has cells that differ in where their keys are."""
-    found = sorted(pairs(run), key=lambda pair: pair.stored.setting.order)
+    found = sorted(pairs(run), key=lambda pair: order_of(pair.stored.data))
     if not found:
         return None
-    alike = [list(group) for _, group in groupby(found, key=lambda pair: pair.stored.setting)]
+    alike = [list(group) for _, group in groupby(found, key=lambda pair: pair.stored.data)]
     return VirtualPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
@@ -104,7 +105,7 @@ def pairs(run: Run) -> list[Pair]:
         if cell.verified and cell.cell in options:
             given = dict(options[cell.cell])
             is_stored = str(given.pop(_META_FIELDS, "true")).lower() == "true"
-            key = (cell.engine, cell.index, cell.setting, tuple(sorted(given.items())))
+            key = (cell.engine, cell.index, cell.data, tuple(sorted(given.items())))
             sides[is_stored].setdefault(key, cell)
     several = len({cell.engine for cell in run.cells}) > 1
     return [
@@ -132,7 +133,7 @@ def _pair(stored: CellView, virtual: CellView, *, several: bool) -> Pair:
 
 
 def _grid(group: Sequence[Pair]) -> Grid:
-    where = group[0].stored.setting.words
+    where = words_of(group[0].stored.data)
     rows = tuple(
         Row(label=pair.label, index=pair.stored.index, entries=_entries(pair)) for pair in group
     )
@@ -205,13 +206,13 @@ def verdict(ratio: Summary) -> str:
 
 def _values(pair: Pair) -> dict[str, Any]:
     before, after, rows = pair.sizes or (None, None, None)
-    setting = pair.stored.setting
+    data = pair.stored.data
     return {
         "engine": clean(pair.stored.engine),
         "index": clean(pair.stored.index),
-        "shape": clean(setting.shape),
-        "rows": setting.rows,
-        "batch": setting.batch,
+        "shape": clean(data.shape),
+        "rows": data.rows or None,
+        "batch": data.batch or None,
         "stored": clean(pair.stored.cell),
         "virtual": clean(pair.virtual.cell),
         "loaded_rows": rows,

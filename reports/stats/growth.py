@@ -84,7 +84,7 @@ def lines(cells: Iterable[CellView], measure: Measure, axis: Axis = Axis.ROWS) -
     for cell in at_largest(cells, but=axis):
         values, size = measure.values(cell), _size(cell, axis)
         if size and values:
-            key = (cell.engine, cell.index, cell.setting.shape, cell.variant)
+            key = (cell.engine, cell.index, cell.data.shape, cell.variant)
             found.setdefault(key, {})[size] = values
             specs[cell.index] = cell.spec
     twins = Counter(key[:3] for key in found)
@@ -111,7 +111,7 @@ def at_largest(cells: Iterable[CellView], *, but: Axis) -> list[CellView]:
 
 
 def _size(cell: CellView, axis: Axis) -> int:
-    return (cell.setting.rows if axis is Axis.ROWS else cell.setting.batch) or 0
+    return (cell.data.rows if axis is Axis.ROWS else cell.data.batch) or 0
 
 
 def contests(found: Sequence[Line]) -> list[Contest]:

@@ -5,7 +5,7 @@ import pytest
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.harness.errors import ScenarioError
 from keymark.harness.scenario import matrix, scenario
-from keymark.harness.scenario.dataset_section import DataPoint
+from keymark.harness.store.data_point import DataPoint
 
 
 def test_cells_have_stable_ids_and_their_own_options_over_the_common_ones():

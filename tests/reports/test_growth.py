@@ -148,7 +148,7 @@ def test_straight_lines_meet_where_they_do(drawn):
 def test_cells_of_one_size_have_no_growth(tmp_path):
     (run,) = projection.load([write_run(tmp_path / "run", [sample()])])
     assert growth_part(run) is None
-    assert run.cells[0].setting.rows is None
+    assert run.cells[0].data.rows == 0
 
 
 def test_the_page_answers_for_the_largest_tables_and_draws_all(tmp_path):

@@ -56,7 +56,7 @@ def run_of(path, cells, *, wrong=(), repetitions=2):
 def test_pairs_differ_in_where_their_keys_are_alone(tmp_path):
     (run,) = load([run_of(tmp_path, cells_of())])
     found = pairs(run)
-    assert [(pair.label, pair.stored.setting.shape) for pair in found] == [
+    assert [(pair.label, pair.stored.data.shape) for pair in found] == [
         ("record", "uuid"),
         ("record", "number"),
         ("bucket", "uuid"),

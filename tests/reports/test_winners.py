@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
+from keymark.harness.store.data_point import DataPoint
 from keymark.reports.model.projection import load
-from keymark.reports.model.settings import Setting
 from keymark.reports.model.tables import BY_KEY
 from keymark.reports.model.winners import map_values, winner_map, winners
 
@@ -35,12 +35,12 @@ FOUND = {
 
 
 def test_a_winner_is_ahead_of_every_other_in_every_pair(tmp_path):
-    found = {won.setting: won for won in winners(cells_of(tmp_path, FOUND), LOOKUP)}
-    clear = found[Setting(shape="a", rows=10, batch=1)]
+    found = {won.data: won for won in winners(cells_of(tmp_path, FOUND), LOOKUP)}
+    clear = found[DataPoint(shape="a", rows=10, batch=1)]
     assert (clear.first, clear.second, clear.rivals) == ("bucket", "record", ())
     assert clear.margin.median == pytest.approx(2.2)
-    assert found[Setting(shape="a", rows=10, batch=2)].rivals == ("bucket",)
-    alone = found[Setting(shape="a", rows=20, batch=2)]
+    assert found[DataPoint(shape="a", rows=10, batch=2)].rivals == ("bucket",)
+    alone = found[DataPoint(shape="a", rows=20, batch=2)]
     assert (alone.first, alone.second, alone.margin) == ("record", "", None)
 
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import sample, write_run
 
+from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.run_record import CellRecord
+from keymark.reports.model.data_points import by_data, data_points_of, leading, words_of
 from keymark.reports.model.projection import CellView, load
-from keymark.reports.model.settings import Setting, by_setting, leading, settings_of
 
 
 def listed(*cells):
@@ -13,7 +14,7 @@ def listed(*cells):
     return [CellRecord(**dict(zip(names, each, strict=True))) for each in cells]
 
 
-def view(name, run_id="r1", **setting):
+def view(name, run_id="r1", **data):
     return CellView(
         run_id=run_id,
         cell=name,
@@ -21,34 +22,34 @@ def view(name, run_id="r1", **setting):
         index="record",
         label="record",
         verified=True,
-        setting=Setting(**setting),
+        data=DataPoint(**data),
     )
 
 
 def test_what_does_not_vary_is_not_said():
-    found = settings_of(listed(("a", "", 100, 5), ("b", "", 100, 50)))
-    assert found == {"a": Setting(batch=5), "b": Setting(batch=50)}
-    assert [each.words for each in found.values()] == ["batches of 5", "batches of 50"]
-    assert settings_of(listed(("a", "", 100, 0)))["a"].words == ""
+    found = data_points_of(listed(("a", "", 100, 5), ("b", "", 100, 50)))
+    assert found == {"a": DataPoint(batch=5), "b": DataPoint(batch=50)}
+    assert [words_of(each) for each in found.values()] == ["batches of 5", "batches of 50"]
+    assert words_of(data_points_of(listed(("a", "", 100, 0)))["a"]) == ""
 
 
 def test_everything_that_varies_is_said():
-    found = settings_of(listed(("a", "zipf", 1_000, 5), ("b", "even", 2_000, 50)))
-    assert found["a"].words == "zipf · 1,000 rows · batches of 5"
+    found = data_points_of(listed(("a", "zipf", 1_000, 5), ("b", "even", 2_000, 50)))
+    assert words_of(found["a"]) == "zipf · 1,000 rows · batches of 5"
     assert [each.place for each in found.values()] == [0, 1]
 
 
 @pytest.mark.parametrize(
     "cells", [[], [CellRecord(cell="a")], listed(("a", "", -5, 0), ("b", "", 0, 0))]
 )
-def test_cells_without_sizes_have_no_setting(cells):
-    assert set(settings_of(cells).values()) <= {Setting()}
+def test_cells_without_sizes_say_nothing_of_their_data(cells):
+    assert set(data_points_of(cells).values()) <= {DataPoint()}
 
 
 def test_shapes_keep_the_scenarios_order_and_the_largest_comes_first():
     info = listed(("a", "z", 10, 1), ("b", "z", 20, 1), ("c", "a", 20, 1), ("d", "a", 20, 9))
-    cells = [view(name, **fields(each)) for name, each in settings_of(info).items()]
-    order = [setting.words for setting in by_setting(cells)]
+    cells = [view(name, **fields(each)) for name, each in data_points_of(info).items()]
+    order = [words_of(data) for data in by_data(cells)]
     assert order == [
         "z · 20 rows · batches of 1",
         "z · 10 rows · batches of 1",
@@ -57,8 +58,8 @@ def test_shapes_keep_the_scenarios_order_and_the_largest_comes_first():
     ]
 
 
-def fields(setting):
-    return {name: getattr(setting, name) for name in ("shape", "rows", "batch", "place")}
+def fields(data):
+    return {name: getattr(data, name) for name in ("shape", "rows", "batch", "place")}
 
 
 def test_the_largest_tables_and_batches_lead_in_each_run():
@@ -72,7 +73,7 @@ def test_the_largest_tables_and_batches_lead_in_each_run():
     assert [cell.cell for cell in leading(cells)] == ["c", "d", "e"]
 
 
-def test_labels_are_short_within_a_setting_and_full_beyond(tmp_path):
+def test_labels_are_short_on_the_same_data_and_full_beyond(tmp_path):
     cells = [f"native/record/v{n}/shape-a/rows-{rows}" for n in (1, 2) for rows in (5, 6)]
     planned = listed(*((cell, "a", int(cell[-1]), 0) for cell in cells))
     info = {"run_id": "r1", "cells": [each.document for each in planned]}
