@@ -6,7 +6,7 @@ import contextlib
 import threading
 from dataclasses import dataclass, field
 
-from keymark.indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH, NoHBaseTableError
+from keymark.indexes.hbase.client import COMMIT_TS, FILE_NAME, PARTITION_PATH, NoHBaseTableError
 from keymark.table.errors import IndexUnavailableError
 
 TABLE = {"hoodie.index.hbase.table": "t"}
@@ -38,7 +38,7 @@ class FakeHBase:
         yield FakeClient(self, access)
 
     def install(self, monkeypatch):
-        monkeypatch.setattr("keymark.indexes.hbase_client.connected", self.connected)
+        monkeypatch.setattr("keymark.indexes.hbase.client.connected", self.connected)
         return self
 
     def entries(self, name="t"):

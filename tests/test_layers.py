@@ -40,7 +40,7 @@ REPORTS_SEE = {
     "keymark.harness.store.run_folder_mirror",
 }
 # What everybody may know of indexes: plain data and formulas. They import each other only.
-SPECS = re.compile(r"keymark\.indexes\.(specs(\.\w+)?|(\w+\.)?(spec|\w*cost|workload|installed))")
+SPECS = re.compile(r"keymark\.indexes\.(installed|workload|(\w+\.)?(spec|cost))")
 
 
 def is_spec(module: str) -> bool:

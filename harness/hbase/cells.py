@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from keymark.harness.errors import CellError
 from keymark.harness.hbase import server
-from keymark.indexes import hbase_client
-from keymark.indexes.hbase_client import Access
-from keymark.indexes.hbase_entries import delete_entries, put_entries
-from keymark.indexes.hbase_pace import Pace, Throttle
-from keymark.indexes.specs.hbase import (
+from keymark.indexes.hbase import client as hbase_client
+from keymark.indexes.hbase.client import Access
+from keymark.indexes.hbase.entries import delete_entries, put_entries
+from keymark.indexes.hbase.pace import Pace, Throttle
+from keymark.indexes.hbase.spec import (
     HBASE_GET_BATCH,
     HBASE_PACE,
     HBASE_PORT,

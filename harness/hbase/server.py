@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 
 from keymark.harness.engines import jars
 from keymark.harness.errors import HarnessError
-from keymark.indexes.specs.hbase import SPEC
+from keymark.indexes.hbase.spec import SPEC
 
 if TYPE_CHECKING:
     from keymark.table.runtime.clock import Clock
@@ -281,7 +281,7 @@ def _wait(
 
 def answers(thrift_port: int) -> bool:
     """Whether a Thrift server on this machine, and the HBase behind it, answers."""
-    from keymark.indexes.hbase_client import Access, connected  # noqa: PLC0415  only where HBase is used
+    from keymark.indexes.hbase.client import Access, connected  # noqa: PLC0415  only where HBase is used
     from keymark.table.errors import TableError  # noqa: PLC0415
 
     with contextlib.suppress(TableError):

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from keymark import Table
 from keymark.harness.hbase import server as hbase_server
-from keymark.indexes.hbase_client import Access, connected
+from keymark.indexes.hbase.client import Access, connected
 
 NAME = "keymark_rates"
 FREE = str(10**9)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from keymark import Table
-from keymark.indexes.bucket import BucketIndex
+from keymark.indexes.bucket.index import BucketIndex
 from keymark.table.format.hashing import shards
 from keymark.table.format.parquet import base_file as parquet
 from keymark.table.format.parquet.base_file import read_footer, write_base_file

@@ -208,7 +208,7 @@ def served(entries: dict[str, Any]) -> Any:
 class _Served:
     def __init__(self, server: FakeHBase) -> None:
         self.server = server
-        self.patch = mock.patch("keymark.indexes.hbase_client.connected", server.connected)
+        self.patch = mock.patch("keymark.indexes.hbase.client.connected", server.connected)
 
     def __enter__(self) -> FakeHBase:
         self.patch.start()

@@ -12,7 +12,7 @@ from conformance import SHAPES_BY_NAME, History
 from index_cases import batch, create, files, lookup, stored, with_policy
 
 from keymark import Table
-from keymark.indexes.bucket import BucketIndex
+from keymark.indexes.bucket.index import BucketIndex
 from keymark.table.errors import (
     CorruptFileError,
     DuplicateKeyError,

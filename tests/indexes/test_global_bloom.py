@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from index_cases import batch, create, files, lookup, with_policy
 
-from keymark.indexes.key_ranges import SortedKeys, places_in
+from keymark.indexes.bloom.key_ranges import SortedKeys, places_in
 from keymark.table.errors import CorruptFileError
 from keymark.table.state import base_files
 

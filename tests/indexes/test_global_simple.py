@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from index_cases import DAMAGES, batch, create, damaged, files, lookup, with_policy
 
-from keymark.indexes import simple
+from keymark.indexes.simple import index as simple
 from keymark.table.errors import CorruptFileError
 from keymark.table.properties.options import LOCAL_BYTES
 

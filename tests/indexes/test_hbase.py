@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from index_cases import batch, create, files, lookup, stored, with_policy
 
 from keymark import Table
-from keymark.indexes.hbase_client import COMMIT_TS, FILE_NAME, PARTITION_PATH
+from keymark.indexes.hbase.client import COMMIT_TS, FILE_NAME, PARTITION_PATH
 from keymark.table.errors import (
     CorruptFileError,
     IndexUnavailableError,

@@ -8,7 +8,7 @@ from test_hbase import truth
 
 from keymark.harness.hbase import server as hbase_server
 from keymark.harness.hbase.cells import HBaseCells
-from keymark.indexes.hbase_client import Access, ThriftClient, connected
+from keymark.indexes.hbase.client import Access, ThriftClient, connected
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import load_index
 from keymark.table.state.table_state import TableState

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from index_cases import batch, create
 
-from keymark.indexes.hbase_pace import Pace, Throttle
+from keymark.indexes.hbase.pace import Pace, Throttle
 from keymark.table.properties.options import Options
 
 
@@ -63,7 +63,7 @@ def test_no_second_sees_more_keys_than_allowed(a_second, takes):
 
 def test_batches_are_as_large_as_the_options_say(tmp_path, monkeypatch):
     hbase = FakeHBase().install(monkeypatch)
-    monkeypatch.setattr("keymark.indexes.hbase_pace.SystemClock.sleep", lambda *_: None)
+    monkeypatch.setattr("keymark.indexes.hbase.pace.SystemClock.sleep", lambda *_: None)
     options = {
         "hoodie.index.hbase.table": "t",
         "hoodie.index.hbase.get.batch.size": "7",

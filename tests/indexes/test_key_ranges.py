@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.indexes.key_ranges import SortedKeys, count_of, keys_in, parts, places_in
-from keymark.indexes.scope import scopes
+from keymark.indexes.bloom.key_ranges import SortedKeys, count_of, keys_in, parts, places_in
+from keymark.indexes.shared.scope import scopes
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import Snapshot
 

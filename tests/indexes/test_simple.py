@@ -9,9 +9,9 @@ import pytest
 from index_cases import DAMAGES, batch, create, damaged, files, lookup, stored
 
 from keymark import Table
-from keymark.indexes.key_scan import key_probes
-from keymark.indexes.scope import scopes
-from keymark.indexes.simple import SimpleIndex
+from keymark.indexes.shared.key_scan import key_probes
+from keymark.indexes.shared.scope import scopes
+from keymark.indexes.simple.index import SimpleIndex
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.parquet.base_file import BaseFileOptions, write_base_file
 from keymark.table.index.protocol import LookupStats

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.indexes import bloom_cost
+from keymark.indexes.bloom import cost as bloom_cost
+from keymark.indexes.record import spec as record
 from keymark.indexes.spec import TASKS, THREADS
-from keymark.indexes.specs import record
 from keymark.indexes.workload import FILTER_BYTES, Workload, files_for, touched
 from keymark.reports.plan import formulas
 from keymark.reports.plan.decide import options_of

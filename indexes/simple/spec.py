@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keymark.indexes.simple_cost import COUNTERS, simple_cost
+from keymark.indexes.simple.cost import COUNTERS, simple_cost
 from keymark.indexes.spec import IndexSpec
 
 # It is what HoodieIndexConfig takes for Spark when nothing is said: no option is required.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keymark.indexes.simple_cost import COUNTERS, simple_cost
+from keymark.indexes.simple.cost import COUNTERS, simple_cost
 from keymark.indexes.spec import IndexOption, IndexSpec, Requirements
 
 SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"

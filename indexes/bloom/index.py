@@ -20,16 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.indexes.bloom_cost import (
+from keymark.indexes.bloom.cost import (
     BLOOM_BUCKETIZED,
     BLOOM_KEYS_PER_BUCKET,
     BLOOM_PRUNE,
     BLOOM_TREE,
     BLOOM_USE_METADATA,
+    FOOTER_WEIGHT,
 )
-from keymark.indexes.bloom_metadata import filter_by_metadata, ranges_in_metadata
-from keymark.indexes.global_index import LocalIndex
-from keymark.indexes.key_ranges import (
+from keymark.indexes.bloom.key_ranges import (
     Candidate,
     Range,
     SortedKeys,
@@ -39,9 +38,12 @@ from keymark.indexes.key_ranges import (
     parts,
     places_in,
 )
-from keymark.indexes.key_scan import (
+from keymark.indexes.bloom.metadata import filter_by_metadata, ranges_in_metadata
+from keymark.indexes.bloom.spec import SPEC
+from keymark.indexes.shared.cost import KEY_WEIGHT
+from keymark.indexes.shared.exact_index import LocalIndex
+from keymark.indexes.shared.key_scan import (
     ABSENT,
-    KEY_WEIGHT,
     KeyProbe,
     file_weight,
     locations,
@@ -49,9 +51,8 @@ from keymark.indexes.key_scan import (
     probe_keys,
     stored_keys,
 )
-from keymark.indexes.scope import Scope, scopes
+from keymark.indexes.shared.scope import Scope, scopes
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.bloom import SPEC
 from keymark.table.format.bloom.text import BloomText
 from keymark.table.format.parquet.footer_keys import read_footer_keys
 from keymark.table.index.protocol import IndexContext
@@ -61,9 +62,6 @@ from keymark.table.read.arrow import open_base
 from keymark.table.storage.storage import Storage
 
 _Numbers = npt.NDArray[np.int64]
-
-# A footer with a filter of Hudi's default size takes the time in which so many bytes are written.
-_FOOTER_WEIGHT = 1 << 15
 
 
 class BloomIndex(LocalIndex):
@@ -181,7 +179,7 @@ def _ranges(numbers: Sequence[int], context: IndexContext) -> dict[int, Range]:
         known = ranges_in_metadata(numbers, context)
     left = [number for number in numbers if number not in known]
     probes = [RangeProbe(context.storage, files[number]) for number in left]
-    weights = [_FOOTER_WEIGHT] * len(probes)
+    weights = [FOOTER_WEIGHT] * len(probes)
     told = context.runner.run(probe_range, probes, weights=weights)
     context.stats.ranges_from_metadata += len(known)
     context.stats.ranges_from_footers += len(left)
@@ -212,7 +210,7 @@ def _check_by_footers(
         for candidate, spans in checks
     ]
     weights = [
-        _FOOTER_WEIGHT + file_weight(probe.file) + KEY_WEIGHT * count_of(probe.spans)
+        FOOTER_WEIGHT + file_weight(probe.file) + KEY_WEIGHT * count_of(probe.spans)
         for probe in probes
     ]
     answers = context.runner.run(probe_footer, probes, weights=weights)

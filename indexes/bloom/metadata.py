@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.indexes.key_ranges import Candidate, Range, Spans, keys_in, places_in
+from keymark.indexes.bloom.key_ranges import Candidate, Range, Spans, keys_in, places_in
 from keymark.table.errors import CorruptFileError, UnsupportedTableError
 from keymark.table.format.bloom.text import BloomText
 from keymark.table.index.protocol import IndexContext

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from keymark.indexes.bloom import find_keys
-from keymark.indexes.global_index import GlobalIndex
-from keymark.indexes.scope import scopes
+from keymark.indexes.bloom.index import find_keys
+from keymark.indexes.global_bloom.spec import SPEC
+from keymark.indexes.shared.exact_index import GlobalIndex
+from keymark.indexes.shared.scope import scopes
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.global_bloom import SPEC
 from keymark.table.index.protocol import IndexContext
 
 

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from keymark.indexes.global_index import GlobalIndex
-from keymark.indexes.scope import scopes
-from keymark.indexes.simple import join_keys
+from keymark.indexes.global_simple.spec import SPEC
+from keymark.indexes.shared.exact_index import GlobalIndex
+from keymark.indexes.shared.scope import scopes
+from keymark.indexes.simple.index import join_keys
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.global_simple import SPEC
 from keymark.table.index.protocol import IndexContext
 
 

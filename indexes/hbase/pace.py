@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from keymark.indexes.specs.hbase import (
+from keymark.indexes.hbase.spec import (
     HBASE_GET_BATCH,
     HBASE_PACE,
     HBASE_PUT_AUTO,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keymark.indexes.cost import asked_bytes, entry_weight
+from keymark.indexes.shared.cost import asked_bytes, entry_weight
 from keymark.indexes.spec import Equation, IndexCost, IndexOption, IndexSpec, Requirements
 from keymark.indexes.workload import Workload
 

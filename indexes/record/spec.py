@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from keymark.indexes.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes
+from keymark.indexes.shared.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes
 from keymark.indexes.spec import (
     Equation,
     IndexCost,

@@ -16,9 +16,9 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.indexes import hbase_client
-from keymark.indexes.hbase_client import Access, NoHBaseTableError
-from keymark.indexes.hbase_entries import (
+from keymark.indexes.hbase import client as hbase_client
+from keymark.indexes.hbase.client import Access, NoHBaseTableError
+from keymark.indexes.hbase.entries import (
     EnterWork,
     FileWork,
     GetWork,
@@ -29,9 +29,8 @@ from keymark.indexes.hbase_entries import (
     get_entries,
     put_entries,
 )
-from keymark.indexes.hbase_pace import Pace, Throttle
-from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.hbase import (
+from keymark.indexes.hbase.pace import Pace, Throttle
+from keymark.indexes.hbase.spec import (
     HBASE_PUT_AUTO,
     HBASE_TABLE,
     SPEC,
@@ -39,6 +38,7 @@ from keymark.indexes.specs.hbase import (
     THRIFT_HOST,
     THRIFT_PORT,
 )
+from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.format.order import key_order
 from keymark.table.index.external import CHANGES, KeyPart, gone

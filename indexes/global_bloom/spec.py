@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keymark.indexes.bloom_cost import COUNTERS, OPTIONS, bloom_cost
+from keymark.indexes.bloom.cost import COUNTERS, OPTIONS, bloom_cost
 from keymark.indexes.spec import IndexOption, IndexSpec, Requirements
 
 BLOOM_MOVE = "hoodie.bloom.index.update.partition.path"

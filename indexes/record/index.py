@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.indexes.global_index import GlobalIndex
+from keymark.indexes.record.spec import INFLATION, SPEC, WORK_PER_KEY_BYTE
+from keymark.indexes.shared.exact_index import GlobalIndex
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.record import SPEC
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
@@ -26,12 +26,6 @@ from keymark.table.metadata.reader import Shard, split_by_shard
 from keymark.table.metadata.records import location_codes
 from keymark.table.properties.options import INDEX_FALLBACK
 from keymark.table.timeline.instant_name import format_instant
-
-# A lookup spends about this many bytes of work per byte of key: below the runner's limit it stays
-# in this process, where it costs less than a Spark job's start.
-_WORK_PER_KEY_BYTE = 8
-# A mapping has 26 bytes on storage and 104 in a decoded block.
-_INFLATION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,7 @@ class RecordIndex(GlobalIndex):
         if _floods([shards[n].slice for n in asked], len(keys), context):
             shards = tuple(replace(shard, cache=None) for shard in shards)
         tasks = [ShardLookup(shards[n], keys.take(pa.array(rows[n]))) for n in asked]
-        weights = [_WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
+        weights = [WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
         answers = context.runner.run(lookup_shard, tasks, weights=weights, packed=False)
         context.stats.shards_read += len(tasks)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
@@ -104,7 +98,7 @@ def _floods(slices: Sequence[FileSlice], keys: int, context: IndexContext) -> bo
     if context.cache is None or not stored:
         return False
     block = context.options.integer("hoodie.hfile.block.size")
-    blocks = _INFLATION * stored / block
+    blocks = INFLATION * stored / block
     return -math.expm1(-keys / blocks) * blocks * block > context.cache.capacity
 
 

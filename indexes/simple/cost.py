@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import math
 
-from keymark.indexes.cost import KEY_WEIGHT, PROBE_WEIGHT, SHARE_OF_FILE, scan_memory, scan_weight
+from keymark.indexes.shared.cost import (
+    KEY_WEIGHT,
+    PROBE_WEIGHT,
+    SHARE_OF_FILE,
+    scan_memory,
+    scan_weight,
+)
 from keymark.indexes.spec import TASKS, Equation, IndexCost, LookupCounter
 from keymark.indexes.workload import Workload
 

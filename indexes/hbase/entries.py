@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.indexes import hbase_client
-from keymark.indexes.hbase_client import (
+from keymark.indexes.hbase import client as hbase_client
+from keymark.indexes.hbase.client import (
     COMMIT_TS,
     FILE_NAME,
     PARTITION_PATH,
@@ -20,7 +20,7 @@ from keymark.indexes.hbase_client import (
     EntryClient,
     Row,
 )
-from keymark.indexes.hbase_pace import Pace, Throttle
+from keymark.indexes.hbase.pace import Pace, Throttle
 from keymark.table.bootstrap.scan import record_keys
 from keymark.table.errors import CorruptFileError
 from keymark.table.index.dedup import sorted_last

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.indexes.key_scan import ABSENT, KeyProbe, first_files, locations, probe_keys
+from keymark.indexes.bucket.spec import BUCKET_COUNT, BUCKET_FIELDS, SPEC
+from keymark.indexes.shared.key_scan import ABSENT, KeyProbe, first_files, locations, probe_keys
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.bucket import BUCKET_COUNT, BUCKET_FIELDS, SPEC
 from keymark.table.errors import CorruptFileError, TableWarning, UnsupportedTableError
 from keymark.table.format.hashing import buckets
 from keymark.table.index.protocol import IndexContext

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from keymark.indexes.global_index import LocalIndex
-from keymark.indexes.key_scan import (
+from keymark.indexes.shared.exact_index import LocalIndex
+from keymark.indexes.shared.key_scan import (
     ABSENT,
     file_weight,
     key_probes,
@@ -29,9 +29,9 @@ from keymark.indexes.key_scan import (
     probe_keys,
     read_keys,
 )
-from keymark.indexes.scope import Scope, scopes
+from keymark.indexes.shared.scope import Scope, scopes
+from keymark.indexes.simple.spec import SPEC
 from keymark.indexes.spec import IndexSpec
-from keymark.indexes.specs.simple import SPEC
 from keymark.table.errors import CorruptFileError
 from keymark.table.index.protocol import IndexContext
 from keymark.table.properties.config import KEY_COLUMN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keymark.indexes.cost import scan_memory, scan_weight
+from keymark.indexes.shared.cost import scan_memory, scan_weight
 from keymark.indexes.spec import Equation, IndexCost, IndexOption, LookupCounter
 from keymark.indexes.workload import FILTER_BYTES, Workload, touched
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.indexes.scope import Scope
+from keymark.indexes.shared.cost import KEY_WEIGHT, PROBE_WEIGHT, SHARE_OF_FILE
+from keymark.indexes.shared.scope import Scope
 from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.keygen.stored import StoredKeys
@@ -26,12 +27,6 @@ from keymark.table.storage.storage import RangeReader, Storage
 
 _Numbers = npt.NDArray[np.int64]
 
-# Reading a file's keys takes about an eighth of the time of writing it anew, which is what the
-# weights of a runner count.
-_SHARE_OF_FILE = 8
-KEY_WEIGHT = 16
-# Work of the smallest task with several files.
-_PACK_WEIGHT = 1 << 20
 ABSENT = -1
 
 
@@ -64,7 +59,7 @@ class KeysFound:
 
 def file_weight(file: BaseFile) -> int:
     """Bytes of work to read the keys of a file."""
-    return file.size // _SHARE_OF_FILE
+    return file.size // SHARE_OF_FILE
 
 
 def read_keys(storage: Storage, config: TableConfig, file: BaseFile) -> pa.Array:
@@ -88,7 +83,7 @@ def key_probes(scope: Scope, keys: pa.Array, context: IndexContext) -> list[KeyP
     """
     files = context.snapshot.files
     ends = np.cumsum([file_weight(files[number]) for number in scope.files])
-    least = max(_PACK_WEIGHT, KEY_WEIGHT * len(keys))
+    least = max(PROBE_WEIGHT, KEY_WEIGHT * len(keys))
     _, starts = np.unique(ends // least, return_index=True)
     cuts = [*(scope.files.start + starts).tolist(), scope.files.stop]
     return [

@@ -1,0 +1,1 @@
+"""The global bloom index."""

@@ -1,0 +1,1 @@
+"""What several indexes have in common."""

@@ -1,1 +1,0 @@
-"""The specs of Keymark's own indexes."""
