@@ -6,11 +6,11 @@ result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from keymark.indexes.installed import default_index, of_partition
 from keymark.table.bootstrap.rows import RowSource
 from keymark.table.errors import InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
-from keymark.table.index.external import ExternalEntries, external_entries, located, rebuild
+from keymark.table.index.external import external_entries, located, rebuild
 from keymark.table.index.protocol import (
     Index,
     IndexContext,
@@ -67,7 +67,6 @@ from keymark.table.write.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-R = TypeVar("R")
 Names = str | Sequence[str] | None
 
 
@@ -260,12 +259,10 @@ class Table:
         can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
         if not can or stale_since(state) or all(is_bucket_file_id(file.file_id) for file in files):
             return files
-        found = load_index(of_partition(RECORD_INDEX).name).lookup(
-            keys.unique(), self._context(state, None)
-        )
-        wanted = set(
-            zip(found["partition_path"].to_pylist(), found["file_id"].to_pylist(), strict=True)
-        )
+        index = load_index(of_partition(RECORD_INDEX).name)
+        found = index.lookup(keys.unique(), self._context(state, None))
+        places = [found[name].to_pylist() for name in ("partition_path", "file_id")]
+        wanted = set(zip(*places, strict=True))
         bases = state.snapshot.by_location()
         return tuple(bases[location] for location in sorted(wanted & bases.keys()))
 
@@ -287,66 +284,69 @@ class Table:
 
     def compact(self) -> str | None:
         """Compact the metadata table; the compaction's instant, None if there is nothing to do."""
-        return self._held(lambda services, lease: services.compact(lease))
+        with self._held() as (services, lease):
+            return services.compact(lease)
 
     def clean(self) -> str | None:
         """Delete base files that no retained commit needs; the clean's instant, or None."""
-        return self._held(lambda services, lease: services.clean(lease))
+        with self._held() as (services, lease):
+            return services.clean(lease)
 
     def archive(self) -> Archived:
         """Move the oldest instants of both timelines to their archives."""
-        return self._held(lambda services, lease: services.archive(lease))
+        with self._held() as (services, lease):
+            return services.archive(lease)
 
     def savepoint(self, instant: str | None = None) -> str:
         """Keep the snapshot of a commit, the latest by default; the commit's instant."""
-        return self._held(lambda services, lease: services.restorer(lease).savepoint(instant))
+        with self._held() as (services, lease):
+            return services.restorer(lease).savepoint(instant)
 
     def drop_savepoint(self, instant: str) -> str:
         """Give a savepoint up; its instant."""
-        return self._held(lambda services, lease: services.restorer(lease).drop_savepoint(instant))
+        with self._held() as (services, lease):
+            return services.restorer(lease).drop_savepoint(instant)
 
     def rollback(self, instant: str | None = None) -> str | None:
         """Take the latest commit back, which `instant` must name; the rollback's instant.
 
         Without an instant only what dead writers left is taken back, as with every write.
         """
-        return self._held(
-            lambda services, lease: instant and services.restorer(lease).rollback(instant)
-        )
+        with self._held() as (services, lease):
+            return instant and services.restorer(lease).rollback(instant)
 
     def restore(self, savepoint: str) -> str | None:
         """Take everything after a savepoint back; the restore's instant, None if nothing was."""
-        return self._held(lambda services, lease: services.restorer(lease).restore(savepoint))
+        with self._held() as (services, lease):
+            return services.restorer(lease).restore(savepoint)
 
     def build_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> bool:
         """Build a metadata partition while nobody writes; False if the table has it.
 
         The name of an index that keeps its entries outside the table has these made anew.
         """
-        entries = self._entries(partition)
-        if entries is not None:
+        if partition == self.choice.name and (
+            entries := external_entries(partition, self.options(), self._runner())
+        ):
             with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
                 context = entries.context(TableState.load(lease.storage))
                 rebuild(entries.index, context, progress)
             return True
-        return self._held(
-            lambda services, lease: services.indexer(lease).build(partition, lease), progress
-        )
+        with self._held(progress) as (services, lease):
+            return services.indexer(lease).build(partition, lease)
 
     def build_mappings(self, source: RowSource, progress: Progress = no_progress) -> bool:
         """Build the record index of given keys on a table without rows; False if it has one.
 
         For measurements of lookups at sizes whose rows no disk would hold.
         """
-        return self._held(
-            lambda services, lease: services.indexer(lease).build_mappings(source, lease), progress
-        )
+        with self._held(progress) as (services, lease):
+            return services.indexer(lease).build_mappings(source, lease)
 
     def schedule_index(self, partition: str = RECORD_INDEX) -> str:
         """Open a metadata partition for writers, for `run_index` to build; the instant."""
-        return self._held(
-            lambda services, lease: services.indexer(lease).schedule(partition, lease)
-        )
+        with self._held() as (services, lease):
+            return services.indexer(lease).schedule(partition, lease)
 
     def run_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> str:
         """Build a scheduled partition while others write; the indexing instant."""
@@ -355,9 +355,8 @@ class Table:
 
     def repair_shard(self, number: int, progress: Progress = no_progress) -> int:
         """Build one shard of the record index anew from the data; the keys in it."""
-        return self._held(
-            lambda services, lease: services.indexer(lease).repair(number, lease), progress
-        )
+        with self._held(progress) as (services, lease):
+            return services.indexer(lease).repair(number, lease)
 
     def indexes(self) -> list[PartitionInfo]:
         """The partitions of the metadata table: in use, being built, or absent."""
@@ -365,11 +364,13 @@ class Table:
 
     def abort_index(self, partition: str = RECORD_INDEX) -> None:
         """Give a scheduled partition up."""
-        self._held(lambda services, lease: services.indexer(lease).abort(partition))
+        with self._held() as (services, lease):
+            services.indexer(lease).abort(partition)
 
     def drop_index(self, partition: str = RECORD_INDEX) -> None:
         """Take a metadata partition out of use and delete it."""
-        self._held(lambda services, lease: services.indexer(lease).drop(partition))
+        with self._held() as (services, lease):
+            services.indexer(lease).drop(partition)
 
     def use_index(
         self,
@@ -412,12 +413,11 @@ class Table:
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
             return accept_properties(lease.storage, dry_run=dry_run)
 
-    def _held(
-        self, work: Callable[[TableServices, Lease], R], progress: Progress = no_progress
-    ) -> R:
-        """Do something under the lease, on a table without left-overs."""
+    @contextmanager
+    def _held(self, progress: Progress = no_progress) -> Iterator[tuple[TableServices, Lease]]:
+        """The table's services and its lease, on a table without left-overs."""
         with self._hold() as lease:
-            return work(self._services(self._runner(), progress), lease)
+            yield self._services(self._runner(), progress), lease
 
     def _hold(self) -> AbstractContextManager[Lease]:
         return hold_recovered(self._writer(None, RANDOM))
@@ -451,12 +451,11 @@ class Table:
     def _writer(self, rows: Any, ids: Ids | None = None) -> Writer:
         if self._spark is not None or is_frame(rows):
             self._spark = self._spark or rows.sparkSession
-        runner = self._runner()
-        services = self._services(runner)
+        services = self._services(self._runner())
         return Writer(
             storage=self.storage,
             clock=self._clock,
-            runner=runner,
+            runner=services.runner,
             index=self.choice.name,
             options=services.options,
             services=services,
@@ -473,12 +472,6 @@ class Table:
             index=self.choice.name,
             progress=progress,
         )
-
-    def _entries(self, name: str) -> ExternalEntries | None:
-        """The entries of the table's index, where they are outside and that is its name."""
-        if name != self.choice.name:
-            return None
-        return external_entries(name, self.options(), self._runner())
 
     def _describe_phase(self) -> Callable[[str], None]:
         """Name the phase on Spark's jobs, for the event log."""
