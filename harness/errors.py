@@ -4,6 +4,7 @@ HarnessError            root; carries the exit code; its text is one line that n
 +-- ScenarioError       a scenario that cannot be run; its text lists every mistake
 +-- RunFolderError      a run folder that is not one, is damaged or belongs to another scenario
 +-- CellError           a cell could not be measured; fails the cell, not the run
++-- GitError            git refuses
 """
 
 from __future__ import annotations
@@ -45,3 +46,7 @@ class RunFolderError(HarnessError):
 
 class CellError(HarnessError):
     """A cell could not be measured, with the reason."""
+
+
+class GitError(HarnessError):
+    """Git refuses, with the last line of what it says."""

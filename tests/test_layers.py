@@ -34,6 +34,8 @@ REPORTS_SEE = {
         "keymark.harness.errors",
     ),
     *("keymark.harness.store.run_record", "keymark.harness.store.data_point"),
+    # The names of engines, and git.
+    *("keymark.harness.engines", "keymark.harness.git"),
     # What a secret is.
     "keymark.harness.redaction",
     # Run folders by URL.

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keymark.harness.engines import REVISION, WORKTREE, jars, own_master
-from keymark.harness.errors import HarnessError
+from keymark.harness.errors import GitError, HarnessError
+from keymark.harness.git import git
 
 ROOT = Path(__file__).parents[3]
 """The clone, where the code runs from one."""
@@ -63,14 +64,13 @@ def resolve(revision: str, root: Path = ROOT) -> str:
     Raises:
         HarnessError: git knows none, or the project is no clone.
     """
-    asked = _git(
-        root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
-    )
-    if asked.returncode != 0:
+    try:
+        found = git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    except GitError as error:
         raise HarnessError(
             f"{revision!r} is neither a file nor a revision that git knows in {root}"
-        )
-    return asked.stdout.decode().strip()
+        ) from error
+    return found.decode().strip()
 
 
 def checkout(name: str, root: Path = ROOT) -> Checkout:
@@ -104,13 +104,11 @@ def checkout(name: str, root: Path = ROOT) -> Checkout:
 
 def _unpack(commit: str, folder: Path, root: Path) -> None:
     """The files of a commit in a folder, whole or not at all."""
-    archived = _git(root, "archive", "--format=tar", commit)
-    if archived.returncode != 0:
-        raise HarnessError(f"git archive {commit}: {archived.stderr.decode().strip()}")
+    archived = git(root, "archive", "--format=tar", commit)
     folder.parent.mkdir(parents=True, exist_ok=True)
     parts = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as files:
+        with tarfile.open(fileobj=io.BytesIO(archived)) as files:
             files.extractall(parts, filter="data")
         try:
             parts.rename(folder)
@@ -167,14 +165,3 @@ def _same(one: Path, other: Path) -> bool:
         return one.read_bytes() == other.read_bytes()
     except OSError:
         return False
-
-
-def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(  # noqa: S603 - no shell, and options end before what is given
-            ["git", "-C", str(root), *arguments],  # noqa: S607 - the git that is installed
-            capture_output=True,
-            check=False,
-        )
-    except OSError as error:
-        raise HarnessError(f"git: {error.strerror}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +14,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from keymark.harness.engines import BARE, REVISION, is_native, own_master
+from keymark.harness.errors import HarnessError
+from keymark.harness.git import git
 from keymark.table.properties.options import LOCAL_SYNC
 
 _PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "isal", "fastavro", "keymark")
@@ -142,21 +143,9 @@ def _processor() -> str:
 def _revision() -> str | None:
     """Commit of the checkout that this code runs from, with `+` where files were changed."""
     root = Path(__file__).parents[3]
-    commit = _git(root, "rev-parse", "--short=12", "HEAD")
-    if not commit:
-        return None
-    return commit + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
-
-
-def _git(root: Path, *arguments: str) -> str:
     try:
-        asked = subprocess.run(  # noqa: S603 - fixed arguments
-            ["git", "-C", str(root), *arguments],  # noqa: S607 - the git that is installed
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+        commit = git(root, "rev-parse", "--short=12", "HEAD").decode().strip()
+        changed = git(root, "status", "--porcelain", "--untracked-files=no").strip()
+    except HarnessError:
+        return None
+    return f"{commit}+" if changed else commit

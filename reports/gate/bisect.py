@@ -8,12 +8,13 @@ are kept, by revision, and not made again: a search that was cut off goes on whe
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+from keymark.harness.errors import HarnessError
+from keymark.harness.git import git
 from keymark.reports.errors import ReportError
 from keymark.reports.gate.compare import Finding, Gate
 from keymark.reports.gate.policy import Kind
@@ -168,22 +169,17 @@ def commit(revision: str) -> str:
         ReportError: git knows none.
     """
     asked = "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}"
-    return _git(*asked).strip()
+    return _git(*asked)
 
 
 def subject(revision: str) -> str:
     """A commit's short name and what it says it does, safe to show."""
-    return clean(_git("log", "-1", "--format=%h %s", revision).strip())
+    return clean(_git("log", "-1", "--format=%h %s", revision))
 
 
 def _git(*words: str) -> str:
-    made = subprocess.run(  # noqa: S603 - no shell, and options end before what is given
-        ["git", "-C", str(ROOT), *words],  # noqa: S607 - the git that is installed
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if made.returncode != 0:
-        said = made.stderr.strip().splitlines() or ["git failed"]
-        raise ReportError(clean(said[-1]))
-    return made.stdout
+    """What git answers about the clone that this package is in."""
+    try:
+        return git(ROOT, *words).decode(errors="replace").strip()
+    except HarnessError as error:
+        raise ReportError(clean(error)) from error

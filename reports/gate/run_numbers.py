@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from keymark.harness.engines import is_native
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.results import Stage
 from keymark.harness.store.store import RunFolder
@@ -20,8 +21,6 @@ from keymark.reports.gate import summary
 from keymark.reports.model import facts, projection
 from keymark.reports.model.projection import Trial
 from keymark.reports.render.text import clean
-
-_NATIVE = "native"
 
 
 class Key(NamedTuple):
@@ -132,7 +131,7 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
             for series in cell.series.values()
         },
         wrong=wrong,
-        foreign=frozenset(_name(c.cell, engine) for c in cells if not _native(c.engine)),
+        foreign=frozenset(_name(c.cell, engine) for c in cells if not is_native(c.engine)),
         work=facts.work(run),
         stages=_stages(path, engine),
         unseeded=frozenset(
@@ -169,11 +168,6 @@ def _named(path: Path, engine: str | None) -> str:
     return clean(path) + (f" ({clean(engine, 60)})" if engine else "")
 
 
-def _native(engine: str) -> bool:
-    """Tell whether an engine is Keymark, of this or of another revision."""
-    return engine == _NATIVE or engine.startswith(f"{_NATIVE}@")
-
-
 def _name(cell: str, engine: str | None) -> str:
     return cell if engine is None else cell.removeprefix(f"{engine}/")
 
@@ -193,7 +187,7 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
         name = _name(cell.cell or f"{cell.engine}/{cell.index}", engine)
         if name in wrong or any(key.cell == name for key in numbers):
             raise ReportError(f"{clean(path)}, cell {place + 1}: {clean(name)} is there twice")
-        if not _native(cell.engine):
+        if not is_native(cell.engine):
             foreign.add(name)
         if cell.engine not in document.seeded_ids:
             unseeded.add(name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
 
+from keymark.harness.engines import NATIVE
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Beat, Sample
@@ -188,7 +189,7 @@ def cell_order(
 
     Variants go by the numbers in their names: shards-4 stands before shards-16.
     """
-    foreign = cell.engine != "native"
+    foreign = cell.engine != NATIVE
     numbers = [int(part) if part.isdecimal() else part for part in _NUMBER.split(cell.cell)]
     return cell.spec.order, cell.index, foreign, cell.engine, order_of(cell.data), numbers
 

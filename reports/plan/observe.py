@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
+from keymark.harness.engines import NATIVE
 from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import TASKS, Amounts
 from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
@@ -70,7 +71,7 @@ class Observation:
 def observations(run: Run) -> Iterator[Observation]:
     """All that the verified cells of a run tell."""
     listed = {each.cell: each for each in run.record.cells or ()}
-    views = {view.cell: view for view in run.cells if view.verified and view.engine == "native"}
+    views = {view.cell: view for view in run.cells if view.verified and view.engine == NATIVE}
     loads = _loads(views)
     for cell, view in views.items():
         load = loads.get(_table(cell))

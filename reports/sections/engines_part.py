@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keymark.harness.engines import NATIVE
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.engines_chart import PREFIX, engines_chart
@@ -19,7 +20,6 @@ from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
 
-OURS = "native"
 COMPARED = {
     "build_index": "Index built",
     "tag": "Tagging",
@@ -86,7 +86,7 @@ class EnginesPart:
 def engines_part(run: Run) -> EnginesPart | None:
     """The section of a run; None unless ours and another engine measured the same."""
     right = [cell for cell in run.cells if cell.verified]
-    others = dict.fromkeys(cell.engine for cell in right if cell.engine != OURS)
+    others = dict.fromkeys(cell.engine for cell in right if cell.engine != NATIVE)
     found = [
         Beside(measure=BY_KEY[key], engine=engine, duels=tuple(duels(right, BY_KEY[key], engine)))
         for engine in others
@@ -120,7 +120,7 @@ def duels(cells: Sequence[CellView], measure: Measure, engine: str) -> list[Duel
     theirs = {_place(cell): cell for cell in cells if cell.engine == engine}
     made = []
     for cell in cells:
-        other = theirs.get(_place(cell)) if cell.engine == OURS else None
+        other = theirs.get(_place(cell)) if cell.engine == NATIVE else None
         if other is None:
             continue
         mine, its = measure.values(cell), measure.values(other)
@@ -128,7 +128,7 @@ def duels(cells: Sequence[CellView], measure: Measure, engine: str) -> list[Duel
         if ratio is not None:
             made.append(
                 Duel(
-                    label=cell.full_label.replace(f" · {OURS}", "", 1),
+                    label=cell.full_label.replace(f" · {NATIVE}", "", 1),
                     index=cell.index,
                     color=cell.spec.color,
                     ours=summarize(list(mine.values())),

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from keymark.harness.engines import BARE, NATIVE
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.format_values import amount, interval
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import clean
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
 
-MEASURED, BARE = "native", "native@bare"
 _TIMES = {"wall_s": "time", "cpu_s": "processor time"}
 
 LOG = "measuring_s"
@@ -62,9 +62,9 @@ def overhead_part(run: Run) -> OverheadPart | None:
     """The section of a run; None unless both sides measured the same."""
     right = {cell.cell: cell for cell in run.cells if cell.verified}
     sides = [
-        (cell, right.get(f"{BARE}/{cell.cell.removeprefix(f'{MEASURED}/')}"))
+        (cell, right.get(f"{BARE}/{cell.cell.removeprefix(f'{NATIVE}/')}"))
         for cell in right.values()
-        if cell.engine == MEASURED
+        if cell.engine == NATIVE
     ]
     tried = [_pairs(mine, its, metric) for mine, its in sides if its for metric in _TIMES]
     found = [each for each in tried if each is not None]
