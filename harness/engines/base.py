@@ -43,12 +43,19 @@ class WriteOutcome(Protocol):
         """
 
 
-class Facts(Protocol):
+class UsedIndex(Protocol):
     """What a table says of itself; `keymark.table.services.info.TableInfo` is one."""
 
     @property
     def index(self) -> str:
         """Name of the index that it uses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedIndex:
+    """A used index that an engine's process names."""
+
+    index: str
 
 
 class IndexCheck(Protocol):
@@ -129,7 +136,7 @@ class MeasuredTable(Protocol):
         `stats` is told what a lookup of `native` touched.
         """
 
-    def info(self) -> Facts:
+    def info(self) -> UsedIndex:
         """What the table says of itself."""
 
     def check(self) -> IndexCheck:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from keymark import Table
 from keymark.harness.engines import jars
-from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
+from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
 from keymark.harness.engines.hudi_options import (
     HBASE_CONF,
     kept_options,
@@ -64,13 +64,6 @@ class HudiWrite:
     def phases(self) -> Mapping[str, float]:
         """Nothing: Hudi does not tell."""
         return {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HudiFacts:
-    """What the table says of its index."""
-
-    index: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +146,13 @@ class HudiTable:
         """Look up the keys that the child holds."""
         self._child.call("lookup", options=self._options)
 
-    def info(self) -> HudiFacts:
+    def info(self) -> NamedIndex:
         """The index of the writer's options, and of the table where it must be built there."""
         partition = spec_of(self.index).metadata_partition
         if partition is not None:
             built = independent.facts(self.path).partitions_of_metadata
-            return HudiFacts(index=self.index if partition in built else "none")
-        return HudiFacts(index=index_name(self._options[INDEX_TYPE]))
+            return NamedIndex(index=self.index if partition in built else "none")
+        return NamedIndex(index=index_name(self._options[INDEX_TYPE]))
 
     def check(self) -> IndexCheck:
         """Hudi's record index against its data, by Keymark's readers: no code of Hudi's."""

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from keymark.harness.engines import revisions
-from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Purged
+from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
 from keymark.harness.engines.pipe import Asked, Child
 from keymark.harness.measure.event_log import STEP_PROPERTY
 from keymark.harness.measure.session import measuring_conf
@@ -39,13 +39,6 @@ class RevisionWrite:
 
     files_written: int
     phases: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevisionFacts:
-    """What the table says of its index."""
-
-    index: str
 
 
 class RevisionRows:
@@ -97,9 +90,9 @@ class RevisionTable:
             if hasattr(stats, name):
                 setattr(stats, name, value)
 
-    def info(self) -> RevisionFacts:
+    def info(self) -> NamedIndex:
         """What the table says of itself."""
-        return RevisionFacts(index=self._child.call("index", table=self._number))
+        return NamedIndex(index=self._child.call("index", table=self._number))
 
     def check(self) -> IndexCheck:
         """Compare record index and data."""

@@ -23,16 +23,20 @@ _PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "isal", "fastavro", "keymar
 
 def machine() -> dict[str, Any]:
     """Processor, cores that this process may use, memory in bytes, system, load when asked."""
+    governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return {
         "system": platform.system(),
         "release": platform.release(),
         "architecture": platform.machine(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _cores(),
+        "cores": cores,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "load_1m": load(),
         "megahertz": round(megahertz()),
-        **({"governor": governor} if (governor := _governor()) else {}),
+        # How the first core's clock rate is chosen, where the machine says it.
+        **({"governor": governor} if governor else {}),
     }
 
 
@@ -115,15 +119,6 @@ def peak_memory() -> int:
     except (OSError, IndexError):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else 1024 * most
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
-
-
-def _governor() -> str:
-    """How the first core's clock rate is chosen; empty where the machine does not say."""
-    return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
 
 
 def _read(path: str) -> str:

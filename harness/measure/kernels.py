@@ -1,8 +1,8 @@
 """The kernels of two revisions, measured in turns into a run folder that `gate` judges.
 
-A turn is one pytest process with pytest-benchmark: the suite of the code as it lies there
+A trial is one pytest process with pytest-benchmark: the suite of the code as it lies there
 (`tests/benchmarks/test_kernels.py`), copied to a folder of its own, over the packages of the
-revision. So both sides do the same work. What a turn says of a kernel is the median of its rounds.
+revision. So both sides do the same work. What a trial says of a kernel is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class Side:
 def measure(
     engines: Sequence[str], folder: RunFolder, progress: Progress, repetitions: int = REPETITIONS
 ) -> None:
-    """Measure both revisions; turns that the folder has already are not taken again.
+    """Measure both revisions; trials that the folder has already are not taken again.
 
     Args:
         engines: base and candidate.
         folder: where samples go.
         progress: who is told.
-        repetitions: turns of each side.
+        repetitions: trials of each side.
 
     Raises:
         HarnessError: a revision cannot be set up, or its kernels cannot be run at all.
@@ -99,7 +99,7 @@ def measure(
         for side in sides if repetition % 2 == 0 else sides[::-1]:
             progress.begin(f"{side.engine}: repetition {repetition + 1}")
             if (side.engine, repetition) not in taken:
-                folder.append(_turn(side, suites[side.engine], repetition, folder.path.name))
+                folder.append(_trial(side, suites[side.engine], repetition, folder.path.name))
             progress.end()
     for suite in suites.values():
         shutil.rmtree(suite)
@@ -134,7 +134,7 @@ def repetitions(sets: Sequence[str]) -> int:
     return found
 
 
-def _turn(side: Side, suite: Path, repetition: int, run_id: str) -> list[Sample]:
+def _trial(side: Side, suite: Path, repetition: int, run_id: str) -> list[Sample]:
     """All kernels of one revision, once."""
     answer, cases = suite / "answer.json", suite / "cases.xml"
     for path in (answer, cases):
@@ -173,12 +173,12 @@ def samples(
     measured: Sequence[dict[str, Any]],
     wrong: dict[str, str],
 ) -> Iterator[Sample]:
-    """What pytest-benchmark says of one turn as lines of a run.
+    """What pytest-benchmark says of one trial as lines of a run.
 
     Args:
         run_id: of the run.
-        engine: of the turn.
-        repetition: of the turn.
+        engine: of the trial.
+        repetition: of the trial.
         measured: `benchmarks` of its JSON; a kernel's group is the index, its name the step.
         wrong: reasons by test.
     """

@@ -47,7 +47,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class SourceFacts:
     """What `hoodie.properties` says about rows: how they are keyed, laid out and ordered."""
 
     name: str
@@ -57,7 +57,7 @@ class Facts:
     partitions_of_metadata: tuple[str, ...]
 
 
-def facts(table: Path) -> Facts:
+def facts(table: Path) -> SourceFacts:
     """Read the facts of a table; HarnessError for tables that cannot be read by listing."""
     values = _properties(table / ".hoodie" / "hoodie.properties")
     if values.get("hoodie.table.type", "COPY_ON_WRITE") != "COPY_ON_WRITE":
@@ -66,7 +66,7 @@ def facts(table: Path) -> Facts:
         raise HarnessError(f"{table} has table version {values.get('hoodie.table.version')}, not 6")
     if values.get(_STORED, "true") != "true":
         raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
-    return Facts(
+    return SourceFacts(
         name=values.get("hoodie.table.name", table.name),
         record_key=_names(values.get("hoodie.table.recordkey.fields")),
         partition_path=_names(values.get("hoodie.table.partition.fields")),

@@ -21,12 +21,9 @@ def encode_keys(columns: pa.Table) -> pa.Array:
     texts = [column.cast(pa.string()).combine_chunks() for column in columns.columns]
     if len(texts) == 1:
         return texts[0]
+    shown = [pc.fill_null(pc.if_else(pc.equal(text, ""), _EMPTY, text), _NULL) for text in texts]
     parts = [
-        pc.binary_join_element_wise(pa.scalar(name), _part(text), ":")
-        for name, text in zip(columns.column_names, texts, strict=True)
+        pc.binary_join_element_wise(pa.scalar(name), text, ":")
+        for name, text in zip(columns.column_names, shown, strict=True)
     ]
     return pc.binary_join_element_wise(*parts, ",")
-
-
-def _part(text: pa.Array) -> pa.Array:
-    return pc.fill_null(pc.if_else(pc.equal(text, ""), _EMPTY, text), _NULL)

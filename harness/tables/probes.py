@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 RECORD_INDEX = ".hoodie/metadata/record_index/"
 META_FOLDER = ".hoodie/"
@@ -70,14 +69,12 @@ def rows_written(table: Path, before: Listing, after: Listing) -> int:
     A row that an update only copies into the next file slice is one of them.
     """
     new = (name for name in after.sizes if name not in before.sizes)
-    commits = [name for name in new if _COMMIT.fullmatch(name)]
-    return sum(_rows(json.loads((table / name).read_bytes())) for name in commits)
-
-
-def _rows(commit: Mapping[str, Any]) -> int:
-    """Rows of one commit (its JSON); a commit that wrote nothing has no statistics."""
-    partitions = commit.get("partitionToWriteStats") or {}
-    return sum(stat.get("numWrites", 0) for stats in partitions.values() for stat in stats)
+    rows = 0
+    for name in filter(_COMMIT.fullmatch, new):
+        # A commit that wrote nothing has no statistics.
+        partitions = json.loads((table / name).read_bytes()).get("partitionToWriteStats") or {}
+        rows += sum(stat.get("numWrites", 0) for stats in partitions.values() for stat in stats)
+    return rows
 
 
 def written(before: Listing, after: Listing) -> Written:

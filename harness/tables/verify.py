@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.harness.engines.base import Facts, IndexCheck
+from keymark.harness.engines.base import IndexCheck, UsedIndex
 
 
 def rows_mistake(found: tuple[int, str], expected: tuple[int, str]) -> str | None:
@@ -26,7 +26,7 @@ def rows_mistake(found: tuple[int, str], expected: tuple[int, str]) -> str | Non
     return None
 
 
-def index_mistake(info: Facts, index: str) -> str | None:
+def index_mistake(info: UsedIndex, index: str) -> str | None:
     """Proof that the index under test is the one that the table uses."""
     if info.index == index:
         return None
