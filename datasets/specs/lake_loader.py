@@ -7,7 +7,6 @@ them all, with what differs. A parameter that has no equivalent is refused, neve
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from keymark.datasets.errors import DatasetError
+from keymark.datasets.errors import DatasetError, nearest
 from keymark.datasets.profiles.shapes import fitted
 
 SECTION = "lake_loader"
@@ -149,7 +148,9 @@ def _checked(section: object) -> _Parameters:
     ]
     known = {str(field.alias) for field in _Parameters.model_fields.values()}
     unknown = [str(name) for name in given if name not in known | _NO_EQUIVALENT.keys()]
-    problems += [f"{SECTION}.{name}: unknown parameter{_nearest(name, known)}" for name in unknown]
+    problems += [
+        f"{SECTION}.{name}: unknown parameter{nearest(name, sorted(known))}" for name in unknown
+    ]
     records = given.get("roundsDistribution")
     if isinstance(records, int):
         given["roundsDistribution"] = [records]
@@ -231,8 +232,3 @@ def _without_zeros(shares: Sequence[float]) -> list[float]:
     """The shares up to the last that is not 0."""
     kept = max((place for place, share in enumerate(shares, 1) if share), default=0)
     return list(shares[:kept])
-
-
-def _nearest(name: str, known: set[str]) -> str:
-    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from keymark.datasets.changes.stripes import StripedOrder
 from keymark.datasets.columns.kind import DateFormat, Shape, ValueKind
 from keymark.datasets.columns.kinds import Ordering, Partition
 from keymark.datasets.columns.nested import Kind
-from keymark.datasets.errors import DatasetError
+from keymark.datasets.errors import DatasetError, nearest
 from keymark.datasets.generate.hashing import derive
 from keymark.datasets.specs.lake_loader import expand
 from keymark.datasets.specs.sizes import payload_for, row_bytes
@@ -257,12 +256,6 @@ def load_spec(source: str | Path, overrides: Mapping[str, Any] | None = None) ->
     if problems:
         raise DatasetError(f"{origin}: {'; '.join(problems)}")
     return spec
-
-
-def nearest(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """Return ` (did you mean 'x'?)` for the known name most like this one, or nothing."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def _unknown_columns(roles: Mapping[str, Any], columns: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ DEFAULT = Path(__file__).parents[2] / "harness" / "calibration" / "default.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equation:
+class FittedEquation:
     """Fitted constants of one formula.
 
     Attributes:
@@ -74,7 +74,7 @@ class Calibration:
     row_bytes: float
     key_bytes: float
     ranges: Mapping[str, tuple[float, float]]
-    equations: Mapping[str, Equation] = field(default_factory=dict)
+    equations: Mapping[str, FittedEquation] = field(default_factory=dict)
 
     @property
     def indexes(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class _Document(BaseModel):
     row_bytes: float
     key_bytes: float
     ranges: dict[str, tuple[float, float]]
-    equations: dict[str, Equation]
+    equations: dict[str, FittedEquation]
 
 
 def load(path: Path = DEFAULT) -> Calibration:
@@ -154,7 +154,7 @@ def load(path: Path = DEFAULT) -> Calibration:
     )
 
 
-def _document(equation: Equation) -> dict[str, Any]:
+def _document(equation: FittedEquation) -> dict[str, Any]:
     return {
         "amounts": equation.amounts,
         "values": [_short(value) for value in equation.values],

@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
-from keymark.reports.plan.calibration import Calibration, Equation
+from keymark.reports.plan.calibration import Calibration, FittedEquation
 from keymark.reports.plan.formulas import equation_names, scans
 from keymark.reports.plan.observe import Observation, observations, pooled
 
@@ -49,7 +49,7 @@ def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibratio
         ReportError: they have too few cells that the model is about.
     """
     found = [each for run in runs for each in observations(run) if each.at.rows <= most_rows]
-    equations: dict[str, Equation] = {}
+    equations: dict[str, FittedEquation] = {}
     alone = (name for name in equation_names() if name not in scans())
     for group in (scans(), *((name,) for name in alone)):
         cells = [each for name in group for each in _enough(found, name)]
@@ -83,7 +83,7 @@ def _enough(found: Sequence[Observation], name: str) -> list[Observation]:
     return cells if len(pooled(cells)) >= len(_amounts(cells)) else []
 
 
-def fit(cells: Sequence[Observation]) -> dict[str, Equation]:
+def fit(cells: Sequence[Observation]) -> dict[str, FittedEquation]:
     """Fit equations to their cells; those that share a constant need one another's."""
     points = pooled(cells)
     columns = list(dict.fromkeys(_column(each, name) for each in points for name in each.amounts))
@@ -105,7 +105,7 @@ def fit(cells: Sequence[Observation]) -> dict[str, Equation]:
         names = _amounts(own)
         places = [columns.index(_column(own[0], name)) for name in names]
         mine = np.array([each.equation == equation for each in cells])
-        found[equation] = Equation(
+        found[equation] = FittedEquation(
             amounts=names,
             values=tuple(map(float, best[places])),
             draws=tuple(tuple(map(float, draw[places])) for draw in draws),

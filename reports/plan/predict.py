@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from keymark.harness.store.units import Unit
 from keymark.indexes.workload import Workload
-from keymark.reports.plan.calibration import Calibration, Equation
+from keymark.reports.plan.calibration import Calibration, FittedEquation
 from keymark.reports.plan.formulas import amounts, cost_of, mode_of, name_of, other
 from keymark.reports.plan.observe import equation_of
 
@@ -129,7 +129,9 @@ def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> E
     return estimate(fitted, work, wider=stretch(calibration.ranges, at))
 
 
-def estimate(equation: Equation, amounts: Mapping[str, float], *, wider: float = 1.0) -> Estimate:
+def estimate(
+    equation: FittedEquation, amounts: Mapping[str, float], *, wider: float = 1.0
+) -> Estimate:
     """The value of an equation and its range.
 
     Args:

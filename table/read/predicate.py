@@ -33,7 +33,7 @@ _FLOAT_EXACT, _DOUBLE_EXACT = 1 << 24, 1 << 53
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
-class Op(Enum):
+class Operator(Enum):
     """What a test asks of a column's value."""
 
     IN = "in"
@@ -54,7 +54,7 @@ class Comparison:
     """
 
     column: str
-    op: Op
+    op: Operator
     values: tuple[Any, ...] = ()
 
 
@@ -75,12 +75,12 @@ class AnyOf:
 Condition = Comparison | AllOf | AnyOf
 ANYTHING = AllOf(())
 _COMPARED = {
-    "EqualTo": (Op.IN, Op.IN),
-    "EqualNullSafe": (Op.IN, Op.IN),
-    "LessThan": (Op.BELOW, Op.ABOVE),
-    "LessThanOrEqual": (Op.AT_MOST, Op.AT_LEAST),
-    "GreaterThan": (Op.ABOVE, Op.BELOW),
-    "GreaterThanOrEqual": (Op.AT_LEAST, Op.AT_MOST),
+    "EqualTo": (Operator.IN, Operator.IN),
+    "EqualNullSafe": (Operator.IN, Operator.IN),
+    "LessThan": (Operator.BELOW, Operator.ABOVE),
+    "LessThanOrEqual": (Operator.AT_MOST, Operator.AT_LEAST),
+    "GreaterThan": (Operator.ABOVE, Operator.BELOW),
+    "GreaterThanOrEqual": (Operator.AT_LEAST, Operator.AT_MOST),
 }
 
 
@@ -108,7 +108,7 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
     """
     values: dict[str, tuple[Any, ...]] = {}
     for test in _conjuncts(condition):
-        if test.op is Op.IN and test.column in schema.names:
+        if test.op is Operator.IN and test.column in schema.names:
             kind = schema.field(test.column).type
             if pa.types.is_string(kind) or pa.types.is_integer(kind):
                 values.setdefault(test.column, _fitting(test.values, kind))
@@ -168,8 +168,8 @@ def _between(node: JavaObject, schema: pa.Schema) -> Condition:
     column = _column(given.apply(0), schema)
     if column is None:
         return ANYTHING
-    low = _typed(column, Op.AT_LEAST, [given.apply(1)], schema)
-    high = _typed(column, Op.AT_MOST, [given.apply(2)], schema)
+    low = _typed(column, Operator.AT_LEAST, [given.apply(1)], schema)
+    high = _typed(column, Operator.AT_MOST, [given.apply(2)], schema)
     return AllOf(tuple(test for test in (low, high) if test is not None))
 
 
@@ -180,13 +180,13 @@ def _test(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | None:
         return _prefix(node, schema)
     if kind in ("IsNull", "IsNotNull"):
         column = _column(node.child(), schema)
-        op = Op.NULL if kind == "IsNull" else Op.VALUE
+        op = Operator.NULL if kind == "IsNull" else Operator.VALUE
         return None if column is None else Comparison(column, op)
     column = _column(node.value(), schema) if kind == "In" else None
     if column is None:
         return None
     listed = node.list()
-    return _typed(column, Op.IN, [listed.apply(i) for i in range(listed.size())], schema)
+    return _typed(column, Operator.IN, [listed.apply(i) for i in range(listed.size())], schema)
 
 
 def _comparison(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | None:
@@ -198,7 +198,7 @@ def _comparison(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | 
         name = _column(column, schema)
         if name is not None and _kind(literal) == "Literal":
             if kind == "EqualNullSafe" and literal.value() is None:
-                return Comparison(name, Op.NULL)
+                return Comparison(name, Operator.NULL)
             return _typed(name, op, [literal], schema)
     return None
 
@@ -208,7 +208,7 @@ def _prefix(node: JavaObject, schema: pa.Schema) -> Comparison | None:
     column = _column(node.left(), schema)
     if column is None or _kind(node.right()) != "Literal":
         return None
-    test = _typed(column, Op.PREFIX, [node.right()], schema)
+    test = _typed(column, Operator.PREFIX, [node.right()], schema)
     if test is None or not pa.types.is_string(schema.field(column).type):
         return None
     (pattern,) = test.values
@@ -216,7 +216,7 @@ def _prefix(node: JavaObject, schema: pa.Schema) -> Comparison | None:
     special = {"%", "_", str(node.escapeChar())}
     if not pattern.endswith("%") or special & set(prefix) or str(node.escapeChar()) == "%":
         return None
-    return Comparison(column, Op.PREFIX, (prefix,))
+    return Comparison(column, Operator.PREFIX, (prefix,))
 
 
 def _kind(node: JavaObject) -> str:
@@ -234,7 +234,7 @@ def _column(node: JavaObject, schema: pa.Schema) -> str | None:
 
 
 def _typed(
-    column: str, op: Op, literals: Sequence[JavaObject], schema: pa.Schema
+    column: str, op: Operator, literals: Sequence[JavaObject], schema: pa.Schema
 ) -> Comparison | None:
     """The test, where every literal has a type that compares as it is."""
     kind = schema.field(column).type

@@ -33,7 +33,7 @@ from keymark.table.metadata.column_stats import Wrapper
 from keymark.table.metadata.partitions import COLUMN_STATS
 from keymark.table.metadata.reader import Shard
 from keymark.table.properties.config import KEY_COLUMN
-from keymark.table.read.predicate import AllOf, Comparison, Condition, Op
+from keymark.table.read.predicate import AllOf, Comparison, Condition, Operator
 from keymark.table.state.table_state import TableState
 
 _UNSURE_LOW = re.compile("[\ufffd\U00010000-\U0010ffff]")
@@ -55,7 +55,7 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], tuple[Wrapper, ...], bool], .
     (pa.types.is_timestamp, (Wrapper.LONG,), False),
 )
 # Rows that are NaN pass none of these; whole numbers and days are never left out of statistics.
-_BOUNDED = (Op.IN, Op.BELOW, Op.AT_MOST)
+_BOUNDED = (Operator.IN, Operator.BELOW, Operator.AT_MOST)
 
 
 @dataclass(slots=True)
@@ -197,10 +197,10 @@ def _may_pass(condition: Condition, statistics: _Statistics, bounded: frozenset[
 
 
 def _may_compare(test: Comparison, known: _Known, *, nan: bool) -> npt.NDArray[np.bool_]:
-    if test.op is Op.NULL:
+    if test.op is Operator.NULL:
         return known.has_null
     may = known.has_value.copy()
-    if test.op is not Op.VALUE:
+    if test.op is not Operator.VALUE:
         unordered = nan and not known.ordered and test.op not in _BOUNDED
         if not unordered:
             may[known.rows] &= _meets(test, known.low, known.high)
@@ -209,19 +209,19 @@ def _may_compare(test: Comparison, known: _Known, *, nan: bool) -> npt.NDArray[n
 
 def _meets(test: Comparison, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Any:
     """Whether the ranges hold a value that passes."""
-    if test.op is Op.IN:
+    if test.op is Operator.IN:
         values = np.empty(len(test.values), low.dtype)
         values[:] = sorted(test.values)
         return np.searchsorted(values, low) < np.searchsorted(values, high, "right")
     # In an array of its own: a bare text would lose the NULs at its end.
     value = np.empty((), low.dtype)
     value[()] = test.values[0]
-    if test.op is Op.PREFIX:
+    if test.op is Operator.PREFIX:
         starts = np.array([text.startswith(test.values[0]) for text in low], bool)
         return starts | ((low <= value) & (high >= value)).astype(bool)
-    if test.op in (Op.BELOW, Op.AT_MOST):
-        return (low < value if test.op is Op.BELOW else low <= value).astype(bool)
-    return (high > value if test.op is Op.ABOVE else high >= value).astype(bool)
+    if test.op in (Operator.BELOW, Operator.AT_MOST):
+        return (low < value if test.op is Operator.BELOW else low <= value).astype(bool)
+    return (high > value if test.op is Operator.ABOVE else high >= value).astype(bool)
 
 
 def _known(ranges: ColumnRanges, kind: pa.DataType) -> _Known:

@@ -14,19 +14,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from keymark.table.read.predicate import AllOf, Comparison, Condition, Op
+from keymark.table.read.predicate import AllOf, Comparison, Condition, Operator
 
 _OPS = {
-    "EqualTo": Op.IN,
-    "EqualNullSafe": Op.IN,
-    "LessThan": Op.BELOW,
-    "LessThanOrEqual": Op.AT_MOST,
-    "GreaterThan": Op.ABOVE,
-    "GreaterThanOrEqual": Op.AT_LEAST,
-    "In": Op.IN,
-    "IsNull": Op.NULL,
-    "IsNotNull": Op.VALUE,
-    "StringStartsWith": Op.PREFIX,
+    "EqualTo": Operator.IN,
+    "EqualNullSafe": Operator.IN,
+    "LessThan": Operator.BELOW,
+    "LessThanOrEqual": Operator.AT_MOST,
+    "GreaterThan": Operator.ABOVE,
+    "GreaterThanOrEqual": Operator.AT_LEAST,
+    "In": Operator.IN,
+    "IsNull": Operator.NULL,
+    "IsNotNull": Operator.VALUE,
+    "StringStartsWith": Operator.PREFIX,
 }
 _FIRST_DAY = dt.date(1970, 1, 1)
 _FIRST_MOMENT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -49,7 +49,7 @@ def _test(each: Any, schema: pa.Schema) -> Comparison | None:
     if op is None or len(each.attribute) != 1 or schema.names.count(each.attribute[0]) != 1:
         return None
     name = each.attribute[0]
-    if op in (Op.NULL, Op.VALUE):
+    if op in (Operator.NULL, Operator.VALUE):
         return Comparison(name, op)
     # A null in a list makes no row pass.
     given = each.value if isinstance(each.value, list | tuple) else (each.value,)

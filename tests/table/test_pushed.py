@@ -13,7 +13,7 @@ import pytest
 
 from keymark.table.errors import UnsupportedTableError
 from keymark.table.properties.config import KEY_COLUMN
-from keymark.table.read.predicate import AllOf, Comparison, Op, fixed_keys
+from keymark.table.read.predicate import AllOf, Comparison, Operator, fixed_keys
 from keymark.table.source import register, version
 from keymark.table.source.pushed import pushed_condition
 
@@ -46,16 +46,16 @@ def made(kind, *arguments):
 
 MOMENT = dt.datetime(1970, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 TAKEN = [
-    ("EqualTo", "id", "a", Op.IN, ("a",)),
-    ("EqualNullSafe", "id", "", Op.IN, ("",)),
-    ("In", "n", (1, None, 2), Op.IN, (1, 2)),
-    ("LessThan", "n", 5, Op.BELOW, (5,)),
-    ("LessThanOrEqual", "price", Decimal("1.50"), Op.AT_MOST, (Decimal("1.50"),)),
-    ("GreaterThan", "x", 0.5, Op.ABOVE, (0.5,)),
-    ("GreaterThanOrEqual", "day", dt.date(1970, 1, 3), Op.AT_LEAST, (2,)),
-    ("EqualTo", "at", MOMENT, Op.IN, (23 * 3_600_000_000,)),
-    ("EqualTo", "ok", False, Op.IN, (False,)),
-    ("StringStartsWith", "id", "ab", Op.PREFIX, ("ab",)),
+    ("EqualTo", "id", "a", Operator.IN, ("a",)),
+    ("EqualNullSafe", "id", "", Operator.IN, ("",)),
+    ("In", "n", (1, None, 2), Operator.IN, (1, 2)),
+    ("LessThan", "n", 5, Operator.BELOW, (5,)),
+    ("LessThanOrEqual", "price", Decimal("1.50"), Operator.AT_MOST, (Decimal("1.50"),)),
+    ("GreaterThan", "x", 0.5, Operator.ABOVE, (0.5,)),
+    ("GreaterThanOrEqual", "day", dt.date(1970, 1, 3), Operator.AT_LEAST, (2,)),
+    ("EqualTo", "at", MOMENT, Operator.IN, (23 * 3_600_000_000,)),
+    ("EqualTo", "ok", False, Operator.IN, (False,)),
+    ("StringStartsWith", "id", "ab", Operator.PREFIX, ("ab",)),
 ]
 LEFT_OUT = [
     ("EqualTo", "id", 7),
@@ -85,7 +85,7 @@ def test_left_out(kind, name, value):
 def test_nulls_and_parts_of_columns():
     filters = [made("IsNull", ("n",)), made("IsNotNull", ("id",)), made("IsNull", ("tags", "a"))]
     assert pushed_condition(filters, SCHEMA) == AllOf(
-        (Comparison("n", Op.NULL), Comparison("id", Op.VALUE))
+        (Comparison("n", Operator.NULL), Comparison("id", Operator.VALUE))
     )
 
 

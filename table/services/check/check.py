@@ -36,7 +36,7 @@ from keymark.table.properties.options import Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.services.check.files import FileCheck, FileFacts, check_file
 from keymark.table.services.check.index import count_differences
-from keymark.table.services.check.keys import KeyScan
+from keymark.table.services.check.keys import KeyCheckScan
 from keymark.table.services.check.pending import PendingWork, pending_work
 from keymark.table.services.check.records import compare_records
 from keymark.table.services.check.verify_index import index_digests
@@ -392,7 +392,7 @@ class _Comparison:
 
     def _with_keys(self, result: CheckResult, present: Sequence[BaseFile]) -> CheckResult:
         """The result of a table without record index: whether keys are in one row only."""
-        scan = KeyScan(
+        scan = KeyCheckScan(
             storage=self.state.storage,
             files=present,
             stored=StoredKeys.of(self.state.config),

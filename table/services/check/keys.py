@@ -78,7 +78,7 @@ def _hashed(work: KeyTask) -> Iterator[tuple[pa.Array, _Hashes]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyScan:
+class KeyCheckScan:
     """The files whose keys are compared with each other, and where tasks run."""
 
     storage: Storage

@@ -37,7 +37,7 @@ _COLUMN_ID_LENGTH = len(column_id(""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FooterTask:
+class FooterCheckTask:
     """A base file whose records are made from its footer.
 
     Attributes:
@@ -62,7 +62,7 @@ class FooterRecords:
     is_ours: bool
 
 
-def footer_records(work: FooterTask) -> FooterRecords:
+def footer_records(work: FooterCheckTask) -> FooterRecords:
     """Make the records of one base file; a task for a runner."""
     file = work.file
     footer = read_footer(open_base(work.storage, file))
@@ -115,7 +115,7 @@ def compare_records(
     wrong_filters: list[str] = []
     for start in range(0, len(files), _FILES_AT_ONCE):
         works = [
-            FooterTask(
+            FooterCheckTask(
                 storage=state.storage, file=file, schema=schema, filters=BLOOM_FILTERS in used
             )
             for file in files[start : start + _FILES_AT_ONCE]
