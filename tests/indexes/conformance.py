@@ -17,17 +17,10 @@ from table_model import COUNTS, Rules, TableModel, values
 
 from keymark import Table
 from keymark.table.errors import DuplicateKeyError
-from keymark.table.index.protocol import load_index
+from keymark.table.index.protocol import load_index, spec_of
 from keymark.table.properties.options import EVENT_TIME_PAYLOAD
 from keymark.table.state.table_state import TableState
 
-GLOBAL = ("record", "global_simple", "global_bloom", "hbase")
-MOVES = {
-    "record": "hoodie.record.index.update.partition.path",
-    "global_simple": "hoodie.simple.index.update.partition.path",
-    "global_bloom": "hoodie.bloom.index.update.partition.path",
-    "hbase": "hoodie.hbase.index.update.partition.path",
-}
 POLICY = "hoodie.datasource.insert.dup.policy"
 # Indexes that look into the metadata table where options say so: name of the case -> index.
 BY_METADATA = {"bloom_metadata": "bloom", "global_bloom_metadata": "global_bloom"}
@@ -74,8 +67,8 @@ class Shape:
         return Rules(
             record_key=self.record_key,
             partition=self.partition,
-            is_global=index in GLOBAL,
-            moves=moves and index in GLOBAL,
+            is_global=spec_of(index).is_global,
+            moves=moves and spec_of(index).move_option is not None,
             event_time=event_time,
             hive=self.options.get("hoodie.datasource.write.hive_style_partitioning") == "true",
             encode=self.options.get("hoodie.datasource.write.partitionpath.urlencode") == "true",
@@ -140,16 +133,18 @@ class History:
         if index in BY_METADATA:
             options |= METADATA
             index = BY_METADATA[index]
-        if index in MOVES:
-            options[MOVES[index]] = str(moves).lower()
+        spec = spec_of(index)
+        if spec.move_option is not None:
+            options[spec.move_option] = str(moves).lower()
         if event_time:
             options["hoodie.datasource.write.payload.class"] = EVENT_TIME_PAYLOAD
         if rng.random() < 0.5:
             options["hoodie.parquet.small.file.limit"] = "0"
         if index == "bucket":
             options["hoodie.bucket.index.num.buckets"] = "3"
-        if index == "hbase":
-            options["hoodie.index.hbase.table"] = "t"
+        if spec.entries:
+            own = "t" if index == "hbase" else f"{path}-entries"
+            options[spec.entries_option] = own
         if index == "record":
             options["hoodie.metadata.record.index.min.filegroup.count"] = "3"
         table = Table.create(
