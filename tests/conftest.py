@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,14 +20,18 @@ LONG = (
     "tests/cluster/",
     "tests/datasets/test_generated.py",
     "tests/datasets/test_update_choice.py",
+    "tests/harness/test_hbase_beside_hudi.py",
     "tests/harness/test_hudi_for_real.py",
     "tests/harness/test_kill_resume.py",
     "tests/harness/test_run_for_real.py",
     "tests/harness/test_run_on_s3.py",
+    "tests/indexes/test_hbase_for_real.py",
     "tests/interop/",
     "tests/reports/test_page_in_browser.py",
     "tests/table/histories/test_dead_services.py",
     "tests/table/test_archive_histories.py",
+    "tests/table/test_hadoop_storage.py",
+    "tests/table/test_hdfs.py",
     "tests/table/test_object_storage.py",
     "tests/indexes/test_conformance_s3.py",
 )
@@ -50,6 +56,24 @@ def pytest_collection_modifyitems(config, items):
         items=[item for item in items if is_long[item] != (chosen == "only")]
     )
     items[:] = [item for item in items if is_long[item] == (chosen == "only")]
+
+
+def named_skips():
+    """Tests that may be skipped: the first column of a table in tests/README.md."""
+    text = (Path(__file__).parent / "README.md").read_text("utf-8")
+    table = text.partition("| may be skipped |")[2].partition("\n\n")[0]
+    return tuple(f"tests/{name}" for name in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """A skipped test fails, unless tests/README.md names it: what is skipped for ever rots."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and not hasattr(report, "wasxfail"):
+        if not item.nodeid.startswith(named_skips()):
+            report.outcome = "failed"
+            report.longrepr = f"skipped, and tests/README.md does not name it: {report.longrepr}"
 
 
 def pytest_addoption(parser):

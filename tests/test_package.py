@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -22,9 +23,16 @@ PACKAGES = ("table", "indexes", "datasets", "harness", "reports")
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
+    # Building leaves folders behind: not in the clone.
+    sources = folder / "sources"
+    for name in ("keymark", *PACKAGES):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, sources / name, symlinks=True, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources)
     words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run(
-        [sys.executable, *words, "--wheel-dir", str(folder), str(ROOT)],
+        [sys.executable, *words, "--wheel-dir", str(folder), str(sources)],
         check=True,
         capture_output=True,
     )

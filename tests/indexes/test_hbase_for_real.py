@@ -10,8 +10,6 @@ from keymark.harness.hbase import server as hbase_server
 from keymark.harness.hbase.cells import HBaseCells
 from keymark.indexes.hbase.client import Access, ThriftClient, connected
 from keymark.table.errors import IndexUnavailableError
-from keymark.table.index.protocol import load_index
-from keymark.table.state.table_state import TableState
 
 pytestmark = pytest.mark.xdist_group("hbase")
 
@@ -80,7 +78,8 @@ def test_rows_survive_flush_compaction_and_a_rebuild(tmp_path, access):
     report = table.purge(["a"])
     assert report.proven
     check(table, access)
-    load_index("hbase").drop(table._context(TableState.load(table.storage), None))
+    with connected(access) as client:
+        client.drop()
     with pytest.raises(IndexUnavailableError, match="table index build"):
         table.lookup(["b"])
 
