@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("table", "indexes", "datasets", "harness", "reports")
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
+WRITE_LINES_MAX = 45
 
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 SOURCES += [*sorted((ROOT / "keymark").glob("*.py")), ROOT / "run_bench.py"]
@@ -105,3 +106,21 @@ def _anchors(page: Path) -> set[str]:
     """The names of a page's headings, as they stand in links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_a_write_is_read_from_top_to_bottom():
+    """Each write is one short function, with no function inside it and none handed down."""
+    writes = {
+        "table/write/client.py": {"upsert", "insert", "delete", "delete_found"},
+        "table/write/bulk.py": {"bulk_insert"},
+        "table/services/rewrite.py": {"_rewrite"},
+        "table/services/recover/restore.py": {"_take_back"},
+    }
+    wrong, inner = [], (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    for place, names in writes.items():
+        functions = {f.name: f for f in _functions(ROOT / place)}
+        for function in (functions[name] for name in sorted(names)):
+            nested = [n for n in ast.walk(function) if isinstance(n, inner) and n is not function]
+            if nested or function.end_lineno - function.lineno >= WRITE_LINES_MAX:
+                wrong.append(f"{place}:{function.lineno} {function.name}")
+    assert wrong == []

@@ -22,7 +22,6 @@ from keymark.table.metadata.partitions import (
     COLUMN_STATS,
     FILES,
     RECORD_INDEX,
-    record_index_groups,
 )
 from keymark.table.metadata.writer import initialize
 from keymark.table.properties.config import VERSION, TableConfig, parse_config, save_config
@@ -40,6 +39,7 @@ from keymark.table.properties.options import (
     Options,
     index_options,
     index_properties,
+    record_index_limits,
 )
 from keymark.table.properties.seal import METADATA_PARTITIONS, STORED_PAYLOAD
 from keymark.table.runtime.clock import Clock
@@ -119,7 +119,7 @@ def _partition_groups(index: str, given: Mapping[str, str]) -> dict[str, int]:
     if options.flag(COLUMN_STATS_ON):
         groups[COLUMN_STATS] = options.integer(f"{prefix}.column.stats.file.group.count")
     if spec_of(index).metadata_partition == RECORD_INDEX or options.flag(RECORD_INDEX_ON):
-        groups[RECORD_INDEX] = _record_index_groups(given)
+        groups[RECORD_INDEX] = record_index_limits(options)[0]
     return groups
 
 
@@ -179,18 +179,6 @@ def index_facts(index: str, record_key: Sequence[str], given: Mapping[str, str])
             if name not in record_key:
                 raise InvalidOptionError(f"option {option.name}: {name} is no record key column")
     return facts
-
-
-def _record_index_groups(given: Mapping[str, str]) -> int:
-    options = Options(given)
-    prefix = "hoodie.metadata.record.index"
-    minimum = options.integer(f"{prefix}.min.filegroup.count")
-    maximum = options.integer(f"{prefix}.max.filegroup.count")
-    if not 1 <= minimum <= maximum <= 10000:
-        raise InvalidOptionError(
-            f"option {prefix}.min.filegroup.count: 1 <= {minimum} <= {maximum} <= 10000 must hold"
-        )
-    return record_index_groups(0, minimum=minimum, maximum=maximum, group_bytes=1 << 30, growth=2.0)
 
 
 def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:

@@ -57,6 +57,8 @@ RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
 COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
+RECORD_INDEX_PREFIX = "hoodie.metadata.record.index"
+RECORD_INDEX_GROUPS_MAX = 10_000
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 LOCAL_BYTES = "keymark.local.bytes"
@@ -361,3 +363,15 @@ def _flag(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise InvalidOptionError(f"option {name}: {value!r} is neither true nor false")
     return value.lower() == "true"
+
+
+def record_index_limits(options: Options) -> tuple[int, int]:
+    """The least and the greatest number of file groups of a record index, checked."""
+    minimum = options.integer(f"{RECORD_INDEX_PREFIX}.min.filegroup.count")
+    maximum = options.integer(f"{RECORD_INDEX_PREFIX}.max.filegroup.count")
+    if not 1 <= minimum <= maximum <= RECORD_INDEX_GROUPS_MAX:
+        raise InvalidOptionError(
+            f"option {RECORD_INDEX_PREFIX}.min.filegroup.count: 1 <= {minimum} <= {maximum} <= "
+            f"{RECORD_INDEX_GROUPS_MAX} must hold"
+        )
+    return minimum, maximum

@@ -26,6 +26,13 @@ from keymark.table.timeline.instant_name import REQUESTED
 from keymark.table.timeline.timeline import Timeline
 
 
+def refuse_while_building(config: TableConfig) -> None:
+    """InputError while an index is being built."""
+    if config.building:
+        names = ", ".join(config.building)
+        raise InputError(f"{names} is being built: finish or abort that first")
+
+
 @dataclass(frozen=True, slots=True)
 class Build:
     """A build that was scheduled: its instant, and the instant whose snapshot it starts from."""

@@ -53,8 +53,11 @@ from keymark.table.properties.options import (
     BLOOM_FILTERS_ON,
     COLUMN_STATS_COLUMNS,
     COLUMN_STATS_ON,
+    RECORD_INDEX_GROUPS_MAX,
     RECORD_INDEX_ON,
+    RECORD_INDEX_PREFIX,
     Options,
+    record_index_limits,
 )
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner
@@ -82,8 +85,6 @@ from keymark.table.write.index_changes import log_keys
 
 _BOOTSTRAP = "0" * 14
 _FIRST_SUFFIX = 10
-_PREFIX = "hoodie.metadata.record.index"
-_GROUPS_MAX = 10_000
 
 # In Hudi's order.
 BUILT_BY = (
@@ -408,18 +409,12 @@ class Indexer:
 
 def group_sizing(options: Options) -> GroupSizing:
     """Hudi's options for the number of file groups of a record index, checked."""
-    minimum = options.integer(f"{_PREFIX}.min.filegroup.count")
-    maximum = options.integer(f"{_PREFIX}.max.filegroup.count")
-    if not 1 <= minimum <= maximum <= _GROUPS_MAX:
-        raise InvalidOptionError(
-            f"option {_PREFIX}.min.filegroup.count: 1 <= {minimum} <= {maximum} <= {_GROUPS_MAX} "
-            "must hold"
-        )
+    minimum, maximum = record_index_limits(options)
     return GroupSizing(
         minimum=minimum,
         maximum=maximum,
-        group_bytes=options.integer(f"{_PREFIX}.max.filegroup.size"),
-        growth=options.number(f"{_PREFIX}.growth.factor"),
+        group_bytes=options.integer(f"{RECORD_INDEX_PREFIX}.max.filegroup.size"),
+        growth=options.number(f"{RECORD_INDEX_PREFIX}.growth.factor"),
     )
 
 
@@ -467,7 +462,7 @@ def _group_count(metadata: MetadataTable) -> int:
     names = {path.rpartition("/")[2] for path in paths}
     names |= {status.name for status in metadata.storage.list(f"{METADATA}/{RECORD_INDEX}")}
     owners = {owner[0] for name in names if (owner := slice_of(RECORD_INDEX, name)) is not None}
-    known = {file_id(RECORD_INDEX, number): number for number in range(_GROUPS_MAX)}
+    known = {file_id(RECORD_INDEX, number): number for number in range(RECORD_INDEX_GROUPS_MAX)}
     return max((known[owner] for owner in owners if owner in known), default=-1) + 1
 
 

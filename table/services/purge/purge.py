@@ -39,6 +39,7 @@ from keymark.table.properties.config import load_config
 from keymark.table.runtime.runner import Progress, ProgressRunner
 from keymark.table.services.clean import Cleaner, delete_slices
 from keymark.table.services.compact import Chosen, Compactor
+from keymark.table.services.index.builds import refuse_while_building
 from keymark.table.services.purge.erasure_check import (
     ErasureCheck,
     Places,
@@ -197,9 +198,7 @@ class Purger:
 
     def _refuse(self, state: TableState, asked: KeySet) -> None:
         """Refuse what could bring a key back."""
-        if state.config.building:
-            names = ", ".join(state.config.building)
-            raise InputError(f"{names} is being built: finish or abort that first")
+        refuse_while_building(state.config)
         saved = savepoint_paths(state)
         paths = {path for kept in saved.values() for path in kept}
         there = {path for path in paths if self.writer.storage.exists(path)}

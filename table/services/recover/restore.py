@@ -38,6 +38,7 @@ from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import TaskRunner
 from keymark.table.services.check.verify_index import net_changes
 from keymark.table.services.clean import schema_columns
+from keymark.table.services.index.builds import refuse_while_building
 from keymark.table.services.rewrite import lacks_keys
 from keymark.table.state.late import fenced_times, note_fenced
 from keymark.table.state.table_state import TableState, stored_schema
@@ -163,9 +164,7 @@ class Restorer:
 
 def _refuse_targets(state: TableState, targets: Sequence[Instant]) -> None:
     """InputError while an index is being built, or if a savepoint keeps one of the commits."""
-    if state.config.building:
-        names = ", ".join(state.config.building)
-        raise InputError(f"{names} is being built: finish or abort that first")
+    refuse_while_building(state.config)
     saved = {i.time for i in state.timeline.instants if i.action == "savepoint"}
     for target in targets:
         if target.time in saved:
