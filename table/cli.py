@@ -23,6 +23,7 @@ from keymark.table.table import Table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, write and read tables.")
 
+_INDEX = default_index().name
 PathArg = Annotated[str, typer.Argument(metavar="PATH", help="The table's folder or URL.")]
 DataArg = Annotated[
     list[Path], typer.Argument(metavar="DATA", help="Parquet, CSV or JSON lines files.")
@@ -57,10 +58,7 @@ def create(
     ordering: Annotated[
         str | None, typer.Option("--ordering", metavar="COL", help="Ordering column.")
     ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option("--index", help="Index of the table.", show_default=default_index().name),
-    ] = None,
+    index: Annotated[str, typer.Option("--index", help="Index of the table.")] = _INDEX,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
