@@ -217,17 +217,13 @@ class Given:
         if self.candidate is None and self.engines[0] is None:
             raise ReportError(f"{clean(self.base)} is to be compared with what? name a CANDIDATE")
         names = self.base, self.candidate or self.base
-        ours, theirs = (
-            _side(name, engine) for name, engine in zip(names, self.engines, strict=True)
-        )
-        return ours, theirs
-
-
-def _side(name: str, engine: str | None) -> RunNumbers:
-    """Read a side; one that was fetched is called by its URL."""
-    path = run_folder_mirror.local(name)
-    side = run_numbers.load(path, engine)
-    return replace(side, name=side.name.replace(clean(path), clean(name)))
+        sides = []
+        for name, engine in zip(names, self.engines, strict=True):
+            path = run_folder_mirror.local(name)
+            side = run_numbers.load(path, engine)
+            # One that was fetched is called by its URL.
+            sides.append(replace(side, name=side.name.replace(clean(path), clean(name))))
+        return sides[0], sides[1]
 
 
 def show(answer: Gate, *, as_json: bool, whole: bool = False) -> None:

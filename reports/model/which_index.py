@@ -158,7 +158,11 @@ def _entries(
     writes = _ratio(BY_KEY["write_latency"], base, cell)
     reads = _ratio(BY_KEY["point_query"], base, cell)
     sizes = sorted(
-        (each for name, each in found if name == index and _alike(each, at)),
+        (
+            each
+            for name, each in found
+            if name == index and (each.shape, each.batch) == (at.shape, at.batch)
+        ),
         key=lambda each: each.rows,
     )
     grows = _ratio(_TAG, found.get((index, sizes[0])), cell) if len(sizes) > 1 else None
@@ -166,7 +170,17 @@ def _entries(
         name: found.get((index, DataPoint(shape=name, rows=at.rows, batch=at.batch)))
         for name in (_RANDOM, _ORDERED, _SKEWED)
     }
+    # Batches of several sizes may share a table that is loaded once.
+    loaded = [
+        found[name, each]
+        for name, each in found
+        if name == index and (each.shape, each.rows) == (at.shape, at.rows)
+    ]
     mine = index == yardstick
+    needs, effort, servers = spec.requirements, "unknown", "unknown"
+    if spec is not UNKNOWN:
+        effort = f"{_count(len(needs.options), 'option')}, {_count(len(needs.steps), 'step')}"
+        servers = listed(list(needs.servers)) or "none"
     return (
         _rate(cell),
         _measured(_TAG, cell),
@@ -174,23 +188,14 @@ def _entries(
         Entry(value="1") if mine else _times(reads),
         Entry(value="the yardstick") if mine else _boosts(writes, reads),
         Entry(value="anywhere" if spec.is_global else "in its partition"),
-        _effort(spec),
-        _servers(spec),
-        _per_key(spec, [found[key] for key in found if key[0] == index and _loaded(key[1], at)]),
+        Entry(value=effort),
+        Entry(value=servers),
+        _per_key(spec, loaded),
         _measured(BY_KEY["shuffle"], cell),
         _times(grows),
         _times(_ratio(_TAG, shapes[_RANDOM], shapes[_SKEWED])),
         _times(_ratio(_TAG, shapes[_ORDERED], shapes[_RANDOM])),
     )
-
-
-def _alike(data: DataPoint, at: DataPoint) -> bool:
-    return (data.shape, data.batch) == (at.shape, at.batch)
-
-
-def _loaded(data: DataPoint, at: DataPoint) -> bool:
-    """Whether the table is the same: batches of several sizes may share one that is loaded once."""
-    return (data.shape, data.rows) == (at.shape, at.rows)
 
 
 def _ratio(measure: Measure, base: CellView | None, other: CellView | None) -> Summary | None:
@@ -251,22 +256,8 @@ def _boosts(writes: Summary | None, reads: Summary | None) -> Entry:
     return Entry(value=" and ".join(helped) or "neither shown")
 
 
-def _effort(spec: IndexSpec) -> Entry:
-    if spec is UNKNOWN:
-        return Entry(value="unknown")
-    needs = spec.requirements
-    options, steps = len(needs.options), len(needs.steps)
-    return Entry(value=f"{_count(options, 'option')}, {_count(steps, 'step')}")
-
-
 def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}" + ("" if number == 1 else "s")
-
-
-def _servers(spec: IndexSpec) -> Entry:
-    if spec is UNKNOWN:
-        return Entry(value="unknown")
-    return Entry(value=listed(list(spec.requirements.servers)) or "none")
 
 
 def _needed(spec: IndexSpec) -> str:

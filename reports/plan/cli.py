@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from keymark.harness.store import run_folder_mirror
 from keymark.indexes.workload import LOCAL_BYTES, Workload, files_for
@@ -19,10 +18,6 @@ from keymark.reports.plan import constants as fitted
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.render.text import clean
-
-if TYPE_CHECKING:
-    import rich.console
-    import rich.table
 
 
 def plan(
@@ -139,7 +134,13 @@ def _constants(known: Calibration, *, as_json: bool) -> None:
 
 
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    console, shown = _console(), _grid()
+    from rich import box  # noqa: PLC0415  not for --json
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    width = None if Console().is_terminal else 220
+    console = Console(highlight=False, markup=False, width=width)
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, head in enumerate(heads):
         shown.add_column(head, justify="right" if number else "left", overflow="fold")
     for row in rows:
@@ -150,17 +151,3 @@ def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
         print(line)
-
-
-def _console() -> rich.console.Console:
-    from rich.console import Console  # noqa: PLC0415
-
-    terminal = Console().is_terminal
-    return Console(highlight=False, markup=False, width=None if terminal else 220)
-
-
-def _grid() -> rich.table.Table:
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False)

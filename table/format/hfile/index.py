@@ -13,7 +13,7 @@ from keymark.table.errors import CorruptFileError
 from keymark.table.format.coding import encode_hadoop_vint, encode_int32, encode_int64
 from keymark.table.format.hfile import kernels
 from keymark.table.format.hfile.block import BlockKind, BlockReader
-from keymark.table.format.hfile.strings import Strings
+from keymark.table.format.hfile.cells import Strings
 from keymark.table.format.hfile.trailer import Trailer
 
 _ROOT_ENTRY_BYTES_MIN = 15

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from keymark.table.format.compiled import inlined, kernel
 
 if TYPE_CHECKING:
-    from keymark.table.format.hfile.strings import Cells, Strings
+    from keymark.table.format.hfile.cells import Cells, Strings
 
 _Bytes = npt.NDArray[np.uint8]
 _Numbers = npt.NDArray[np.int64]
@@ -143,7 +143,7 @@ def put_cells(cells: Cells, first: int, out: _Bytes, at: int, full: int) -> Any:
     """Write cells one behind the other, up to the one that makes `full` bytes or does not fit.
 
     Args:
-        cells: keys and values; see `strings.Cells`.
+        cells: keys and values; see `cells.Cells`.
         first: the cell to start with.
         out: the bytes, out.
         at: where in `out` to start.

@@ -11,7 +11,7 @@ from keymark.table.format.compiled import kernel, maker
 from keymark.table.format.hfile.kernels import compare
 
 if TYPE_CHECKING:
-    from keymark.table.format.hfile.strings import Strings
+    from keymark.table.format.hfile.cells import Strings
 
 
 @kernel

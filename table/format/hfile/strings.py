@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from keymark.table.errors import InputError
 from keymark.table.format.hfile import kernels
+from keymark.table.format.hfile.cells import Strings
 
 # Values that have so many bytes in common are worth a comparison.
 _KIND_BYTES = 30
@@ -21,37 +22,6 @@ _OFFSET_TYPES: dict[pa.DataType, Any] = {
     pa.large_string(): np.dtype(np.int64),
     pa.large_binary(): np.dtype(np.int64),
 }
-
-
-class Strings(NamedTuple):
-    """String `i` is `data[offsets[i]:offsets[i + 1]]`; both arrays are read-only.
-
-    Attributes:
-        data: the bytes.
-        offsets: one longer than there are strings.
-    """
-
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]
-
-    def part(self, first: int, last: int) -> Strings:
-        """Strings `first` to `last`, exclusive."""
-        return Strings(self.data, self.offsets[first : last + 1])
-
-    def size(self, first: int, last: int) -> int:
-        """Bytes of strings `first` to `last`, exclusive."""
-        return int(self.offsets[last] - self.offsets[first])
-
-    def item(self, index: int) -> bytes:
-        """One string."""
-        return bytes(self.data[self.offsets[index] : self.offsets[index + 1]].tobytes())
-
-
-class Cells(NamedTuple):
-    """Keys, ascending, with a value each."""
-
-    keys: Strings
-    values: Strings
 
 
 class Ordered(NamedTuple):

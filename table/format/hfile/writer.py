@@ -26,10 +26,11 @@ from keymark.table.format.hfile.block import (
     compress_block,
     encode_block,
 )
+from keymark.table.format.hfile.cells import Cells, Strings
 from keymark.table.format.hfile.deflate import Marks
 from keymark.table.format.hfile.file_info import encode_file_info
 from keymark.table.format.hfile.index import encode_entry
-from keymark.table.format.hfile.strings import Cells, Ordered, Strings, from_arrow
+from keymark.table.format.hfile.strings import Ordered, from_arrow
 from keymark.table.format.hfile.trailer import TRAILER_SIZE, Trailer
 
 BLOCK_SIZE = 1 << 20
