@@ -110,6 +110,9 @@ class Index(Protocol):
         is_global: one key space for the whole table, or one per partition path.
         is_exact: a tag says that the key is in that file group; otherwise it says where the key
             belongs, and merging with the base file finds out whether it is there.
+
+    An attribute `spec`, an IndexSpec, says the rest. Without it an index has no options, no
+    counters and no cost.
     """
 
     name: ClassVar[str]

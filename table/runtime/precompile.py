@@ -51,7 +51,7 @@ def _kinds() -> dict[str, IndexSpec]:
     """An index of each kind that needs nothing beside the table; those of a kind share code."""
     kinds = {
         spec.cost.equations["tag"].name: spec
-        for spec in reversed(specs().values())
+        for spec in reversed(list(specs().values()))
         if spec.cost is not None and not spec.entries
     }
     return {spec.name: spec for spec in kinds.values()}
