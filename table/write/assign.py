@@ -57,24 +57,20 @@ def assign(
     chosen = np.empty(len(codes), object)
     for number, partition in enumerate(encoded.dictionary.to_pylist()):
         rows = order[bounds[number] : bounds[number + 1]]
-        files = [f for f in small if f.partition_path == partition]
+        files = [f for f in small if f.partition_path == partition and f.size < sizing.small_limit]
         start = 0
-        for file_id, room in _targets(files, sizing):
+        # The smallest file is filled first.
+        for file in sorted(files, key=lambda f: f.size):
             if start >= len(rows):
                 break
-            chosen[rows[start : start + room]] = file_id
+            room = sizing.room(file.size)
+            chosen[rows[start : start + room]] = file.file_id
             start += room
         while start < len(rows):
             name = ids.uuid(partition, start)
             chosen[rows[start : start + sizing.rows_per_file]] = numbered_file_id(name)
             start += sizing.rows_per_file
     return list(chosen)
-
-
-def _targets(files: Sequence[BaseFile], sizing: FileSizing) -> list[tuple[str, int]]:
-    """Small files with the rows that they take, the smallest first."""
-    small = sorted((f for f in files if f.size < sizing.small_limit), key=lambda f: f.size)
-    return [(f.file_id, sizing.room(f.size)) for f in small if sizing.room(f.size) > 0]
 
 
 def assign_buckets(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -58,7 +57,14 @@ class BulkKeys:
         assert state.metadata is not None
         millis = instant_millis(delta.instant, state.config.zone)
         key_files = tuple(part.keys for part in self.parts)
-        locations = tuple(_encoded(part.places, millis) for part in self.parts)
+        locations = tuple(
+            encode_locations(
+                [partition for partition, _ in part.places],
+                [file_id for _, file_id in part.places],
+                [millis] * len(part.places),
+            )
+            for part in self.parts
+        )
         nothing, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
         builds = [
             ShardBuild(
@@ -81,11 +87,6 @@ class BulkKeys:
         return EntryChanges(self.parts, pa.array([], pa.string()))
 
 
-def _encoded(places: Sequence[tuple[str, str]], millis: int) -> pa.Array:
-    partitions, file_ids = [p for p, _ in places], [f for _, f in places]
-    return encode_locations(partitions, file_ids, [millis] * len(places))
-
-
 def build_shard(build: ShardBuild) -> DeltaStat | None:
     """Sort a shard's new keys, refuse known ones, put the log file; None without new keys."""
     storage = build.update.storage
@@ -94,25 +95,20 @@ def build_shard(build: ShardBuild) -> DeltaStat | None:
         table = file.read(storage, build.number).combine_chunks()
         keys.append(pa.concat_arrays(table["key"].chunks or [pa.array([], pa.string())]))
         values.append(locations.take(table["file"].combine_chunks()))
-    all_keys, all_values = pa.concat_arrays(keys), _flat(values)
+    all_keys = pa.concat_arrays(keys)
     if not len(all_keys):
         return None
+    chunks = [c for a in values for c in (a.chunks if isinstance(a, pa.ChunkedArray) else [a])]
     # Where uniqueness was given up by name the index keeps the later row's place.
     distinct, positions = sorted_last(all_keys)
     if build.refuse_known:
-        _refuse(build, distinct, len(all_keys) - len(distinct))
-    return replace(build.update, keys=distinct, values=all_values.take(positions)).write()
-
-
-def _refuse(build: ShardBuild, keys: pa.Array, repeated: int) -> None:
-    known = len(build.shard.lookup(keys)[0]) if not repeated else 0
-    if repeated or known:
-        raise DuplicateKeyError(
-            f"bulk_insert of keys that exist: in shard {build.number} {known} in the table, "
-            f"{repeated} repeated in the input; upsert them, or set {DUP_POLICY} to none"
-        )
-
-
-def _flat(arrays: list[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    chunks = [c for a in arrays for c in (a.chunks if isinstance(a, pa.ChunkedArray) else [a])]
-    return pa.concat_arrays(chunks)
+        repeated = len(all_keys) - len(distinct)
+        known = len(build.shard.lookup(distinct)[0]) if not repeated else 0
+        if repeated or known:
+            raise DuplicateKeyError(
+                f"bulk_insert of keys that exist: in shard {build.number} {known} in the table, "
+                f"{repeated} repeated in the input; upsert them, or set {DUP_POLICY} to none"
+            )
+    return replace(
+        build.update, keys=distinct, values=pa.concat_arrays(chunks).take(positions)
+    ).write()

@@ -43,19 +43,14 @@ def rewrite_group(work: FileGroupWrite) -> FileGroupResult:
     if not target.stores_meta:
         # The keys were proved before the table said that they are made.
         rows = stored_rows(data, footer, target.schema, meta=False)
-        table = _without_meta(rows, with_meta(target.schema))
+        nulls = [pa.nulls(rows.num_rows, pa.string())] * len(META_COLUMNS)
+        table = pa.table([*nulls, *rows.columns], schema=with_meta(target.schema))
     else:
         stored = stored_rows(data, footer, target.schema)
         made = target.keys.of_rows(stored, data.name)
         refuse_other_keys(stored, made, data.name)
         table = _filled(work, stored, made, file.name)
     return put_slice(work, file, table, _NOTHING)
-
-
-def _without_meta(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows in a schema that has meta columns, which are null."""
-    nulls = [pa.nulls(rows.num_rows, pa.string())] * len(META_COLUMNS)
-    return pa.table([*nulls, *rows.columns], schema=schema)
 
 
 def refuse_other_keys(stored: pa.Table, made: pa.Array, name: str) -> None:
