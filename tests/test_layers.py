@@ -118,10 +118,18 @@ def package_of(module: str) -> str:
     return parts[1] if ours else parts[0]
 
 
-def imported(path: Path, *, everywhere: bool = True) -> set[str]:
-    """Modules that a file imports; of `from a import b` both a.b, if it is a module, and a."""
+def imported(path: Path, *, everywhere: bool = True, typed: bool = False) -> set[str]:
+    """Modules that a file imports; of `from a import b` both a.b, if it is a module, and a.
+
+    Args:
+        path: the file.
+        everywhere: in functions as well, not at the top level alone.
+        typed: at the top level also what only a type checker sees.
+    """
     tree = ast.parse(path.read_text())
-    nodes = _walk(tree) if everywhere else iter(tree.body)
+    nodes = list(_walk(tree) if everywhere else tree.body)
+    if typed:
+        nodes += [each for node in nodes if isinstance(node, ast.If) for each in node.body]
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -250,7 +258,7 @@ def test_importing_the_table_starts_no_spark():
 
 def test_no_import_goes_in_a_circle():
     graph = {
-        name_of(path): {m for m in imported(path, everywhere=False) if _is_module(m)}
+        name_of(path): {m for m in imported(path, everywhere=False, typed=True) if _is_module(m)}
         for path in modules()
     }
     done: set[str] = set()

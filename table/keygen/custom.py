@@ -7,17 +7,13 @@ Opening such a table for writing imports that module: the import path comes from
 from __future__ import annotations
 
 import importlib
-import re
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from keymark.table.errors import InvalidOptionError
+from keymark.table.keygen.definition import KeyDefinition
 
-if TYPE_CHECKING:
-    from keymark.table.keygen.definition import KeyDefinition
-
-_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _METHODS = ("record_keys", "partition_paths")
 # Tables store the name that the class had when they were made.
 _MOVED = {"table.keygen.joined:JoinedKeys": "keymark.table.keygen.joined:JoinedKeys"}
@@ -34,11 +30,6 @@ class KeyGenerator(Protocol):
 
         Not asked where the table has no partition fields.
         """
-
-
-def is_import_path(name: str) -> bool:
-    """Whether a name is of the form `package.module:Class`."""
-    return _IMPORT_PATH.match(name) is not None
 
 
 def load_generator(name: str, definition: KeyDefinition) -> KeyGenerator:

@@ -13,12 +13,12 @@ Source: HoodieSparkKeyGeneratorFactory, KeyGenUtils.inferKeyGeneratorType of Hud
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keymark.table.errors import InvalidOptionError, UnsupportedTableError
 from keymark.table.format.words import SIMPLE_FIELD
-from keymark.table.keygen.custom import is_import_path
 from keymark.table.properties.config import (
     COMPLEX_KEYS,
     CUSTOM_KEYS,
@@ -37,6 +37,8 @@ from keymark.table.properties.options import (
 
 HUDI_GENERATORS = (SIMPLE_KEYS, COMPLEX_KEYS, NO_PARTITION_KEYS, TIMESTAMP_KEYS, CUSTOM_KEYS)
 _TIMESTAMP = "timestamp"
+# The name of a user's own generator: `package.module:Class`.
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,5 +152,5 @@ def check_shape(definition: KeyDefinition) -> None:
 
 def check_known(generator: str) -> None:
     """Refuse a generator that Keymark does not have, by name."""
-    if generator not in HUDI_GENERATORS and not is_import_path(generator):
+    if generator not in HUDI_GENERATORS and not _IMPORT_PATH.match(generator):
         raise UnsupportedTableError(f"key generator {generator} is not supported yet")
