@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -442,14 +442,14 @@ def _whole(text: str, key: str, problems: list[str]) -> int:
     return 0
 
 
-def _answer(answer: dict[str, Any], *, as_json: bool) -> None:
+def _answer(answer: Mapping[str, object], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer))
     else:
         _print_fields(answer)
 
 
-def _print_fields(answer: dict[str, Any]) -> None:
+def _print_fields(answer: Mapping[str, object]) -> None:
     for key, value in answer.items():
         print(f"{key:16} {_shown(value)}")
 

@@ -223,7 +223,7 @@ def _repeated(column: KeyColumn, draft: _Draft) -> dict[str, Any]:
     }
 
 
-def _partitioned(found: Profile, draft: _Draft, settings: dict[str, Any]) -> dict[str, str]:
+def _partitioned(found: Profile, draft: _Draft, settings: dict[str, object]) -> dict[str, str]:
     """Add the partition column; returns its name for each of the table's partition columns."""
     partitions, wanted = found.partitions, found.request.partition_path
     if partitions is None:

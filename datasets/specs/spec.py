@@ -229,7 +229,7 @@ def built_in_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _CATALOG.glob("*.toml")))
 
 
-def load_spec(source: str | Path, overrides: Mapping[str, Any] | None = None) -> DatasetSpec:
+def load_spec(source: str | Path, overrides: Mapping[str, object] | None = None) -> DatasetSpec:
     """Read a built-in or user-written specification.
 
     Args:
@@ -278,7 +278,7 @@ def _repeated(names: Sequence[str]) -> Iterator[str]:
         seen[name.lower()] = name
 
 
-def _raw_columns(settings: Mapping[str, Any]) -> list[str]:
+def _raw_columns(settings: Mapping[str, object]) -> list[str]:
     """Column names of settings that may be wrong elsewhere."""
     columns = settings.get("columns")
     names = []

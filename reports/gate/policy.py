@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,9 @@ from keymark.harness.store.units import METRICS, Better
 from keymark.reports.errors import PolicyError
 from keymark.reports.gate.run_numbers import Key
 from keymark.reports.render.text import clean
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 TIME_TOLERANCE = 0.05
 """Relative growth of a time that a gate finds, where a policy names no other."""
@@ -173,7 +176,7 @@ def load(path: Path) -> Policy:
     try:
         policy = Policy.model_validate(document)
     except ValidationError as error:
-        raise PolicyError(name, [_explain(dict(each)) for each in error.errors()]) from error
+        raise PolicyError(name, [_explain(each) for each in error.errors()]) from error
     mistakes = [wrong for number, rule in _numbered(policy) for wrong in _wrong(number, rule)]
     if mistakes:
         raise PolicyError(name, mistakes)
@@ -236,8 +239,8 @@ def _near(given: str, names: Sequence[str]) -> str:
     return f" (known are {', '.join(shown[:12])})" if shown else ""
 
 
-def _explain(detail: dict[str, Any]) -> str:
-    """One sentence about a pydantic error (an `ErrorDetails` mapping)."""
+def _explain(detail: ErrorDetails) -> str:
+    """One sentence about a pydantic error."""
     place = list(detail["loc"])
     if len(place) > 1 and place[0] == "rule":
         number, *rest = place[1:]
