@@ -70,10 +70,10 @@ def pytest_runtest_makereport(item):
     """A skipped test fails, unless tests/README.md names it: what is skipped for ever rots."""
     outcome = yield
     report = outcome.get_result()
-    if report.skipped and not hasattr(report, "wasxfail"):
-        if not item.nodeid.startswith(named_skips()):
-            report.outcome = "failed"
-            report.longrepr = f"skipped, and tests/README.md does not name it: {report.longrepr}"
+    is_skipped = report.skipped and not hasattr(report, "wasxfail")
+    if is_skipped and not item.nodeid.startswith(named_skips()):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and tests/README.md does not name it: {report.longrepr}"
 
 
 def pytest_addoption(parser):
