@@ -31,7 +31,8 @@ import pyarrow as pa
 import pytest
 
 from keymark import Table
-from keymark.reports.render.charts import GRID, INDEX_COLORS, INK, render
+from keymark.indexes.installed import specs
+from keymark.reports.render.charts import GRID, INK, render
 from keymark.table.bootstrap.record_index import ENTRY_BYTES, build_record_index, scan_tasks
 from keymark.table.bootstrap.scan import ScanTask
 from keymark.table.bootstrap.target import BuildTarget
@@ -215,7 +216,7 @@ def draw_growth(medians: dict[str, dict[float, float]], path: Path) -> None:
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        for name, color in (("build", INDEX_COLORS["record"]), ("read", INK)):
+        for name, color in (("build", specs()["record"].color), ("read", INK)):
             sizes = sorted(medians[name])
             last = sizes[-1]
             axes.plot([0, last], [0, medians[name][last]], color=color, linewidth=1, alpha=0.5)
