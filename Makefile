@@ -9,7 +9,7 @@ SOURCES := keymark/__init__.py keymark/__main__.py keymark/cli.py table indexes 
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-all servers test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench lock gate clean
+.PHONY: help install lint types format test test-all test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench lock gate clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,13 +37,19 @@ format: install ## rewrite the sources in the house style
 test: install ## the tests to run before a commit, in ten minutes
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long without
 
-test-all: install servers ## the long tests, which `make test` leaves out
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long only
-
-servers: install # what the long tests ask; without a registry they are skipped, each by name
-	timeout 300 $(BIN)/python run_bench.py hbase start || echo "no HBase: its tests are skipped" >&2
-	command -v chromium >/dev/null || apt-get install --yes --quiet chromium >/dev/null 2>&1 \
-		|| echo "no Chromium: the tests of pages in a browser are skipped" >&2
+# Without a registry, tests that ask HBase or a browser are skipped, each by name. An HBase that
+# ran before goes on running.
+test-all: install ## the long tests, which `make test` leaves out; starts HBase and gets Chromium for them
+	@command -v chromium >/dev/null || apt-get install --yes chromium >/dev/null 2>&1 || true
+	@stop=true; \
+	if ! $(BIN)/keymark hbase status >/dev/null 2>&1; then \
+		timeout 300 $(BIN)/keymark hbase start </dev/null >/dev/null 2>&1 || true; \
+		stop="$(BIN)/keymark hbase stop"; \
+	fi; \
+	code=0; \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long only || code=$$?; \
+	$$stop >/dev/null 2>&1; \
+	exit $$code
 
 test-spark4: $(VENV4)/.installed ## the tests that start Spark, on the newest PySpark 4, in .venv4
 	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m spark
