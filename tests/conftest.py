@@ -128,7 +128,7 @@ def hdfs(tmp_path_factory):
     from hdfs_server import HdfsUnavailableError, hdfs_server, missing_jars
 
     if missing := missing_jars():
-        pytest.skip(f"{missing[0]} is not in the cache; get it once by: run_bench.py hbase start")
+        pytest.skip(f"{missing[0]} is not in the cache; get it once by: keymark hbase start")
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(hdfs_server(tmp_path_factory.mktemp("hdfs")))

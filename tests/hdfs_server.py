@@ -1,6 +1,6 @@
 """An HDFS on this machine's loopback: name node and data node in a JVM of their own.
 
-The classes are those of HBase's test kit, which `run_bench.py hbase start` downloads.
+The classes are those of HBase's test kit, which `keymark hbase start` downloads.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ def twice(places):
     names = {}
     for name, place in places:
         names.setdefault(os.path.realpath(place), set()).add(name)
-    ours = [place for place in names if place.startswith(os.path.realpath(ROOT) + os.sep)]
+    folders = tuple(f"{os.path.realpath(ROOT / name)}{os.sep}" for name in (*PACKAGES, "keymark"))
+    ours = [place for place in names if place.startswith(folders)]
     return {place: names[place] for place in ours if len(names[place]) > 1}
 
 

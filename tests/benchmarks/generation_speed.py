@@ -266,7 +266,7 @@ def shares_of(work: Callable[[], None]) -> dict[str, float]:
 
         return timing
 
-    writer, digest = files.pq.ParquetWriter, files.Digest
+    writer, digest = files.pq.ParquetWriter, files.RowsDigest
     with (
         mock.patch.object(writer, "write_table", timed(writer.write_table, "the Parquet writer")),
         mock.patch.object(files, "make_rows", timed(files.make_rows, "making rows")),

@@ -43,7 +43,7 @@ def _spark_of_the_bundles(monkeypatch):
 def test_a_jar_is_downloaded_once_and_found_from_then_on(repository):
     content = bytes(range(256)) * 9000
     publish(repository, "0.15.0", content, hashlib.sha1(content).hexdigest() + "  a.jar\n")
-    assert "run_bench.py engine install hudi@0.15.0" in jars.missing_bundle("0.15.0")
+    assert "keymark engine install hudi@0.15.0" in jars.missing_bundle("0.15.0")
     told = []
     path = jars.install("0.15.0", lambda *progress: told.append(progress))
     assert path == jars.bundle("0.15.0")

@@ -12,8 +12,8 @@ from index_cases import batch, create, files, lookup, stored
 from typer.testing import CliRunner
 
 from keymark import Table
+from keymark.indexes.bloom import metadata as bloom_metadata
 from keymark.indexes.bloom.index import BloomIndex
-from keymark.indexes.bloom.index import metadata as bloom_metadata
 from keymark.table.cli import app
 from keymark.table.errors import InputError, UnsupportedTableError
 from keymark.table.index.protocol import LookupStats

@@ -340,8 +340,8 @@ def test_files_that_hudi_left_out_are_read_with_one_warning(spark, hudi):
     (warning,) = [one for one in caught if one.category is TableWarning]
     text = str(warning.message)
     assert "files have no column statistics" in text
-    assert f"`run_bench.py table index drop {root} column_stats`" in text
-    assert f"`run_bench.py table index build {root} column_stats`" in text
+    assert f"`keymark table index drop {root} column_stats`" in text
+    assert f"`keymark table index build {root} column_stats`" in text
     assert warning.filename == __file__
 
 
