@@ -26,6 +26,7 @@ LONG = (
     "tests/harness/test_run_for_real.py",
     "tests/harness/test_run_on_s3.py",
     "tests/indexes/test_hbase_for_real.py",
+    "tests/indexes/test_toy_index.py",
     "tests/interop/",
     "tests/reports/test_page_in_browser.py",
     "tests/table/histories/test_dead_services.py",
@@ -34,6 +35,7 @@ LONG = (
     "tests/table/test_hdfs.py",
     "tests/table/test_object_storage.py",
     "tests/indexes/test_conformance_s3.py",
+    "tests/test_package.py",
 )
 # One of each kind stays.
 SHORT = (
