@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,14 +30,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from keymark.table.table import Table
-
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _KEYS_IN_FILTER = 1000
 
 
+class OpenTable(Protocol):
+    """What reading asks of an open table; `Table` is one."""
+
+    storage: Storage
+    warned: set[str]
+
+    def session(self) -> SparkSession:
+        """The Spark session to read with."""
+
+    def keys_of(self, keys: Any) -> pa.Array:
+        """Encoded record keys of a list, an array or a frame."""
+
+    def prune(self, state: TableState, keys: pa.Array) -> tuple[BaseFile, ...]:
+        """The base files of a snapshot that can hold the keys."""
+
+
 def read_frame(  # noqa: PLR0913  Table.read's parameters
-    table: Table,
+    table: OpenTable,
     keys: Any,
     where: str | None,
     *,

@@ -18,8 +18,8 @@ import warnings
 from typing import Any
 
 from keymark.table.errors import TableWarning, UnsupportedTableError
+from keymark.table.source.name import FORMAT
 
-FORMAT = "keymark"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _SINCE = (4, 1)
 

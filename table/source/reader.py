@@ -25,7 +25,7 @@ from keymark.table.read.predicate import ANYTHING, Condition, fixed_keys
 from keymark.table.read.skipping import skip_files
 from keymark.table.rows.arrow import arrow_of
 from keymark.table.runtime.runner import pack, quiet_worker
-from keymark.table.source import FORMAT
+from keymark.table.source.name import FORMAT
 from keymark.table.source.pushed import pushed_condition
 from keymark.table.state.table_state import TableState
 from keymark.table.table import Table

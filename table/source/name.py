@@ -1,0 +1,3 @@
+"""The name of the source in Spark: `spark.read.format("keymark")`."""
+
+FORMAT = "keymark"
