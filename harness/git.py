@@ -7,6 +7,9 @@ from pathlib import Path
 
 from keymark.harness.errors import GitError, HarnessError
 
+CLONE = Path(__file__).parents[2]
+"""The clone that this code runs from, where it runs from one."""
+
 _SECONDS = 60
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from pathlib import Path
@@ -60,6 +61,7 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if is_long[item] == (chosen == "only")]
 
 
+@functools.cache
 def named_skips():
     """Tests that may be skipped: the first column of a table in tests/README.md."""
     text = (Path(__file__).parent / "README.md").read_text("utf-8")

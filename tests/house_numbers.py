@@ -40,7 +40,18 @@ def imported(tree: ast.AST, modules: set[str]) -> set[str]:
     return found
 
 
-def circles(graph: dict[str, set[str]]) -> int:
+def imports(root: Path) -> dict[str, set[str]]:
+    """By module the other modules of ours that it imports, wherever in its text."""
+    files = sources(root)
+    modules = {module_of(path, root) for path in files}
+    return {
+        module_of(path, root): imported(ast.parse(path.read_text("utf-8")), modules)
+        - {module_of(path, root)}
+        for path in files
+    }
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Groups of modules that import each other (strongly connected, of two or more)."""
     reach: dict[str, set[str]] = {}
     for start, others in graph.items():
@@ -56,7 +67,7 @@ def circles(graph: dict[str, set[str]]) -> int:
         frozenset(other for other in graph if other in reach[each] and each in reach[other])
         for each in graph
     }
-    return sum(len(group) > 1 for group in groups)
+    return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
 def numbers(root: Path) -> dict[str, object]:
@@ -86,9 +97,6 @@ def numbers(root: Path) -> dict[str, object]:
         for function in functions
         for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     ]
-    modules = {module_of(path, root) for path in files}
-    graph = {module_of(path, root): imported(tree, modules) for path, tree in trees.items()}
-    graph = {module: others - {module} for module, others in graph.items()}
     folders = {
         str(folder.relative_to(root)): sum(each.name != "__pycache__" for each in folder.iterdir())
         for package in PACKAGES
@@ -110,7 +118,7 @@ def numbers(root: Path) -> dict[str, object]:
             p.annotation is not None and "Any" in ast.unparse(p.annotation) for p in parameters
         ),
         "class names that exist twice": sum(count > 1 for count in classes.values()),
-        "import circles": circles(graph),
+        "import circles": len(circles(imports(root))),
         "entries of the largest folders": ", ".join(f"{name} {count}" for name, count in largest),
     }
 

@@ -21,10 +21,7 @@ from pathlib import Path
 
 from keymark.harness.engines import REVISION, WORKTREE, jars, own_master
 from keymark.harness.errors import GitError, HarnessError
-from keymark.harness.git import git
-
-ROOT = Path(__file__).parents[3]
-"""The clone, where the code runs from one."""
+from keymark.harness.git import CLONE, git
 
 _LOCK = "requirements.lock"
 _PRECOMPILE = ("keymark.table.runtime.precompile", "table.precompile")
@@ -58,7 +55,7 @@ def named(engine: str) -> str:
     return REVISION + resolve(engine.removeprefix(REVISION))[:_SHORT]
 
 
-def resolve(revision: str, root: Path = ROOT) -> str:
+def resolve(revision: str, root: Path = CLONE) -> str:
     """The full commit of a revision.
 
     Raises:
@@ -73,7 +70,7 @@ def resolve(revision: str, root: Path = ROOT) -> str:
     return found.decode().strip()
 
 
-def checkout(name: str, root: Path = ROOT) -> Checkout:
+def checkout(name: str, root: Path = CLONE) -> Checkout:
     """Make the revision of an engine `native@...` ready to run.
 
     Args:

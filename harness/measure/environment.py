@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from keymark.harness.engines import BARE, REVISION, is_native, own_master
 from keymark.harness.errors import HarnessError
-from keymark.harness.git import git
+from keymark.harness.git import CLONE, git
 from keymark.table.properties.options import LOCAL_SYNC
 
 _PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "isal", "fastavro", "keymark")
@@ -137,10 +137,9 @@ def _processor() -> str:
 
 def _revision() -> str | None:
     """Commit of the checkout that this code runs from, with `+` where files were changed."""
-    root = Path(__file__).parents[3]
     try:
-        commit = git(root, "rev-parse", "--short=12", "HEAD").decode().strip()
-        changed = git(root, "status", "--porcelain", "--untracked-files=no").strip()
+        commit = git(CLONE, "rev-parse", "--short=12", "HEAD").decode().strip()
+        changed = git(CLONE, "status", "--porcelain", "--untracked-files=no").strip()
     except HarnessError:
         return None
     return f"{commit}+" if changed else commit

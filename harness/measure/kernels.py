@@ -21,6 +21,7 @@ from xml.etree import ElementTree as ET
 
 from keymark.harness.engines import revisions
 from keymark.harness.errors import HarnessError
+from keymark.harness.git import CLONE
 from keymark.harness.measure import environment
 from keymark.harness.redaction import redact_arguments
 from keymark.harness.run.runner import Progress
@@ -28,7 +29,7 @@ from keymark.harness.store.results import Sample
 from keymark.harness.store.run_record import COMPLETE, RUNNING, RunRecord
 from keymark.harness.store.store import RunFolder
 
-SUITE = revisions.ROOT / "tests" / "benchmarks" / "test_kernels.py"
+SUITE = CLONE / "tests" / "benchmarks" / "test_kernels.py"
 REPETITIONS = 24
 
 _IMPORT = re.compile(r"^from .*\n", re.MULTILINE)
@@ -112,7 +113,7 @@ def _suite_for(side: Side) -> str:
     So modules may have other names in a revision.
     """
     ours = SUITE.read_text("utf-8")
-    own = side.ready.root / SUITE.relative_to(revisions.ROOT)
+    own = side.ready.root / SUITE.relative_to(CLONE)
     theirs = own.read_text("utf-8") if own.exists() else ours
     return theirs if _IMPORT.sub("", theirs) == _IMPORT.sub("", ours) else ours
 

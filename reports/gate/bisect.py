@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.git import git
+from keymark.harness.git import CLONE, git
 from keymark.reports.errors import ReportError
 from keymark.reports.gate.compare import Finding, Gate
 from keymark.reports.gate.policy import Kind
 from keymark.reports.gate.run_numbers import Key
 from keymark.reports.gate.verdicts import Verdict
 from keymark.reports.render.text import clean
-
-ROOT = Path(__file__).parents[3]
 
 Judge = Callable[[str, Kind], Gate | None]
 """(revision, what is asked of it) -> the gate of base and revision; None: cannot be measured"""
@@ -180,6 +177,6 @@ def subject(revision: str) -> str:
 def _git(*words: str) -> str:
     """What git answers about the clone that this package is in."""
     try:
-        return git(ROOT, *words).decode(errors="replace").strip()
+        return git(CLONE, *words).decode(errors="replace").strip()
     except HarnessError as error:
         raise ReportError(clean(error)) from error

@@ -12,11 +12,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from keymark.table.errors import InvalidOptionError
-from keymark.table.keygen.definition import KeyDefinition
+from keymark.table.keygen.definition import JOINED_KEYS, KeyDefinition
 
 _METHODS = ("record_keys", "partition_paths")
 # Tables store the name that the class had when they were made.
-_MOVED = {"table.keygen.joined:JoinedKeys": "keymark.table.keygen.joined:JoinedKeys"}
+_MOVED = {JOINED_KEYS: "keymark.table.keygen.joined:JoinedKeys"}
 
 
 class KeyGenerator(Protocol):

@@ -36,6 +36,8 @@ from keymark.table.properties.options import (
 )
 
 HUDI_GENERATORS = (SIMPLE_KEYS, COMPLEX_KEYS, NO_PARTITION_KEYS, TIMESTAMP_KEYS, CUSTOM_KEYS)
+JOINED_KEYS = "table.keygen.joined:JoinedKeys"
+"""The generator of keys that are joined by a concatenator, by the name that tables store for it"""
 _TIMESTAMP = "timestamp"
 # The name of a user's own generator: `package.module:Class`.
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)

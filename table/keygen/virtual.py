@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from keymark.table.errors import InvalidOptionError
+from keymark.table.keygen.definition import JOINED_KEYS
 from keymark.table.properties.config import (
     COMPLEX_KEYS,
     NO_PARTITION_KEYS,
@@ -34,8 +35,6 @@ from keymark.table.properties.options import (
     Options,
 )
 
-JOINED_KEYS = "table.keygen.joined:JoinedKeys"
-"""The generator of keys that are joined by a concatenator, by the name that tables store for it"""
 _BY_HUDI = (SIMPLE_KEYS, COMPLEX_KEYS, NO_PARTITION_KEYS)
 # Only stored where they say something.
 _RARE = {KEYS_IGNORED: "false", HUDI_READS: "true"}

@@ -138,7 +138,7 @@ def history(tmp_path, monkeypatch):
     git(root, "checkout", "--quiet", "main")
     git(root, "merge", "--quiet", "--no-ff", "-m", "merged \x1b[31m", "side")
     commits.append(git(root, "rev-parse", "HEAD"))
-    monkeypatch.setattr(bisect, "ROOT", root)
+    monkeypatch.setattr(bisect, "CLONE", root)
     return commits
 
 
