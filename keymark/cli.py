@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import importlib.metadata
 import os
 import sys
 import traceback
@@ -54,6 +55,9 @@ def main(arguments: list[str] | None = None, program: str = "keymark") -> int:
     if not arguments or arguments[0] in ("--help", "-h"):
         print(usage(program))
         return 0 if arguments else 2
+    if arguments[0] == "--version":
+        print(f"keymark {importlib.metadata.version('keymark')}")
+        return 0
     name, *rest = arguments
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
@@ -65,6 +69,7 @@ def main(arguments: list[str] | None = None, program: str = "keymark") -> int:
 def usage(program: str = "keymark") -> str:
     """What `--help` prints."""
     lines = [f"  {name:<10} {text}" for name, (_, _, text) in COMMANDS.items()]
+    lines.append(f"  {'--version':<10} print the version")
     return "\n".join([f"usage: {program} COMMAND [ARGUMENTS]", "", *lines])
 
 

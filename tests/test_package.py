@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -87,6 +88,7 @@ def test_an_installed_wheel_works_from_an_empty_folder_and_leaves_nothing(wheel,
     assert Path(place).is_relative_to(site)
     command = python.parent / "keymark"
     assert say(command, "--help").startswith("usage: keymark COMMAND")
+    assert say(command, "--version") == f"keymark {importlib.metadata.version('keymark')}\n"
     workload = ("--records", "100000000", "--batch", "1000000")
     assert json.loads(say(command, "plan", *workload, "--json"))["predictions"]
     say(command, "data", "digest", "trips", "--set", "rows=10")

@@ -38,6 +38,11 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         "Every repetition started from a copy of the cell's loaded table.",
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
+    if apart and not all(map(is_native, apart)):
+        found.append(
+            "Index on disk compares compressors, too: Keymark writes the blocks of its index with "
+            "its own gzip encoder for cells, Hudi with Java's zlib."
+        )
     if scenario.table.location is not None:
         found.append(f"The tables were at {scenario.table.location}, their rows in the run folder.")
     own = scenario.dataset.source

@@ -2,7 +2,8 @@
 
 Keys are dotted (`dataset.rows`); under `table.options`, `table.index_options.<index>`,
 `table.variants.<name>`, `spark.conf`, `dataset.settings`, `dataset.shapes.<name>` and
-`dataset.source.options` the rest of the key, dots and all, is the option's own name.
+`dataset.source.options` the rest of the key, dots and all, is the option's own name. Parts may be
+quoted as in TOML.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def toml_value(text: str) -> object:
 
 
 def _path(key: str) -> list[str]:
+    if '"' in key or "'" in key:
+        return _quoted_path(key)
     for prefix in _OPEN_SECTIONS:
         if key.startswith(prefix):
             return [*prefix[:-1].split("."), key[len(prefix) :]]
@@ -52,6 +55,19 @@ def _path(key: str) -> list[str]:
     if key.startswith(_NAMED_SECTIONS):
         return key.split(".", 3)
     return key.split(".")
+
+
+def _quoted_path(key: str) -> list[str]:
+    """The parts of a key as TOML reads them; the key itself if TOML cannot."""
+    try:
+        at: object = tomllib.loads(f"{key} = 0")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return [key]
+    parts = []
+    while isinstance(at, dict):
+        [(part, at)] = at.items()
+        parts.append(part)
+    return parts
 
 
 def put(document: dict[str, Any], key: str, value: object) -> list[str]:

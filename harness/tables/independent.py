@@ -11,7 +11,7 @@ the active timeline, hence archived); the latest per file id is the slice; file 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,9 +70,17 @@ def facts(table: Path) -> SourceFacts:
         name=values.get("hoodie.table.name", table.name),
         record_key=_names(values.get("hoodie.table.recordkey.fields")),
         partition_path=_names(values.get("hoodie.table.partition.fields")),
-        ordering=values.get("hoodie.table.precombine.field") or None,
+        ordering=_ordering(table, values),
         partitions_of_metadata=_names(values.get("hoodie.table.metadata.partitions")),
     )
+
+
+def _ordering(table: Path, values: Mapping[str, str]) -> str | None:
+    """The ordering column; Hudi 1.1 names it in a list, releases before in a field of its own."""
+    names = _names(values.get("hoodie.table.ordering.fields"))
+    if len(names) > 1:
+        raise HarnessError(f"{table} orders rows by {', '.join(names)}; one column is supported")
+    return names[0] if names else values.get("hoodie.table.precombine.field") or None
 
 
 def slices(table: Path) -> tuple[Slice, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -72,6 +73,10 @@ def gate(
     """Compare a candidate with a base: exit 0 pass, 1 regression, 3 inconclusive."""
     if (base_engine is None) != (candidate_engine is None):
         raise ReportError("--base-engine and --candidate-engine go together")
+    for path in (junit, markdown):
+        # Known before anything is measured: the answer would be lost.
+        if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+            raise ReportError(f"{clean(path)} cannot be written")
     demanded = Policy() if policy is None else policies.load(policy)
     given = Given(base=base, candidate=candidate, engines=(base_engine, candidate_engine))
     sets = [*(set_ or ()), *([f"spark.master={master}"] if master else [])]

@@ -27,6 +27,7 @@ from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.errors import ReportError
 from keymark.reports.model.data_points import data_points_of, order_of, words_of
 from keymark.reports.render.text import clean
+from keymark.reports.stats.canary import noise_share
 
 # No more digits than fit into any number: names come from files.
 _NUMBER = re.compile(r"(\d{1,18})")
@@ -69,6 +70,7 @@ class CellView:
         series: everything measured, by (step, phase, metric).
         data: that it works on; says only what varies within the run.
         spec: of its index, as the run folder keeps it, or as it is installed here.
+        noise: of the machine during its run, as a share of times.
     """
 
     run_id: str
@@ -82,6 +84,7 @@ class CellView:
     series: Mapping[tuple[str, str, str], Series] = field(default_factory=dict)
     data: DataPoint = field(default_factory=DataPoint)
     spec: IndexSpec = UNKNOWN
+    noise: float = 0.0
 
     @property
     def full_label(self) -> str:
@@ -229,6 +232,7 @@ def _load_one(path: Path) -> Run:
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.cell, []).append(sample)
+    noise = noise_share(beats)
     points, failed = data_points_of(record.cells or ()), failed_cells(record)
     specs = {**installed.specs(), **installed.kept_specs(record.indexes)}
     views = []
@@ -238,7 +242,7 @@ def _load_one(path: Path) -> Run:
             # The run's own word for a failure that left no sample behind.
             view = replace(view, verified=False, reasons=(failed[cell],))
         data, spec = points.get(cell, DataPoint()), specs.get(view.index, UNKNOWN)
-        views.append(replace(view, data=data, spec=spec))
+        views.append(replace(view, data=data, spec=spec, noise=noise))
     return Run(
         run_id=run_id,
         label="",

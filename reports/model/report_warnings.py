@@ -13,7 +13,7 @@ from keymark.harness.store.results import Beat
 from keymark.harness.store.run_record import MachineRecord
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.text import clean
-from keymark.reports.stats.noise import spreads
+from keymark.reports.stats.canary import spreads
 from keymark.reports.stats.statistics import Caveat, CaveatKind, shape_caveats
 
 NOISY = 0.10

@@ -1,8 +1,9 @@
 """Cells into tables of summaries: rows x columns x unit, and who leads each column. No rendering.
 
-A leader is named only when the data shows one. The cells whose interval touches that of the best
-median, the lowest but for rates, are not told apart from it: two or more of them share the lead,
-and when none is left outside, the column shows no difference.
+A leader is named only when the data shows one: with three repetitions at least, and beyond the
+machine's noise. The cells whose interval touches that of the best median, the lowest but for rates,
+are not told apart from it: two or more of them share the lead, and when none is left outside, the
+column shows no difference.
 """
 
 from __future__ import annotations
@@ -11,16 +12,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from keymark.harness.store.units import METRICS, Better
+from keymark.harness.store.units import METRICS, Better, Unit
 from keymark.reports.model.projection import UPSERT, CellView, Trial, step_order
 from keymark.reports.render.text import clean
 from keymark.reports.stats.lookup_model import is_point
-from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+from keymark.reports.stats.statistics import (
+    REPETITIONS_MIN,
+    Summary,
+    paired_ratio,
+    repetitions_to_decide,
+    summarize,
+)
 
 LAST = "last"
 """Name of the step to take where only a table's final state counts."""
 
 PHASES = ("tag", "write", "index", "commit")
+
+# Nobody repeats a run more often than this to settle a difference.
+_REPETITIONS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +62,11 @@ class Measure:
     def higher(self) -> bool:
         """Whether more is better."""
         return METRICS[self.metric].better is Better.HIGHER
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it varies with the machine's noise; counters repeat."""
+        return METRICS[self.metric].unit in (Unit.SECONDS, Unit.RATE)
 
     def values(self, cell: CellView) -> Mapping[Trial, float]:
         """Values of a cell by trial; empty when it has none."""
@@ -204,6 +219,8 @@ class Standing(StrEnum):
     BEST = "best"
     TIED = "tied"
     NO_DIFFERENCE = "no_difference"
+    TOO_FEW = "too_few"
+    ZEROS = "zeros"
     ALONE = "alone"
     EMPTY = "empty"
 
@@ -219,6 +236,8 @@ class Column:
         leaders: rows that share the lead; empty unless the standing is BEST or TIED.
         ratios: per row, value / leader's value paired by trial; None for the leader itself, where
             nothing leads, and where there is no pair.
+        deciding: about how many repetitions would show a difference, where none is shown and more
+            of them would help.
     """
 
     measure: Measure
@@ -226,6 +245,7 @@ class Column:
     standing: Standing
     leaders: frozenset[int]
     ratios: tuple[Summary | None, ...]
+    deciding: int | None = None
 
     @property
     def unit(self) -> str:
@@ -250,8 +270,9 @@ def table(cells: Sequence[CellView], measures: Sequence[Measure]) -> SummaryTabl
 
 
 def filled(whole: SummaryTable) -> SummaryTable:
-    """Leave out the columns that no cell has a value for."""
-    kept = tuple(column for column in whole.columns if column.standing is not Standing.EMPTY)
+    """Leave out the columns that hold nothing to see: no value, or zeros only."""
+    unseen = (Standing.EMPTY, Standing.ZEROS)
+    kept = tuple(column for column in whole.columns if column.standing not in unseen)
     return SummaryTable(cells=whole.cells, columns=kept)
 
 
@@ -326,7 +347,7 @@ def work(cells: Sequence[CellView], step: str) -> SummaryTable:
 def _column(cells: Sequence[CellView], measure: Measure) -> Column:
     values = [measure.values(cell) for cell in cells]
     summaries = tuple(summarize(list(each.values())) if each else None for each in values)
-    standing, leaders = _lead(summaries, measure)
+    standing, leaders = _lead(cells, summaries, measure)
     ratios: list[Summary | None] = [None] * len(values)
     first = _foremost(summaries, measure)
     if first is not None and standing in (Standing.BEST, Standing.TIED):
@@ -340,24 +361,49 @@ def _column(cells: Sequence[CellView], measure: Measure) -> Column:
         standing=standing,
         leaders=leaders,
         ratios=tuple(ratios),
+        deciding=_deciding(summaries, measure, standing),
     )
 
 
-def _lead(summaries: Sequence[Summary | None], measure: Measure) -> tuple[Standing, frozenset[int]]:
+def _lead(
+    cells: Sequence[CellView], summaries: Sequence[Summary | None], measure: Measure
+) -> tuple[Standing, frozenset[int]]:
+    measured = {row: summary for row, summary in enumerate(summaries) if summary}
     first = _foremost(summaries, measure)
     if first is None:
         return Standing.EMPTY, frozenset()
-    measured = [row for row, summary in enumerate(summaries) if summary]
     metric = METRICS[measure.metric]
+    if all(summary.high == 0 for summary in measured.values()):
+        return Standing.ZEROS, frozenset()
     if len(measured) == 1 or metric.better is Better.NEITHER:
         return Standing.ALONE, frozenset()
-    best = _widened(summaries[first], metric.tolerance)
+    if min(summary.n for summary in measured.values()) < REPETITIONS_MIN:
+        return Standing.TOO_FEW, frozenset()
+    noise = max(cell.noise for cell in cells) if measure.is_time else 0.0
+    best = _widened(measured[first], metric.tolerance)
     leaders = frozenset(
-        row for row in measured if best.overlaps(_widened(summaries[row], metric.tolerance))
+        row
+        for row, summary in measured.items()
+        if best.overlaps(_widened(summary, metric.tolerance))
+        or max(summary.median, best.median) < (1 + noise) * min(summary.median, best.median)
     )
     if len(leaders) == len(measured):
         return Standing.NO_DIFFERENCE, frozenset()
     return (Standing.BEST if len(leaders) == 1 else Standing.TIED), leaders
+
+
+def _deciding(
+    summaries: Sequence[Summary | None], measure: Measure, standing: Standing
+) -> int | None:
+    """Repetitions that would tell the best median from the next one."""
+    if standing is Standing.TOO_FEW:
+        return REPETITIONS_MIN
+    if standing is not Standing.NO_DIFFERENCE:
+        return None
+    sign = -1 if measure.higher else 1
+    best, second = sorted((s for s in summaries if s), key=lambda s: sign * s.median)[:2]
+    number = repetitions_to_decide(best, second)
+    return number if number and max(best.n, second.n) < number <= _REPETITIONS_MAX else None
 
 
 def _foremost(summaries: Sequence[Summary | None], measure: Measure) -> int | None:
@@ -367,9 +413,8 @@ def _foremost(summaries: Sequence[Summary | None], measure: Measure) -> int | No
     return min(medians)[1] if medians else None
 
 
-def _widened(summary: Summary | None, tolerance: float) -> Summary:
+def _widened(summary: Summary, tolerance: float) -> Summary:
     """Let counters that unchanged code may not repeat exactly count as equal within half each."""
-    assert summary is not None
     return Summary(
         median=summary.median,
         low=summary.low * (1 - tolerance / 2),

@@ -21,7 +21,7 @@ from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.format_values import amount, times
 from keymark.reports.render.grids import Entry, Grid, Row, spread
 from keymark.reports.render.text import clean, listed
-from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
 
 NOT_MEASURED = "not measured"
 FEWEST = 3
@@ -44,7 +44,7 @@ _COLUMNS = (
     ),
     (
         "Boosts",
-        "which of the two multiples before is below 0.9, with its whole interval below 1",
+        "which of the two multiples before is shown to be below 0.9, by three repetitions at least",
     ),
     ("Finds a key", "anywhere in the table, or in the partition that its row names only"),
     (
@@ -177,6 +177,7 @@ def _entries(
         if name == index and (each.shape, each.rows) == (at.shape, at.rows)
     ]
     mine = index == yardstick
+    noise = cell.noise if cell else 0.0
     needs, effort, servers = spec.requirements, "unknown", "unknown"
     if spec is not UNKNOWN:
         effort = f"{_count(len(needs.options), 'option')}, {_count(len(needs.steps), 'step')}"
@@ -186,7 +187,7 @@ def _entries(
         _measured(_TAG, cell),
         Entry(value="1") if mine else _times(writes),
         Entry(value="1") if mine else _times(reads),
-        Entry(value="the yardstick") if mine else _boosts(writes, reads),
+        Entry(value="the yardstick") if mine else _boosts(writes, reads, noise),
         Entry(value="anywhere" if spec.is_global else "in its partition"),
         Entry(value=effort),
         Entry(value=servers),
@@ -245,13 +246,13 @@ def _times(ratio: Summary | None) -> Entry:
     return Entry(value=times(ratio.median), spread=f"{low} to {high}" if low != high else "")
 
 
-def _boosts(writes: Summary | None, reads: Summary | None) -> Entry:
+def _boosts(writes: Summary | None, reads: Summary | None, noise: float) -> Entry:
     if writes is None or reads is None:
         return Entry(value=NOT_MEASURED)
     helped = [
         name
         for name, ratio in (("writes", writes), ("reads", reads))
-        if ratio.n > 1 and ratio.high < 1 and ratio.median < _BOOST
+        if ratio.median < _BOOST and is_shown(ratio, noise)
     ]
     return Entry(value=" and ".join(helped) or "neither shown")
 

@@ -1,7 +1,8 @@
 """Which index is fastest on which data: a map of shapes and rows against batches.
 
-An index leads where it is ahead of every other one beyond the spread of their paired ratios. Where
-the interval of a ratio reaches 1, the two are not told apart, and the map says so.
+An index leads where it is ahead of every other one beyond the spread of their paired ratios and the
+machine's noise, with three repetitions at least. Otherwise the two are not told apart, and the map
+says so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from keymark.reports.model.tables import BY_KEY, Measure
 from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean, listed
-from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
 
 MAPPED = tuple(BY_KEY[key] for key in ("tag", "write_latency", "lookup"))
 
@@ -44,6 +45,7 @@ class Winner:
 def winners(cells: Sequence[CellView], measure: Measure) -> list[Winner]:
     """The fastest index on all data that any was measured in; cells of one engine."""
     made = []
+    noise = max((cell.noise for cell in cells), default=0.0)
     for data, group in by_data(cells).items():
         found = {cell.index: values for cell in group if (values := measure.values(cell))}
         medians = {index: summarize(list(each.values())).median for index, each in found.items()}
@@ -61,7 +63,7 @@ def winners(cells: Sequence[CellView], measure: Measure) -> list[Winner]:
                 rivals=tuple(
                     other
                     for other, ratio in ratios.items()
-                    if not (ratio is not None and ratio.n > 1 and ratio.low > 1)
+                    if not (ratio is not None and ratio.low > 1 and is_shown(ratio, noise))
                 ),
             )
         )

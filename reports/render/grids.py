@@ -10,6 +10,14 @@ from keymark.reports.render.format_values import amount, interval, times
 from keymark.reports.render.text import NOTHING
 from keymark.reports.stats.statistics import Summary
 
+_FINDINGS = {
+    Standing.NO_DIFFERENCE: "no difference shown",
+    Standing.TOO_FEW: "too few repetitions to tell",
+    Standing.ZEROS: "0 for all",
+    Standing.ALONE: "nothing to compare with",
+    Standing.EMPTY: "not measured",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -78,17 +86,11 @@ def grid(whole: SummaryTable, caption: str, *, judged: bool = True) -> Grid:
 
 def finding(column: Column, cells: tuple[CellView, ...]) -> str:
     """Say what a column shows, in a few words."""
-    match column.standing:
-        case Standing.BEST:
-            return f"{cells[min(column.leaders)].label} is best"
-        case Standing.TIED:
-            return f"{len(column.leaders)} are joint best"
-        case Standing.NO_DIFFERENCE:
-            return "no difference shown"
-        case Standing.ALONE:
-            return "nothing to compare with"
-        case Standing.EMPTY:
-            return "not measured"
+    if column.standing is Standing.BEST:
+        return f"{cells[min(column.leaders)].label} is best"
+    if column.standing is Standing.TIED:
+        return f"{len(column.leaders)} are joint best"
+    return _FINDINGS[column.standing]
 
 
 def spread(summary: Summary, unit: str) -> str:

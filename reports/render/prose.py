@@ -30,7 +30,10 @@ class Answer:
 
 
 def answers(whole: SummaryTable) -> list[Answer]:
-    """One finding per measured column: who leads, by how much, or that nothing is shown."""
+    """One finding per measured column: who leads, by how much, or that nothing is shown.
+
+    Columns of zeros have no place in tables, so their sentence comes from here.
+    """
     return [
         Answer(topic=column.measure.what, words=_words(column, whole.cells))
         for column in whole.columns
@@ -59,8 +62,12 @@ def stack_label(phases: Grid) -> str:
 
 
 def _words(column: Column, cells: tuple[CellView, ...]) -> str:
+    if column.standing is Standing.ZEROS:
+        return f"{amount(0, column.unit)} for all: there is nothing to compare."
+    if column.standing is Standing.TOO_FEW:
+        return f"too few repetitions to name a best; {_range(column)}{_deciding(column)}."
     if column.standing is Standing.NO_DIFFERENCE:
-        return f"no difference shown; {_range(column)}."
+        return f"no difference shown; {_range(column)}{_deciding(column)}."
     leaders = [
         f"{cells[row].label} ({_measured(column.summaries[row], column.unit)})"
         for row in sorted(column.leaders)
@@ -70,6 +77,13 @@ def _words(column: Column, cells: tuple[CellView, ...]) -> str:
     else:
         opening = f"{listed(_first(leaders))} are joint best, no difference shown between them"
     return f"{opening}; {_behind(column, cells)}."
+
+
+def _deciding(column: Column) -> str:
+    if column.deciding is None:
+        return ""
+    least = "at least" if column.standing is Standing.TOO_FEW else "about"
+    return f"; {least} {column.deciding} repetitions would decide"
 
 
 def _behind(column: Column, cells: tuple[CellView, ...]) -> str:

@@ -18,7 +18,13 @@ from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean
-from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
+from keymark.reports.stats.statistics import (
+    REPETITIONS_MIN,
+    Summary,
+    is_shown,
+    paired_ratio,
+    summarize,
+)
 
 COMPARED = {
     "build_index": "Index built",
@@ -40,6 +46,7 @@ class Duel:
         ours: what ours takes.
         theirs: what the other engine takes.
         ratio: ours as a multiple of theirs, paired by repetition.
+        noise: of the machine, as a share of times.
     """
 
     label: str
@@ -48,6 +55,7 @@ class Duel:
     ours: Summary
     theirs: Summary
     ratio: Summary
+    noise: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +142,7 @@ def duels(cells: Sequence[CellView], measure: Measure, engine: str) -> list[Duel
                     ours=summarize(list(mine.values())),
                     theirs=summarize(list(its.values())),
                     ratio=ratio,
+                    noise=cell.noise,
                 )
             )
     return made
@@ -151,12 +160,10 @@ def verdict(duel: Duel, engine: str, unit: str) -> str:
     around = f" ({low} to {high})" if low != high else ""
     both = f"{amount(duel.ours.median, unit)} beside {amount(duel.theirs.median, unit)}"
     said = f"{digits(ratio.median)}{around} of the time of {clean(engine, 40)}, {both}"
-    if ratio.n < 2:
-        return f"one pair only, nothing shown: {said}"
-    if ratio.high <= 1:
-        return f"at least as fast: {said}"
-    if ratio.low > 1:
-        return f"slower: {said}"
+    if ratio.n < REPETITIONS_MIN:
+        return f"fewer than {REPETITIONS_MIN} pairs, nothing shown: {said}"
+    if is_shown(ratio, duel.noise):
+        return f"{'faster' if ratio.median < 1 else 'slower'}: {said}"
     return f"no difference shown: {said}"
 
 

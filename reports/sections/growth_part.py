@@ -18,6 +18,7 @@ from keymark.reports.render.growth_chart import growth_chart, panel_names
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean
 from keymark.reports.stats.growth import Axis, Contest, Line, at_largest, contests, lines
+from keymark.reports.stats.statistics import REPETITIONS_MIN, is_shown
 
 PREFIX = "growth_"
 """Of the names of its charts' files."""
@@ -71,6 +72,7 @@ class _Growing:
     lines: list[Line]
     contests: list[Contest]
     held: str
+    noise: float
 
     @property
     def title(self) -> str:
@@ -114,7 +116,12 @@ def _growing(cells: Sequence[CellView]) -> list[_Growing]:
             if found:
                 made.append(
                     _Growing(
-                        measure=measure, axis=axis, lines=found, contests=contests(found), held=held
+                        measure=measure,
+                        axis=axis,
+                        lines=found,
+                        contests=contests(found),
+                        held=held,
+                        noise=max(cell.noise for cell in cells) if measure.is_time else 0.0,
                     )
                 )
     return made
@@ -150,7 +157,7 @@ def _finding(growing: _Growing, contest: Contest) -> Answer:
             said = " and ".join(amount(each, measure.unit) for each in medians)
         parts.append(f"{said} at {_at(growing.axis, size)}")
     sizes = "; ".join(parts)
-    words = f"{mine} against {other}: {sizes}; {verdict(contest, growing.axis)}."
+    words = f"{mine} against {other}: {sizes}; {verdict(contest, growing.axis, growing.noise)}."
     names = panel_names(contest.line, growing.lines)
     return Answer(topic=", ".join([measure.what, *names]), words=words)
 
@@ -160,15 +167,17 @@ def _at(axis: Axis, size: int | str) -> str:
     return f"{size} rows" if axis is Axis.ROWS else f"batches of {size}"
 
 
-def verdict(contest: Contest, axis: Axis = Axis.ROWS) -> str:
+def verdict(contest: Contest, axis: Axis = Axis.ROWS, noise: float = 0.0) -> str:
     """Say which is lower at the sizes measured, and where the lines meet."""
     mine = clean(contest.line.name, 40)
     known = [ratio for ratio in contest.ratios.values() if ratio is not None]
     if not known:
         return "nothing to divide by"
-    if all(ratio.high < 1 for ratio in known):
+    if min(ratio.n for ratio in known) < REPETITIONS_MIN:
+        shown = f"fewer than {REPETITIONS_MIN} repetitions show nothing"
+    elif all(ratio.high < 1 and is_shown(ratio, noise) for ratio in known):
         shown = f"{mine} is lower at every size"
-    elif all(ratio.low > 1 for ratio in known):
+    elif all(ratio.low > 1 and is_shown(ratio, noise) for ratio in known):
         shown = f"{mine} is higher at every size"
     elif all(ratio.low == ratio.high == 1 for ratio in known):
         return "equal at every size"

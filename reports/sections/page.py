@@ -278,8 +278,7 @@ def _charts(headline: tables.SummaryTable, *, judged: bool) -> list[Chart]:
     cells = headline.cells
     for column in headline.columns:
         title = CHART_TITLES.get(column.measure.key)
-        # Of nothing but zeros there is nothing to see; the table says so.
-        if title and any(each and each.high for each in column.summaries):
+        if title:
             single = tables.SummaryTable(cells=headline.cells, columns=(column,))
             drawing = charts.bars(column, cells, title)
             label = prose.chart_label(column, cells)
@@ -346,10 +345,9 @@ def _part(run: Run) -> RunPart:
 
 
 def _answered(data: DataPoint, cells: Sequence[CellView]) -> Answered:
-    headline = tables.filled(tables.headline(cells))
+    whole = tables.headline(cells)
+    headline = tables.filled(whole)
     rates = ", of rates higher" if any(c.measure.higher for c in headline.columns) else ""
     among = f": {words_of(data)}" if words_of(data) else ""
     caption = f"The answer: medians, lower is better{rates}{among}"
-    return Answered(
-        where=words_of(data), table=grid(headline, caption), words=prose.answers(headline)
-    )
+    return Answered(where=words_of(data), table=grid(headline, caption), words=prose.answers(whole))

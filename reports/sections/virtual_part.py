@@ -19,7 +19,7 @@ from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean, listed
-from keymark.reports.stats.statistics import Summary, paired_ratio
+from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, is_shown, paired_ratio
 
 # Says of a table whether its meta columns, the record key among them, are filled.
 _META_FIELDS = "hoodie.populate.meta.fields"
@@ -169,7 +169,7 @@ def _findings(group: Sequence[Pair]) -> list[Answer]:
     for key, words in COMPARED.items():
         known = [(pair.label, pair.ratios[key]) for pair in group if key in pair.ratios]
         if known:
-            made.append(Answer(topic=words, words=f"{_shown(known)}."))
+            made.append(Answer(topic=words, words=f"{_shown(known, group[0].stored.noise)}."))
     return made
 
 
@@ -178,11 +178,11 @@ def _span(ascending: Sequence[str]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _shown(known: Sequence[tuple[str, Summary]]) -> str:
+def _shown(known: Sequence[tuple[str, Summary]], noise: float) -> str:
     """Say of which indexes the ratios show a difference, and which."""
     kinds: dict[str, list[str]] = {}
     for label, ratio in known:
-        kinds.setdefault(verdict(ratio), []).append(f"{label} {ratio_words(ratio)}")
+        kinds.setdefault(verdict(ratio, noise), []).append(f"{label} {ratio_words(ratio)}")
     return "; ".join(f"{kind}: {listed(kinds[kind])}" for kind in _KINDS if kind in kinds)
 
 
@@ -190,18 +190,18 @@ _KINDS = (
     "faster with virtual keys",
     "slower with virtual keys",
     "no difference shown",
-    "one pair only, nothing shown",
+    "fewer than 3 pairs, nothing shown",
 )
 
 
-def verdict(ratio: Summary) -> str:
-    """What the interval of a ratio shows."""
-    faster, slower, neither, one = _KINDS
-    if ratio.n < 2:
-        return one
-    if ratio.high < 1:
-        return faster
-    return slower if ratio.low > 1 else neither
+def verdict(ratio: Summary, noise: float) -> str:
+    """What the interval of a ratio shows beyond the machine's noise."""
+    faster, slower, neither, few = _KINDS
+    if ratio.n < REPETITIONS_MIN:
+        return few
+    if not is_shown(ratio, noise):
+        return neither
+    return faster if ratio.median < 1 else slower
 
 
 def _values(pair: Pair) -> dict[str, Any]:

@@ -1,15 +1,13 @@
 """The machine's noise during a run: what the canary saw, in words, numbers and a picture.
 
-The canary is the same small work again and again, between the repetitions. What varies in its time
-is the machine's doing, and a difference between cells that is smaller than that is hard to trust.
-Of its times the middle four fifths are looked at: a single slow beat says little.
+`keymark.reports.stats.canary` says what is taken from the beats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -23,6 +21,7 @@ from keymark.reports.render.format_values import amount, axis_scale, digits, int
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean
+from keymark.reports.stats.canary import LOADS, Spread, spreads
 
 PREFIX = "noise"
 """Of the names of its charts' files."""
@@ -31,32 +30,8 @@ TITLE = "The machine's noise"
 _CHART_TITLE = "Every beat of the canary"
 
 _SECONDS = Unit.SECONDS.value
-_FEWEST = 3
 _PANEL_ROWS = 4
-_LOADS = (("processor", "cpu_s", "o"), ("disk", "disk_s", "s"), ("memory", "memory_s", "^"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """How much the time of one kind of load varied.
-
-    Attributes:
-        load: `processor`, `disk` or `memory`.
-        middle: the median, in seconds.
-        low: a tenth of the beats took less.
-        high: a tenth of the beats took more.
-        worst: the slowest.
-        share: (high - low) / middle.
-        drift: median of the last third over that of the first.
-    """
-
-    load: str
-    middle: float
-    low: float
-    high: float
-    worst: float
-    share: float
-    drift: float
+_MARKERS = {"processor": "o", "disk": "s", "memory": "^"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,28 +90,6 @@ def noise_values(beats: Sequence[Beat]) -> list[dict[str, Any]]:
     ]
 
 
-def spreads(beats: Sequence[Beat]) -> list[Spread]:
-    """Every load's spread; none where there are too few beats or a time that cannot be."""
-    times = {load: [getattr(beat, name) for beat in beats] for load, name, _ in _LOADS}
-    if len(beats) < _FEWEST or min(map(min, times.values())) <= 0:
-        return []
-    return [_spread(load, values) for load, values in times.items()]
-
-
-def _spread(load: str, values: Sequence[float]) -> Spread:
-    tenths = quantiles(values, n=10, method="inclusive")
-    middle, third = median(values), len(values) // 3
-    return Spread(
-        load=load,
-        middle=middle,
-        low=tenths[0],
-        high=tenths[-1],
-        worst=max(values),
-        share=(tenths[-1] - tenths[0]) / middle,
-        drift=median(values[-third:]) / median(values[:third]),
-    )
-
-
 def _grid(found: Sequence[Spread], beats: int) -> Grid:
     rows = [
         Row(
@@ -172,12 +125,14 @@ def _drawing(beats: Sequence[Beat]) -> Drawing:
     minutes = [(beat.at - beats[0].at) / 60 for beat in beats]
 
     def draw(figure: Figure) -> None:
-        panels = figure.subplots(len(_LOADS), 1, sharex=True)
-        for axes, (load, name, marker) in zip(panels, _LOADS, strict=True):
+        panels = figure.subplots(len(LOADS), 1, sharex=True)
+        for axes, (load, name) in zip(panels, LOADS.items(), strict=True):
             values = [getattr(beat, name) for beat in beats]
             base, unit = axis_scale(_SECONDS, max(values))
             shown = [value / base for value in values]
-            axes.plot(minutes, shown, marker, color=INK, markersize=3.5, markerfacecolor="none")
+            axes.plot(
+                minutes, shown, _MARKERS[load], color=INK, markersize=3.5, markerfacecolor="none"
+            )
             axes.axhline(median(shown), color=INK, linewidth=1)
             axes.set_ylim(0, 1.1 * max(shown))
             style_panel(axes, f"{load}, {unit}")
@@ -185,4 +140,4 @@ def _drawing(beats: Sequence[Beat]) -> Drawing:
             "minutes of the run\nline: the median; steady points are a quiet machine"
         )
 
-    return render(draw, rows=len(_LOADS) * _PANEL_ROWS, title=_CHART_TITLE)
+    return render(draw, rows=len(LOADS) * _PANEL_ROWS, title=_CHART_TITLE)

@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import comb, isfinite
+from math import ceil, comb, isfinite
 from statistics import median
 from typing import TypeVar
 
 CONFIDENCE = 0.95
+
+REPETITIONS_MIN = 3
+"""Below so many values nothing is shown: their spread says too little."""
 
 # From how many values on two groups are looked for, how many times as wide as a group the gap
 # between them is, and the share of the value below it: chance makes less than 1 in 100 so.
@@ -167,6 +170,32 @@ def paired_ratio(
         return None, tuple(caveats)
     ratios = summarize([candidate[pair] / baseline[pair] for pair in usable])
     return ratios, (*ratios.caveats, *caveats)
+
+
+def is_shown(ratio: Summary, noise: float) -> bool:
+    """Whether paired ratios show a difference.
+
+    Args:
+        ratio: of one side to the other.
+        noise: of the machine, as a share; a smaller difference may be the machine's.
+    """
+    apart = not ratio.low <= 1 <= ratio.high
+    farther = max(ratio.median, 1 / ratio.median) > 1 + noise if ratio.median else True
+    return ratio.n >= REPETITIONS_MIN and apart and farther
+
+
+def repetitions_to_decide(left: Summary, right: Summary) -> int | None:
+    """About how many values each would show two medians apart; None if they are equal.
+
+    An interval of a median narrows with the square root of the number of values.
+    """
+    gap = abs(left.median - right.median)
+    if not gap:
+        return None
+    if min(left.n, right.n) < REPETITIONS_MIN:
+        return REPETITIONS_MIN
+    widths = (left.high - left.low + right.high - right.low) / 2
+    return ceil(max(left.n, right.n) * (widths / gap) ** 2) + 1
 
 
 def shape_caveats(values: Mapping[tuple[int, int], float]) -> tuple[Caveat, ...]:

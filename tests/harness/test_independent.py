@@ -171,8 +171,23 @@ def test_keys_whose_spelling_is_not_certain_are_refused(table, column, line, mes
 
 
 @pytest.mark.parametrize(
+    ("line", "ordering"),
+    [
+        ("hoodie.table.precombine.field=ts", "ts"),
+        ("hoodie.table.ordering.fields=ts", "ts"),
+        ("hoodie.table.ordering.fields=", None),
+    ],
+)
+def test_the_ordering_column_has_another_name_since_hudi_1_1(table, line, ordering):
+    lines = f"hoodie.table.version=6\n{line}\n"
+    (table / ".hoodie" / "hoodie.properties").write_text(lines)
+    assert independent.facts(table).ordering == ordering
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("hoodie.table.ordering.fields=ts,dt", "orders rows by ts, dt"),
         ("hoodie.table.type=MERGE_ON_READ", "MERGE_ON_READ"),
         ("hoodie.table.version=8", "version 8"),
         ("hoodie.populate.meta.fields=false", "virtual keys"),

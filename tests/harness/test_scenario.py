@@ -295,6 +295,17 @@ def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():
     assert (loaded.indexes, loaded.spark.master) == (("bucket",), "local[1]")
 
 
+def test_parts_of_a_key_may_be_quoted_as_in_toml():
+    option = "hoodie.metadata.record.index.min.filegroup.count"
+    loaded = scenario.load(
+        "ci", sets=[f'table.index_options.record."{option}"=6', "'dataset'.rows=500"]
+    )
+    assert loaded.table.index_options["record"][option] == "6"
+    assert loaded.dataset.rows == 500
+    with pytest.raises(ScenarioError, match="table"):
+        scenario.load("ci", sets=['table."unfinished=6'])
+
+
 def test_a_key_that_leads_through_a_value_is_a_mistake():
     with pytest.raises(ScenarioError, match=r"dataset\.rows\.more: rows is not a section"):
         scenario.load("ci", sets=["dataset.rows.more=1"])

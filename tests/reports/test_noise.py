@@ -14,7 +14,8 @@ from keymark.reports.model.projection import load
 from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.publish import publish
 from keymark.reports.stats import bootstrap
-from keymark.reports.stats.noise import noise_part, spreads
+from keymark.reports.stats.canary import spreads
+from keymark.reports.stats.noise import noise_part
 from keymark.reports.stats.statistics import CaveatKind, shape_caveats
 
 

@@ -41,7 +41,12 @@ def test_people_get_the_table_and_the_path(tmp_path):
 def small(path):
     values = {"record": 1.0, "global_simple": 3.0}
     return write_run(
-        path, [sample(cell=index, index=index, value=value) for index, value in values.items()]
+        path,
+        [
+            sample(cell=index, index=index, value=value, repetition=at)
+            for index, value in values.items()
+            for at in range(3)
+        ],
     )
 
 

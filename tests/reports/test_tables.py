@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic_runs import quickstart, sample, write_run
+from synthetic_runs import beats, quickstart, sample, write_run
 
 from keymark.reports.model import tables
 from keymark.reports.model.projection import UPSERT, load
@@ -34,6 +34,53 @@ def test_the_best_is_named_where_no_interval_touches_its_own(tmp_path):
     assert finding(column, cells) == "record is best"
 
 
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0]])
+def test_below_three_repetitions_nothing_is_best(tmp_path, values):
+    slow = [9 * value for value in values]
+    cells, column = lookups(tmp_path, {"record": values, "bucket": slow})
+    assert (column.standing, column.leaders) == (Standing.TOO_FEW, frozenset())
+    assert column.ratios == (None, None)
+    (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
+    assert answer.words == (
+        "too few repetitions to name a best; medians are 1.00 s to 9.00 s; "
+        "at least 3 repetitions would decide."
+    )
+    assert finding(column, cells) == "too few repetitions to tell"
+
+
+@pytest.mark.parametrize(("noise", "standing"), [(0.5, "best"), (5.0, "no_difference")])
+def test_a_difference_within_the_noise_is_none(tmp_path, noise, standing):
+    lookups(tmp_path, {"record": [1.0] * 3, "bucket": [2.0] * 3})
+    beats(tmp_path / "run", [0.010] * 5 + [0.010 * (1 + noise)] * 5)
+    (run,) = load([tmp_path / "run"])
+    columns = {column.measure.key: column for column in tables.headline(run.cells).columns}
+    assert run.cells[0].noise == pytest.approx(noise / (1 + noise / 2))
+    assert columns["lookup"].standing == standing
+
+
+def test_noise_says_nothing_of_counters(tmp_path):
+    lookups(tmp_path, {"record": [1.0] * 3, "bucket": [2.0] * 3}, metric="shuffle_write_bytes")
+    beats(tmp_path / "run", [0.010] * 5 + [0.100] * 5)
+    (run,) = load([tmp_path / "run"])
+    columns = {column.measure.key: column for column in tables.headline(run.cells).columns}
+    assert columns["shuffle"].standing is Standing.BEST
+
+
+def test_how_many_repetitions_would_decide(tmp_path):
+    _, column = lookups(tmp_path, {"record": [1.0, 1.1, 1.3], "bucket": [1.2, 1.3, 1.5]})
+    assert (column.standing, column.deciding) == (Standing.NO_DIFFERENCE, 8)
+
+
+def test_zeros_are_a_sentence_and_no_column(tmp_path):
+    zeros = {"record": [0.0] * 3, "bucket": [0.0] * 3}
+    lookups(tmp_path, zeros, metric="shuffle_write_bytes")
+    report = page.build(load([tmp_path / "run"]))
+    (answer,) = report.runs[0].answers
+    assert [each.words for each in answer.words] == ["0 B for all: there is nothing to compare."]
+    assert answer.table.heads == ()
+    assert report.charts == []
+
+
 def test_touching_intervals_show_no_difference(tmp_path):
     cells, column = lookups(tmp_path, {"record": [1.0, 1.1, 2.0], "bucket": [2.0, 2.2, 2.4]})
     assert column.standing is Standing.NO_DIFFERENCE
@@ -54,8 +101,9 @@ def test_two_may_share_the_lead(tmp_path):
 
 def test_of_rates_the_highest_is_best(tmp_path):
     made = [
-        sample(cell=index, index=index, step="lookup", metric="keys_per_s", value=value)
-        for index, value in (("record", 4000.0), ("bucket", 1000.0))
+        sample(cell=i, index=i, step="lookup", metric="keys_per_s", value=value, repetition=at)
+        for i, value in (("record", 4000.0), ("bucket", 1000.0))
+        for at in range(3)
     ]
     (run,) = load([write_run(tmp_path / "run", made)])
     whole = tables.filled(tables.headline(run.cells))
@@ -71,14 +119,14 @@ def test_of_rates_the_highest_is_best(tmp_path):
 
 def test_counters_within_their_tolerance_are_equal(tmp_path):
     _, column = lookups(
-        tmp_path, {"record": [1e6], "bucket": [1.0005e6]}, metric="shuffle_write_bytes"
+        tmp_path, {"record": [1e6] * 3, "bucket": [1.0005e6] * 3}, metric="shuffle_write_bytes"
     )
     assert column.standing is Standing.NO_DIFFERENCE
 
 
 def test_counters_beyond_their_tolerance_differ(tmp_path):
     _, column = lookups(
-        tmp_path, {"record": [1e6], "bucket": [1.002e6]}, metric="shuffle_write_bytes"
+        tmp_path, {"record": [1e6] * 3, "bucket": [1.002e6] * 3}, metric="shuffle_write_bytes"
     )
     assert column.standing is Standing.BEST
 
@@ -98,14 +146,14 @@ def test_one_cell_is_compared_with_nothing(tmp_path):
 
 def test_a_leader_of_nothing_has_no_multiples(tmp_path):
     cells, column = lookups(
-        tmp_path, {"record": [4096.0], "bucket": [0.0]}, metric="shuffle_write_bytes"
+        tmp_path, {"record": [4096.0] * 3, "bucket": [0.0] * 3}, metric="shuffle_write_bytes"
     )
     (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
     assert answer.words == "bucket (0 B) is best; the others: record 4.00 KiB."
 
 
 def test_sentences_stay_short_where_many_are_compared(tmp_path):
-    cells, column = lookups(tmp_path, {f"i{n}": [1.0 + n] for n in range(12)})
+    cells, column = lookups(tmp_path, {f"i{n}": [1.0 + n] * 3 for n in range(12)})
     (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
     assert answer.words == (
         "i0 (1.00 s) is best; as a multiple of the lowest: i1 2.00x, i2 3.00x, i3 4.00x, i4 5.00x, "
