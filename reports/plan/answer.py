@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from keymark.harness.engines import NATIVE
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
-from keymark.reports.plan.decide import Choice, Crossover, best_shards, choose, crossovers
+from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, shards_for
 from keymark.reports.plan.formulas import known
 from keymark.reports.plan.predict import Prediction, beyond, predictions
 from keymark.reports.plan.price import Prices
+
+_SITUATION = (
+    *("rows", "batch", "cores", "partitions", "files", "shards"),
+    *("new_share", "key_bytes", "row_bytes", "ordered"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,8 @@ class Plan:
         choice: what is recommended.
         candidates: the indexes that were compared.
         predictions: of all calibrated indexes.
+        shards: the file groups of an index in shards, whichever index is recommended; None
+            where none was calibrated.
         crossovers: along rows and batch.
         outside: how many times the workload is beyond what was calibrated, by what.
     """
@@ -53,8 +61,16 @@ class Plan:
     choice: Choice
     candidates: tuple[str, ...]
     predictions: tuple[Prediction, ...]
+    shards: Shards | None
     crossovers: tuple[Crossover, ...]
     outside: dict[str, float]
+
+    @property
+    def index_share(self) -> float:
+        """The share of a write that the cheapest index adds to it."""
+        best = self.choice.order[0]
+        parts = (self.of(metric)[best].estimate.value for metric in ("added_s", "write_s"))
+        return next(parts) / next(parts)
 
     def of(self, metric: str) -> dict[str, Prediction]:
         """The predictions of a metric, by index."""
@@ -68,10 +84,8 @@ def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
         ReportError: an index is asked for that the calibration does not know.
     """
     candidates = _candidates(calibration, wish)
-    at = wish.at
-    if not at.shards:
-        first = replace(at, shards=1)
-        at = replace(at, shards=best_shards(calibration, first))
+    shards = shards_for(calibration, wish.at)
+    at = replace(wish.at, shards=shards.count if shards else 1)
     found = predictions(calibration, at)
     if wish.prices is not None:
         found += _money(found, wish.prices, wish.executors)
@@ -81,6 +95,7 @@ def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
         choice=choose(calibration, at, candidates),
         candidates=candidates,
         predictions=tuple(found),
+        shards=shards,
         crossovers=tuple(crossovers(calibration, at, candidates)),
         outside=beyond(calibration.ranges, at),
     )
@@ -120,45 +135,28 @@ def document(made: Plan) -> dict[str, Any]:
     """The answer as `plan --json` prints it."""
     at = made.wish.at
     return {
+        "engine": NATIVE,
         "recommended": made.choice.recommended,
         "options": made.choice.options,
         "why": made.choice.why,
         "ties": list(made.choice.ties),
         "candidates": list(made.candidates),
+        "index_share": made.index_share,
+        "shards": made.shards and asdict(made.shards),
         "predictions": [
             {
                 "index": each.index,
                 "metric": each.metric,
                 "unit": each.unit,
-                "value": each.estimate.value,
-                "low": each.estimate.low,
-                "high": each.estimate.high,
+                **asdict(each.estimate),
                 "extrapolated": each.extrapolated,
             }
             for each in made.predictions
         ],
-        "crossovers": [
-            {
-                "along": each.along,
-                "at": each.at,
-                "below": each.below,
-                "above": each.above,
-                "extrapolated": each.extrapolated,
-            }
-            for each in made.crossovers
-        ],
+        "crossovers": [asdict(each) for each in made.crossovers],
         "situation": {
-            "rows": at.rows,
-            "batch": at.batch,
             "executors": made.wish.executors,
-            "cores": at.cores,
-            "partitions": at.partitions,
-            "files": at.files,
-            "shards": at.shards,
-            "new_share": at.new_share,
-            "key_bytes": at.key_bytes,
-            "row_bytes": at.row_bytes,
-            "ordered": at.ordered,
+            **{name: getattr(at, name) for name in _SITUATION},
         },
         "calibration": {
             "name": made.calibration.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from keymark.harness.store.results import wrong_keys
 from keymark.reports.errors import ReportError
+from keymark.reports.plan.floors import floor
 from keymark.reports.plan.formulas import equation_names, indexes_of, other
 from keymark.reports.render.text import clean
 
@@ -64,6 +65,7 @@ class Calibration:
         row_bytes: of their rows in base files, filters aside.
         key_bytes: of their keys.
         ranges: smallest and largest `rows`, `batch`, `files`, `shards`, `cores` of the cells.
+        scored_rows: of the largest table that its predictions were compared with; 0: of none.
         equations: by name.
     """
 
@@ -74,7 +76,13 @@ class Calibration:
     row_bytes: float
     key_bytes: float
     ranges: Mapping[str, tuple[float, float]]
+    scored_rows: float = 0.0
     equations: Mapping[str, FittedEquation] = field(default_factory=dict)
+
+    @property
+    def largest_rows(self) -> float:
+        """Of a table that the constants were fitted to or compared with."""
+        return max(self.ranges["rows"][1], self.scored_rows)
 
     @property
     def indexes(self) -> tuple[str, ...]:
@@ -100,6 +108,7 @@ class Calibration:
             "row_bytes": self.row_bytes,
             "key_bytes": self.key_bytes,
             "ranges": {name: list(ends) for name, ends in self.ranges.items()},
+            "scored_rows": self.scored_rows,
         }
         lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
         made = [
@@ -119,11 +128,12 @@ class _Document(BaseModel):
     row_bytes: float
     key_bytes: float
     ranges: dict[str, tuple[float, float]]
+    scored_rows: float = 0.0
     equations: dict[str, FittedEquation]
 
 
 def load(path: Path = DEFAULT) -> Calibration:
-    """Read a calibration.
+    """Read a calibration; constants below the least that a kernel takes are raised to it.
 
     Raises:
         ReportError: it cannot be read, is damaged, or of another version.
@@ -150,8 +160,21 @@ def load(path: Path = DEFAULT) -> Calibration:
         row_bytes=found.row_bytes,
         key_bytes=found.key_bytes,
         ranges=found.ranges,
-        equations={key: each for key, each in found.equations.items() if key in equation_names()},
+        scored_rows=found.scored_rows,
+        equations={
+            key: _raised(key, each)
+            for key, each in found.equations.items()
+            if key in equation_names()
+        },
     )
+
+
+def _raised(name: str, equation: FittedEquation) -> FittedEquation:
+    least = [floor(name, amount) for amount in equation.amounts]
+    values, *draws = (
+        tuple(map(max, constants, least)) for constants in (equation.values, *equation.draws)
+    )
+    return replace(equation, values=values, draws=tuple(draws))
 
 
 def _document(equation: FittedEquation) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from keymark.harness.store import run_folder_mirror
@@ -49,10 +50,11 @@ def plan(
 ) -> None:
     """Predict what each index costs for a table, and recommend one; or score predictions."""
     known = _calibration(calibration_ or [], fit_rows)
+    if score:
+        known = _score(known, score, as_json=as_json)
     if save is not None:
         save.write_text(known.to_json(), encoding="utf-8")
     if score:
-        _score(known, score, as_json=as_json)
         return
     if constants:
         _constants(known, as_json=as_json)
@@ -94,6 +96,7 @@ def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer.document(made), indent=2, allow_nan=False))
         return
+    print(render.ENGINE)
     _print_table(*render.table(made))
     _print_lines(render.lines(made))
     if html is not None:
@@ -113,16 +116,18 @@ def _calibration(names: Sequence[str], fit_rows: int | None) -> Calibration:
     return fit.calibrate(projection.load(paths), most_rows=fit_rows or math.inf)
 
 
-def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> None:
+def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> Calibration:
+    """Print the score, and note the size up to which predictions were compared."""
     from keymark.reports.model import projection  # noqa: PLC0415
     from keymark.reports.plan import score  # noqa: PLC0415  not for a prediction
 
     made = score.score(known, projection.load([run_folder_mirror.local(name) for name in names]))
     if as_json:
         print(json.dumps(score.document(made), indent=2, allow_nan=False))
-        return
-    _print_table(*render.score_table(made))
-    _print_lines(render.score_lines(made))
+    else:
+        _print_table(*render.score_table(made))
+        _print_lines(render.score_lines(made))
+    return replace(known, scored_rows=max(known.scored_rows, made.largest_rows))
 
 
 def _constants(known: Calibration, *, as_json: bool) -> None:

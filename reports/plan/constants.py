@@ -12,6 +12,7 @@ from typing import Any
 
 from keymark.harness.store.units import Unit
 from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.formulas import IN_BYTES
 from keymark.reports.plan.predict import Estimate, middle
 
 WORDS = MappingProxyType({
@@ -36,7 +37,6 @@ _KINDS = MappingProxyType({
     "random": "keys without order",
     "ordered": "keys that grow",
 })  # fmt: skip
-_IN_BYTES = ("shuffle", "index_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def constants(calibration: Calibration) -> list[Constant]:
             equation=name,
             amount=amount,
             words=worded(amount),
-            unit=(Unit.BYTES if name.split("/")[0] in _IN_BYTES else Unit.SECONDS).value,
+            unit=(Unit.BYTES if name.split("/")[0] in IN_BYTES else Unit.SECONDS).value,
             estimate=Estimate(
                 equation.values[place],
                 *middle([draw[place] for draw in equation.draws], equation.values[place]),

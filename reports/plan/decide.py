@@ -1,24 +1,29 @@
 """Predictions into a choice: an index, its file groups and options, and where another takes over.
 
 Indexes are compared by what they add to a write: tagging, and keeping themselves up to date. The
-rest of a write is the same for all of them. An index is recommended unless all ranges overlap.
+rest of a write is the same for all of them. An index is recommended unless all ranges overlap, or
+the table is far larger than all that the constants were fitted to or compared with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from keymark.indexes.workload import Workload, files_for
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.formulas import ceil_to, cost_of, known
-from keymark.reports.plan.predict import Estimate, added, beyond
+from keymark.reports.plan.predict import added, beyond
 
+FAR = 100.0
+"""Beyond so many times the largest table that was measured there is no single winner."""
 _STEPS = 24
 _SPAN = 1000.0
 _HALVINGS = 24
+_KNOWN_WITHIN = 3.0
+"""A crossover whose range is wider is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +31,27 @@ class Choice:
     """What is recommended.
 
     Attributes:
-        recommended: the index; None where the calibration cannot tell any two apart.
+        recommended: the index; None where the calibration cannot tell.
+        order: all that were compared, by what they are predicted to add to a write.
         ties: indexes whose ranges overlap with that of the best.
         why: one sentence.
         options: to set for it.
     """
 
     recommended: str | None
+    order: tuple[str, ...]
     ties: tuple[str, ...]
     why: str
     options: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shards:
+    """File groups of an index in shards: which index, how many, and the reason."""
+
+    index: str
+    count: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +59,10 @@ class Crossover:
     """Where two indexes cost the same.
 
     Attributes:
-        along: `rows`, `batch` or `executors`.
-        at: the size there.
+        along: `rows` or `batch`.
+        at: the size there, with as many digits as are known.
+        low: up to this size `below` costs less, whatever the ranges leave open.
+        high: from this size on `above` does.
         below: the index that adds less to a write at smaller sizes.
         above: the one at larger sizes.
         extrapolated: outside of what was calibrated.
@@ -52,12 +70,11 @@ class Crossover:
 
     along: str
     at: float
+    low: float
+    high: float
     below: str
     above: str
     extrapolated: bool
-
-
-Sized = Callable[[float], Workload]
 
 
 def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) -> Choice:
@@ -72,10 +89,25 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
     order = sorted(candidates, key=lambda index: costs[index].value)
     best = order[0]
     ties = tuple(each for each in order[1:] if costs[each].overlaps(costs[best]))
-    told = len(order) == 1 or len(ties) < len(order) - 1
-    why = _why(order, costs, ties) if told else _undecided(calibration, at, order)
+    far = at.rows / calibration.largest_rows
+    told = len(order) == 1
+    if told:
+        why = f"{best} is the only index asked for"
+    elif far > FAR:
+        why = (
+            f"the table has {far:,.0f} times the rows of the largest table that these constants "
+            f"were fitted to or compared with ({calibration.largest_rows:,.0f}); beyond "
+            f"{FAR:.0f} times there is no single winner among {', '.join(order)}"
+        )
+    elif len(ties) == len(order) - 1:
+        why = _undecided(calibration, at, order)
+    else:
+        told = True
+        factor = costs[order[1]].value / max(costs[best].value, 1e-9)
+        why = f"{best} is predicted to add least to a write, {order[1]} {factor:.2f} times as much"
     return Choice(
         recommended=best if told else None,
+        order=tuple(order),
         ties=ties,
         why=why,
         options=options_of(best, at) if told else {},
@@ -87,17 +119,33 @@ def options_of(index: str, at: Workload) -> dict[str, str]:
     return {"hoodie.index.type": known()[index].table_type, **cost_of(index).options(at)}
 
 
-def best_shards(calibration: Calibration, at: Workload) -> int:
-    """File groups of an index in shards: the fewest seconds a write, among those that fit it."""
+def shards_for(calibration: Calibration, at: Workload) -> Shards | None:
+    """File groups of an index in shards: the fewest seconds a write, among those that fit it.
+
+    Args:
+        calibration: the constants; None is returned where it knows no such index.
+        at: the workload; if it has shards, these are taken.
+    """
     for index in calibration.indexes:
         fewest = cost_of(index).fewest_shards
-        if fewest is not None:
-            least = fewest(at)
-            counts = {ceil_to(least * factor, 1) for factor in (1, 2, 4)}
-            counts |= {ceil_to(least, at.cores), ceil_to(max(least, 10), at.cores)}
-            costs = {n: added(calibration, index, replace(at, shards=n)).value for n in counts}
-            return min(sorted(costs), key=lambda n: costs[n])
-    return 1
+        if fewest is None:
+            continue
+        least = fewest(at)
+        room = f"{least:,} or more have room for twice the rows"
+        if at.shards:
+            return Shards(index=index, count=at.shards, why=f"as asked; {room}")
+        counts = {ceil_to(least * factor, 1) for factor in (1, 2, 4)}
+        counts |= {ceil_to(least, at.cores), ceil_to(max(least, 10), at.cores)}
+        costs = {
+            count: added(calibration, index, replace(at, shards=count)).value
+            for count in sorted(counts)
+        }
+        best = min(costs, key=lambda count: costs[count])
+        tried = ", ".join(f"{count:,}" for count in costs)
+        return Shards(
+            index=index, count=best, why=f"{room}; {best:,} adds least to a write of {tried}"
+        )
+    return None
 
 
 def sweep(at: Workload, along: str) -> list[Workload]:
@@ -123,59 +171,67 @@ def sized(at: Workload, along: str, size: float) -> Workload:
 def crossovers(
     calibration: Calibration, at: Workload, candidates: Sequence[str]
 ) -> list[Crossover]:
-    """Where the cheapest index of all changes along the table's rows and the batch's keys."""
+    """Where the cheapest index of all changes along the table's rows and the batch's keys.
+
+    A place is known as far as the ranges of the two indexes are apart on both sides of it.
+    """
     found: list[Crossover] = []
     for along in ("rows", "batch"):
-        points = sweep(at, along)
-        for low, high in pairwise(points):
-            first = _cheapest(calibration, low, candidates)
-            last = _cheapest(calibration, high, candidates)
-            if first == last:
+        places = sweep(at, along)
+        costs = [
+            {index: added(calibration, index, place) for index in candidates} for place in places
+        ]
+        best = [min(candidates, key=lambda index: each[index].value) for each in costs]
+        for number, (below, above) in enumerate(pairwise(best)):
+            if below == above:
                 continue
-            size = _meet(
-                lambda size, along=along: sized(at, along, size),  # type: ignore[misc]
-                (float(getattr(low, along)), float(getattr(high, along))),
-                lambda place, first=first: (  # type: ignore[misc]
-                    _cheapest(calibration, place, candidates) == first
-                ),
-            )
-            place = sized(at, along, size)
+            line = _Line(calibration, at, along, below, above)
+            ends = [float(getattr(place, along)) for place in places[number : number + 2]]
+            size = line.meet(ends[0], ends[1], ("value", "value"))
+            low, high = size / _KNOWN_WITHIN, size * _KNOWN_WITHIN
+            if not line.holds(low, ("high", "low")) or line.holds(high, ("low", "high")):
+                continue
+            low = line.meet(low, size, ("high", "low"))
+            high = line.meet(size, high, ("low", "high"))
+            if high > _KNOWN_WITHIN * low:
+                continue
+            rounded = float(f"{size:.0e}")
             found.append(
                 Crossover(
                     along=along,
-                    at=size,
-                    below=first,
-                    above=last,
-                    extrapolated=bool(beyond(calibration.ranges, place)),
+                    at=rounded if low <= rounded <= high else float(f"{size:.1e}"),
+                    low=float(f"{low:.1e}"),
+                    high=float(f"{high:.1e}"),
+                    below=below,
+                    above=above,
+                    extrapolated=bool(beyond(calibration.ranges, sized(at, along, size))),
                 )
             )
     return found
 
 
-def _meet(make: Sized, ends: tuple[float, float], holds: Callable[[Workload], bool]) -> float:
-    """The size between two at which something ceases to hold."""
-    low, high = ends
-    for _ in range(_HALVINGS):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if holds(make(middle)) else (low, middle)
-    return low
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What two indexes add to a write along the sizes of a table."""
 
+    calibration: Calibration
+    at: Workload
+    along: str
+    below: str
+    above: str
 
-def _cheapest(calibration: Calibration, at: Workload, candidates: Iterable[str]) -> str:
-    return min(candidates, key=lambda index: added(calibration, index, at).value)
+    def holds(self, size: float, ends: tuple[str, str]) -> bool:
+        """Whether `below` costs no more there, by these ends of the ranges."""
+        place = sized(self.at, self.along, size)
+        costs = [added(self.calibration, index, place) for index in (self.below, self.above)]
+        return bool(getattr(costs[0], ends[0]) <= getattr(costs[1], ends[1]))
 
-
-def _why(order: Sequence[str], costs: dict[str, Estimate], ties: Sequence[str]) -> str:
-    if len(order) == 1:
-        return f"{order[0]} is the only index asked for"
-    best, second = order[0], order[1]
-    factor = costs[second].value / max(costs[best].value, 1e-9)
-    if not ties:
-        return f"{best} adds least to a write; {second}, the next, adds {factor:.1f} times as much"
-    return (
-        f"{best} adds least to a write; its range overlaps with that of {' and '.join(ties)}, "
-        f"{second} is predicted at {factor:.2f} times as much"
-    )
+    def meet(self, low: float, high: float, ends: tuple[str, str]) -> float:
+        """The size between two from which it does not hold."""
+        for _ in range(_HALVINGS):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self.holds(middle, ends) else (low, middle)
+        return low
 
 
 def _undecided(calibration: Calibration, at: Workload, order: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Calibration runs into the constants of the cost model. The only module here that needs numpy.
 
-Constants are not negative. The fit is that of relative deviations, as times span powers of ten.
+No constant is below the least that a kernel takes (`floors.py`). The fit is that of relative
+deviations, as times span powers of ten.
 Those up to a tenth count by their square, larger ones by their size (Huber's loss), so that a cell
 that the machine disturbed moves little. It is found by non-negative least squares with weights that
 are taken anew from the deviations, round after round.
@@ -24,6 +25,7 @@ from scipy.optimize import nnls
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
 from keymark.reports.plan.calibration import Calibration, FittedEquation
+from keymark.reports.plan.floors import floor
 from keymark.reports.plan.formulas import equation_names, scans
 from keymark.reports.plan.observe import Observation, observations, pooled
 
@@ -88,7 +90,11 @@ def fit(cells: Sequence[Observation]) -> dict[str, FittedEquation]:
     points = pooled(cells)
     columns = list(dict.fromkeys(_column(each, name) for each in points for name in each.amounts))
     table, measured = _table(points, columns)
-    best = robust_constants(table, measured)
+    least = np.zeros(len(columns))
+    for each in points:
+        for name in each.amounts:
+            least[columns.index(_column(each, name))] = floor(str(each.equation), name)
+    best = robust_constants(table, measured, least)
     amounts, values = _table(cells, columns)
     fitted = np.maximum(amounts @ best, _LEAST)
     off = values / fitted
@@ -98,7 +104,7 @@ def fit(cells: Sequence[Observation]) -> dict[str, FittedEquation]:
     draws = []
     for _ in range(DRAWS):
         drawn = fitted * chance.choice(off, len(cells))
-        draws.append(robust_constants(table, _medians(drawn, works)))
+        draws.append(robust_constants(table, _medians(drawn, works), least))
     found = {}
     for equation in dict.fromkeys(str(each.equation) for each in points):
         own = [each for each in points if each.equation == equation]
@@ -140,21 +146,24 @@ def _table(cells: Sequence[Observation], columns: Sequence[str]) -> tuple[_Float
     return table, np.array([each.value for each in cells])
 
 
-def robust_constants(table: _Floats, measured: _Floats) -> _Floats:
-    """Constants that are not negative and fit `table @ constants = measured`.
+def robust_constants(table: _Floats, measured: _Floats, least: _Floats | None = None) -> _Floats:
+    """Constants that are not below their least and fit `table @ constants = measured`.
 
     Args:
         table: a row per cell, a column per amount.
         measured: positive.
+        least: by column; None: 0.
 
     Returns:
         A constant per column.
     """
     sizes: _Floats = np.maximum(np.abs(table).max(axis=0), 1e-300)
     relative = table / sizes / measured[:, None]
+    least = np.zeros(table.shape[1]) if least is None else least
+    left = 1 - relative @ (least * sizes)
     weights = np.ones(len(measured))
-    constants = np.zeros(table.shape[1])
+    above = np.zeros(table.shape[1])
     for _ in range(_ROUNDS):
-        constants, _ = nnls(relative * weights[:, None], weights)
-        weights = 1 / np.sqrt(np.maximum(np.abs(relative @ constants - 1), _ORDINARY))
-    return constants / sizes
+        above, _ = nnls(relative * weights[:, None], left * weights)
+        weights = 1 / np.sqrt(np.maximum(np.abs(relative @ above - left), _ORDINARY))
+    return least + above / sizes

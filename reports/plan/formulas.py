@@ -26,6 +26,8 @@ QUANTITIES = (
     *("tag", "lookup", "index", "write", "around", "shuffle", "index_bytes", "bootstrap"),
 )
 """What is predicted of an index, in the order of the equations."""
+IN_BYTES = ("shuffle", "index_bytes")
+"""Those that are bytes; the others are seconds."""
 
 _JOIN_ROW_BYTES = 36
 _RESULT_BYTES = 60

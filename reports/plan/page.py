@@ -15,6 +15,9 @@ def html(made: Plan) -> str:
     heads, rows = render.table(made)
     return template("plan.html.j2").render(
         made=made,
+        engine=render.ENGINE,
+        tie=render.tied(made.choice),
+        remarks=render.remarks(made),
         css=style(),
         heads=heads,
         rows=rows,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 
+from keymark.harness.engines import NATIVE
 from keymark.harness.store.units import Unit
 from keymark.reports.plan.answer import Plan
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.constants import constants
+from keymark.reports.plan.decide import Choice, Crossover
 from keymark.reports.plan.predict import Estimate, Prediction
 from keymark.reports.plan.score import Score
 from keymark.reports.render.format_values import amount, digits
 
+ENGINE = f"Predictions for Keymark's own engine ({NATIVE}), not for Apache Hudi's."
 _UNITS = frozenset(Unit)
+_LITTLE = 0.05
 COLUMNS = (
     ("write_s", "write"),
     ("added_s", "the index's part"),
@@ -61,9 +65,11 @@ def table(made: Plan) -> tuple[list[str], list[list[str]]]:
 def lines(made: Plan) -> list[str]:
     """The answer in sentences, without the table."""
     at, choice = made.wish.at, made.choice
-    said = [f"recommended: {choice.recommended or 'nothing'} ({choice.why})"]
+    said = [f"{tie}: their ranges overlap"] if (tie := tied(choice)) else []
+    said.append(f"recommended: {choice.recommended or 'nothing'} ({choice.why})")
     said += [f"  {name}={value}" for name, value in choice.options.items()]
-    said += [crossing(each.along, each.at, each.below, each.above) for each in made.crossovers]
+    said += remarks(made)
+    said += [crossing(each) for each in made.crossovers]
     said.append(
         f"for {at.rows:,.0f} rows of {at.row_bytes:,.0f} bytes in {at.files:,.0f} files of "
         f"{at.partitions:,} partitions; batches of {at.batch:,.0f} keys, {at.new_share:.0%} new; "
@@ -76,10 +82,32 @@ def lines(made: Plan) -> list[str]:
     return said
 
 
-def crossing(along: str, size: float, below: str, above: str) -> str:
+def tied(choice: Choice) -> str:
+    """The indexes that cannot be told from the best one; empty if it is alone."""
+    names = [choice.order[0], *choice.ties]
+    return f"tie of {', '.join(names[:-1])} and {names[-1]}" if choice.ties else ""
+
+
+def remarks(made: Plan) -> list[str]:
+    """How little the index is of a write, if so, and the file groups of an index in shards."""
+    said = []
+    if made.index_share <= _LITTLE:
+        said.append(
+            f"with {made.choice.order[0]} the index is {made.index_share:.0%} of this write"
+        )
+    if made.shards is not None:
+        groups = made.shards
+        said.append(f"{groups.index} index: {groups.count:,} file groups ({groups.why})")
+    return said
+
+
+def crossing(each: Crossover) -> str:
     """One crossover in words."""
-    what = {"rows": "rows", "batch": "keys a batch"}[along]
-    return f"crossover at {size:,.0f} {what}: below {below}, above {above}"
+    what = {"rows": "rows", "batch": "keys a batch"}[each.along]
+    return (
+        f"crossover near {each.at:,.0f} {what} ({each.low:,.0f} to {each.high:,.0f}): "
+        f"below {each.below}, above {each.above}"
+    )
 
 
 def constants_table(calibration: Calibration) -> tuple[list[str], list[list[str]]]:

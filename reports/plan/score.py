@@ -80,6 +80,7 @@ class Score:
         cells: verified cells.
         outside: those whose workload is outside of what was calibrated.
         factors: by how many times they are, smallest and largest.
+        largest_rows: of a table.
         off: by quantity and index.
         chosen: every choice.
     """
@@ -87,6 +88,7 @@ class Score:
     cells: int
     outside: int
     factors: tuple[float, float]
+    largest_rows: float
     off: tuple[Off, ...]
     chosen: tuple[ScoredChoice, ...]
 
@@ -112,6 +114,7 @@ def score(calibration: Calibration, runs: Sequence[Run]) -> Score:
         cells=len(places),
         outside=sum(factor > 1 for factor in factors),
         factors=(min(factors), max(factors)),
+        largest_rows=max(at.rows for at in places.values()),
         off=tuple(_all_off(calibration, found)),
         chosen=tuple(_choices(calibration, found)),
     )

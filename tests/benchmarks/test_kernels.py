@@ -17,6 +17,7 @@ from keymark.datasets.generate.digest import RowsDigest
 from keymark.datasets.generate.rows import make_rows
 from keymark.datasets.specs.spec import load_spec
 from keymark.table.format.bloom.filter import BloomFilter
+from keymark.table.format.bloom.text import BloomText
 from keymark.table.format.hashing import buckets, java_hashes, shards
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.writer import write_hfile
@@ -24,6 +25,8 @@ from keymark.table.format.log.block import BlockType, HeaderKey
 from keymark.table.format.log.deletes import decode_deletes, encode_deletes
 from keymark.table.format.log.reader import read_blocks
 from keymark.table.format.log.writer import encode_block
+from keymark.table.format.order import key_order
+from keymark.table.runtime.runner import LocalRunner
 from keymark.table.storage.storage import BytesReader
 
 TINY, FULL = 500, 100_000
@@ -88,6 +91,29 @@ def test_contains(benchmark, keys):
     assert made.contains(keys).all()
 
 
+@pytest.mark.benchmark(group="bloom")
+def test_probe(benchmark, keys):
+    """A filter of Hudi's defaults that holds few keys, asked for others in its text."""
+    made = BloomFilter.create(type_code="DYNAMIC_V0", entries=60_000, fpp=1e-9, max_entries=100_000)
+    made.add(keys[:1_250])
+    text = BloomText.parse(made.serialize(), "DYNAMIC_V0", "x")
+    others = pc.binary_join_element_wise(keys, "x", "")
+    assert not benchmark(text.contains, others).any()
+    assert text.contains(keys[:1_250]).all()
+
+
+@pytest.mark.benchmark(group="order")
+def test_order(benchmark, keys):
+    found = benchmark(key_order, keys)
+    assert keys.take(pa.array(found)).equals(keys.take(pc.sort_indices(keys)))
+
+
+@pytest.mark.benchmark(group="threads")
+def test_start(benchmark):
+    found = benchmark(LocalRunner(threads=2).run, abs, [-1, -2], weights=[1, 1])
+    assert found == [1, 2]
+
+
 def values(keys: pa.Array) -> pa.Array:
     chosen = pa.array(np.arange(len(keys)) % 50)
     return pa.array([b"%056d" % n for n in range(50)], pa.binary()).take(chosen)
@@ -114,6 +140,27 @@ def test_lookup(benchmark, keys):
     positions, found = benchmark(lookup)
     assert positions.tolist() == list(range(len(some)))
     assert found.equals(values(keys).take(pa.array(some)))
+
+
+@pytest.mark.benchmark(group="hfile")
+def test_few_of_a_block(benchmark, keys):
+    """One key of a hundred: what is done is to decode the blocks."""
+    ordered = keys.take(pc.sort_indices(keys))
+    data = bytes(write_hfile(ordered, values(keys), schema='"bytes"'))
+    some = ordered.take(pa.array(np.arange(0, len(keys), 100)))
+    source = BytesReader(name="x", data=data)
+    positions, _ = benchmark(lambda: HFileReader(source).lookup(some))
+    assert positions.tolist() == list(range(len(some)))
+
+
+@pytest.mark.benchmark(group="hfile")
+def test_open(benchmark, keys):
+    """A file of one key is opened and asked."""
+    source = BytesReader(
+        name="x", data=bytes(write_hfile(keys[:1], values(keys)[:1], schema='"bytes"'))
+    )
+    positions, _ = benchmark(lambda: HFileReader(source).lookup(keys[:1]))
+    assert positions.tolist() == [0]
 
 
 @pytest.mark.benchmark(group="log")

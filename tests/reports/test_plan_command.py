@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,13 +16,14 @@ from synthetic_plan import TRUE, place, plan_run
 from keymark import cli as run_bench
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import Workload
-from keymark.reports.plan import calibration
+from keymark.reports.plan import calibration, floors
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.constants import worded
-from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import QUANTITIES, amounts, known
+from keymark.reports.plan.decide import choose, crossovers
+from keymark.reports.plan.formulas import IN_BYTES, QUANTITIES, amounts, known
 from keymark.reports.plan.predict import Estimate, estimate
+from keymark.reports.plan.render import lines
 
 ROOT = Path(__file__).parents[2]
 METRICS = {
@@ -145,6 +148,155 @@ def test_crossovers_are_where_the_cheapest_index_changes(fitted):
         assert each.below != each.above
         assert each.at > 0
     assert made.crossovers
+
+
+def package_answer(capsys, *words):
+    """The answer of the package's own calibration, as JSON and as text."""
+    found = json.loads(plan(capsys, *words, "--json")[1])
+    return found, plan(capsys, *words)[1].strip().splitlines()
+
+
+README = ("--records", 2_000_000_000, "--batch", 400_000)
+
+
+def test_no_constant_of_a_time_is_nothing():
+    for name, each in calibration.load().equations.items():
+        if name.partition("/")[0] in IN_BYTES:
+            continue
+        least = [floors.floor(name, amount) for amount in each.amounts]
+        assert min(least) > 0
+        for constants in (each.values, *each.draws):
+            assert all(map(operator.ge, constants, least)), name
+    assert floors.floor("tag/bloom", "pairs") == 3.2e-8
+
+
+def test_a_saved_fit_of_nothing_is_raised_to_the_floor(fitted, tmp_path):
+    document = json.loads(fitted["fit"].read_text())
+    bloom = document["equations"]["tag/bloom"]
+    place = bloom["amounts"].index("pairs")
+    for constants in (bloom["values"], *bloom["draws"]):
+        constants[place] = 0.0
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(document))
+    found = calibration.load(path).equations["tag/bloom"]
+    assert {each[place] for each in (found.values, *found.draws)} == {3.2e-8}
+
+
+def test_checks_of_filters_are_paid_for(capsys):
+    """3.2 billion checks of 32 ns take 51 seconds on two cores."""
+    found, _ = package_answer(capsys, *README, "--partitions", 10, "--files", 8_000)
+    tags = {e["index"]: e["value"] for e in found["predictions"] if e["metric"] == "tag_s"}
+    assert tags["global_bloom"] > 400_000 * 8_000 * 3.2e-8 / 2
+
+
+def test_there_is_no_single_winner_far_beyond_what_was_measured(capsys, fitted):
+    found, said = package_answer(capsys, *README)
+    assert found["recommended"] is None
+    assert found["options"] == {}
+    assert found["candidates"] == ["record", "global_simple", "global_bloom"]
+    assert "2,000 times the rows of the largest table" in found["why"]
+    assert any(line.startswith("recommended: nothing") for line in said)
+    at = Workload(rows=1e7, batch=1e4)
+    known = calibration.load(fitted["fit"])
+    assert choose(known, at, ["record", "bloom"]).recommended
+    beyond = choose(known, replace(at, rows=1.1e7), ["record", "bloom"])
+    assert beyond.recommended is None
+    assert beyond.order
+    scored = replace(known, scored_rows=1_000_000)
+    assert choose(scored, replace(at, rows=1.1e7), ["record", "bloom"]).recommended
+
+
+def test_a_saved_fit_remembers_what_it_was_scored_on(capsys, fitted, tmp_path):
+    path = tmp_path / "scored.json"
+    words = ("--calibration", fitted["fit"], "--score", fitted["other"], "--save", path)
+    assert plan(capsys, *words)[0] == 0
+    assert calibration.load(fitted["fit"]).scored_rows == 0
+    assert calibration.load(path).scored_rows == 400_000
+
+
+def test_a_tie_is_called_one_before_anything_is_recommended(fitted, monkeypatch):
+    costs = {
+        "record": Estimate(1.0, 0.5, 2.0),
+        "global_simple": Estimate(1.1, 0.6, 2.2),
+        "global_bloom": Estimate(4.0, 3.0, 5.0),
+    }
+    monkeypatch.setattr("keymark.reports.plan.decide.added", lambda _, index, __: costs[index])
+    made = answer(calibration.load(fitted["fit"]), PlanRequest(at=Workload(rows=1e6, batch=1e4)))
+    assert made.choice.recommended == "record"
+    said = lines(made)
+    assert said[0].startswith("tie of record and global_simple: their ranges overlap")
+    assert said[1].startswith("recommended: record (record is predicted to add least")
+    costs["global_simple"] = Estimate(4.0, 3.0, 5.0)
+    made = answer(calibration.load(fitted["fit"]), PlanRequest(at=Workload(rows=1e6, batch=1e4)))
+    assert not any("tie" in line.split() for line in lines(made))
+
+
+def test_crossovers_are_rounded_and_left_out_where_nobody_knows(fitted):
+    """A range says how far off the place is; of more than a factor of three there is none."""
+    known = calibration.load(fitted["fit"])
+    at = Workload(rows=1e6, batch=1e4, shards=4, local_bytes=0.0)
+    candidates = ["record", "global_simple", "global_bloom"]
+    found = crossovers(known, at, candidates)
+    assert found
+    for each in found:
+        assert each.low <= each.at <= each.high <= 3.05 * each.low
+        assert each.at == float(f"{each.at:.2g}")
+    equations = {name: replace(e, spread=1.0) for name, e in known.equations.items()}
+    assert crossovers(replace(known, equations=equations), at, candidates) == []
+
+
+def test_ordered_keys_make_bloom_cheaper(capsys):
+    size = ("--records", 50_000_000, "--batch", 400_000, "--files", 2_000, "--keys-stay")
+
+    def tagging(*words):
+        found, _ = package_answer(capsys, *size, *words)
+        return {e["index"]: e["value"] for e in found["predictions"] if e["metric"] == "tag_s"}
+
+    random, ordered = tagging(), tagging("--ordered")
+    # Random: 800 million pairs; ordered: 200,000 known keys, one file of 10 partitions each.
+    saved = (400_000 * 2_000 - 200_000 * 10) * 3.2e-8 / 2
+    assert random["global_bloom"] - ordered["global_bloom"] == pytest.approx(saved, rel=0.01)
+    assert ordered["bloom"] < 0.9 * random["bloom"]
+    assert ordered["record"] == random["record"]
+
+
+def test_a_small_part_of_the_write_is_told(capsys):
+    found, said = package_answer(capsys, *README)
+    numbers = {(e["index"], e["metric"]): e["value"] for e in found["predictions"]}
+    best = min(found["candidates"], key=lambda index: numbers[index, "added_s"])
+    share = numbers[best, "added_s"] / numbers[best, "write_s"]
+    assert found["index_share"] == pytest.approx(share)
+    assert share < 0.05
+    assert f"with {best} the index is {share:.0%} of this write" in said
+    size = ("--records", 5_000_000, "--batch", 20_000, "--partitions", 20)
+    large, said = package_answer(capsys, *size, "--index", "global_simple")
+    assert large["index_share"] > 0.05
+    assert not any("of this write" in line for line in said)
+
+
+def test_shards_are_recommended_with_the_reason_whichever_index_wins(capsys):
+    for words in (README, ("--records", 100_000, "--batch", 100, "--index", "global_simple")):
+        found, said = package_answer(capsys, *words)
+        assert found["recommended"] != "record"
+        shards = found["shards"]
+        assert shards["index"] == "record"
+        assert shards["count"] == found["situation"]["shards"]
+        line = f"record index: {shards['count']} file groups ({shards['why']})"
+        assert line in said
+        assert "room for twice the rows" in shards["why"]
+    asked_for = package_answer(capsys, *README, "--shards", 7)[0]["shards"]
+    assert (asked_for["count"], asked_for["why"][:8]) == (7, "as asked")
+
+
+def test_the_engine_stands_first(capsys, tmp_path):
+    path = tmp_path / "plan.html"
+    words = ("--records", 1_000_000, "--batch", 10_000)
+    found, said = package_answer(capsys, *words, "--html", path)
+    assert next(iter(found)) == "engine"
+    assert found["engine"] == "native"
+    assert said[0] == "Predictions for Keymark's own engine (native), not for Apache Hudi's."
+    body = path.read_text().partition("<body>")[2]
+    assert body.index("own engine (native)") < body.index("<h1>")
 
 
 def test_a_month_is_paid_for(capsys, fitted, tmp_path):

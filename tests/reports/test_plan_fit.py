@@ -58,6 +58,13 @@ def test_constants_are_never_negative():
     assert (fit.robust_constants(table, np.array([3.0, 2.0, 1.0])) >= 0).all()
 
 
+def test_constants_are_at_least_their_floors_and_the_others_make_up_for_it():
+    table = np.array([[1.0, rows] for rows in (1e4, 2e4, 4e4)])
+    found = fit.robust_constants(table, np.full(3, 0.2), np.array([0.01, 1e-6]))
+    assert found[1] == 1e-6
+    assert 0.17 < found[0] < 0.19
+
+
 def test_every_quantity_of_a_run_is_observed(runs):
     found = list(observations(runs["clean"][0]))
     record = [each for each in found if each.index == "record" and each.quantity == "tag"]
@@ -222,7 +229,8 @@ def test_a_run_may_hold_out_its_larger_tables(tmp_path):
 
 def test_the_plan_of_a_true_model_is_its_cheapest_index(calibrations):
     at = place(rows=50_000_000, batch=10_000, local=float(64 << 20))
-    made = plan(calibrations["clean"], PlanRequest(at=at))
+    scored = replace(calibrations["clean"], scored_rows=500_000)
+    made = plan(scored, PlanRequest(at=at))
     costs = {
         index: sum(true(part, index, made.wish.at) for part in ("tag", "index"))
         for index in made.candidates
