@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from keymark.harness.store.results import wrong_keys
 from keymark.reports.errors import ReportError
@@ -22,6 +22,7 @@ from keymark.reports.plan.formulas import equation_names, indexes_of, other
 from keymark.reports.render.text import clean
 
 SCHEMA_VERSION = 2
+_HEAD = ("runs", "machine", "cores", "row_bytes", "key_bytes", "ranges", "scored_rows")
 DEFAULT = Path(__file__).parents[2] / "harness" / "calibration" / "default.json"
 
 
@@ -100,36 +101,16 @@ class Calibration:
 
     def to_json(self) -> str:
         """The document, one line for each equation."""
-        head = {
-            "schema_version": SCHEMA_VERSION,
-            "runs": list(self.runs),
-            "machine": dict(self.machine),
-            "cores": self.cores,
-            "row_bytes": self.row_bytes,
-            "key_bytes": self.key_bytes,
-            "ranges": {name: list(ends) for name, ends in self.ranges.items()},
-            "scored_rows": self.scored_rows,
-        }
-        lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+        head = {name: getattr(self, name) for name in _HEAD}
+        lines = [
+            f"  {json.dumps(name)}: {json.dumps(value)},"
+            for name, value in {"schema_version": SCHEMA_VERSION, **head}.items()
+        ]
         made = [
             f"    {json.dumps(name)}: {json.dumps(_document(each), separators=(',', ':'))}"
             for name, each in self.equations.items()
         ]
         return "\n".join(["{", *lines, '  "equations": {', ",\n".join(made), "  }", "}", ""])
-
-
-class _Document(BaseModel):
-    """The JSON of a calibration."""
-
-    schema_version: int
-    runs: tuple[str, ...]
-    machine: dict[str, Any]
-    cores: int
-    row_bytes: float
-    key_bytes: float
-    ranges: dict[str, tuple[float, float]]
-    scored_rows: float = 0.0
-    equations: dict[str, FittedEquation]
 
 
 def load(path: Path = DEFAULT) -> Calibration:
@@ -143,28 +124,23 @@ def load(path: Path = DEFAULT) -> Calibration:
     except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"the calibration {path} cannot be read: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise ReportError(
-            f"{path} has schema version {version}, this release knows "
+            f"{path} has schema version {clean(version)}, this release knows "
             f"{SCHEMA_VERSION}: fit its runs again (plan --calibration RUN --save {path})"
         )
     try:
-        found = _Document.model_validate(document)
+        found = TypeAdapter(Calibration).validate_python(
+            {**document, "name": "default" if path == DEFAULT else path.name}
+        )
     except ValidationError as error:
         raise ReportError(f"{path} is no calibration: {clean(wrong_keys(error))}") from error
-    return Calibration(
-        name="default" if path == DEFAULT else path.name,
-        runs=found.runs,
-        machine=found.machine,
-        cores=found.cores,
-        row_bytes=found.row_bytes,
-        key_bytes=found.key_bytes,
-        ranges=found.ranges,
-        scored_rows=found.scored_rows,
+    return replace(
+        found,
         equations={
-            key: _raised(key, each)
-            for key, each in found.equations.items()
-            if key in equation_names()
+            name: _raised(name, each)
+            for name, each in found.equations.items()
+            if name in equation_names()
         },
     )
 
@@ -178,15 +154,11 @@ def _raised(name: str, equation: FittedEquation) -> FittedEquation:
 
 
 def _document(equation: FittedEquation) -> dict[str, Any]:
+    """Numbers of five digits: more say nothing."""
     return {
         "amounts": equation.amounts,
-        "values": [_short(value) for value in equation.values],
-        "draws": [[_short(value) for value in draw] for draw in equation.draws],
-        "spread": _short(equation.spread),
+        "values": [float(f"{value:.5g}") for value in equation.values],
+        "draws": [[float(f"{value:.5g}") for value in draw] for draw in equation.draws],
+        "spread": float(f"{equation.spread:.5g}"),
         "cells": equation.cells,
     }
-
-
-def _short(value: float) -> float:
-    """Five digits: more say nothing."""
-    return float(f"{value:.5g}")

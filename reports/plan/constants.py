@@ -6,7 +6,7 @@ each other: where two amounts grow alike, one may take the other's part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -94,21 +94,9 @@ def worded(amount: str) -> str:
 
 def document(calibration: Calibration) -> dict[str, Any]:
     """The constants as `plan --constants --json` prints them."""
+    found = [asdict(each) for each in constants(calibration)]
     return {
         "calibration": calibration.name,
         "machine": calibration.where,
-        "constants": [
-            {
-                "equation": each.equation,
-                "amount": each.amount,
-                "words": each.words,
-                "unit": each.unit,
-                "value": each.estimate.value,
-                "low": each.estimate.low,
-                "high": each.estimate.high,
-                "cells": each.cells,
-                "spread": each.spread,
-            }
-            for each in constants(calibration)
-        ],
+        "constants": [each | each.pop("estimate") for each in found],
     }

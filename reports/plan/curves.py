@@ -1,22 +1,25 @@
 """Sensitivity: what each index adds to a write as the table, the batch or the cluster grows.
 
-A picture is an SVG of its own making: two logarithmic axes, a line and a band for each index. The
-range of sizes that was calibrated is shaded, so that what lies outside is seen to be extrapolated.
+A picture has two logarithmic axes, a line and a band for each index. The range of sizes that was
+calibrated is shaded, so that what lies outside is seen to be extrapolated.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from keymark.harness.store.units import Unit
 from keymark.reports.plan.answer import Plan
 from keymark.reports.plan.decide import sweep
 from keymark.reports.plan.formulas import known
 from keymark.reports.plan.predict import Estimate, added
+from keymark.reports.render.charts import INK, render, style_panel
 from keymark.reports.render.format_values import amount
+from keymark.reports.render.svg import inline
 
 AXES = {
     "rows": "rows of the table",
@@ -24,10 +27,9 @@ AXES = {
     "executors": "cores of all executors",
 }
 
-_WIDTH, _HEIGHT = 520, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 110, 12, 40
-_NAME_GAP = 15
+_ROWS = 7
 _FLOOR = 1e-4
+_NAME_SPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,110 +87,31 @@ def curves(made: Plan) -> list[Curve]:
 
 def svg(curve: Curve) -> str:
     """The picture as markup to put into a page."""
-    every = [max(e.value, _FLOOR) for line in curve.lines.values() for e in line]
-    x = _Scale(curve.sizes[0], curve.sizes[-1], _LEFT, _WIDTH - _RIGHT)
-    y = _Scale(min(every) / 1.5, max(every) * 1.5, _HEIGHT - _BOTTOM, _TOP)
-    low, high = (x.at(end) for end in curve.calibrated)
-    here, middle = x.at(curve.here), (_LEFT + _WIDTH - _RIGHT) / 2
-    parts = [
-        (
-            f'<rect x="{low:.1f}" y="{_TOP}" width="{max(high - low, 1):.1f}" '
-            f'height="{_HEIGHT - _TOP - _BOTTOM}" fill="var(--lead)"/>'
-        ),
-        _grid(x, y),
-        (
-            f'<line x1="{here:.1f}" x2="{here:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
-            'stroke="currentColor" stroke-dasharray="3 3"/>'
-        ),
-        *(_band_and_line(index, curve, x, y) for index in curve.lines),
-        _names(curve, x, y),
-        (
-            f'<text x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle" fill="currentColor">'
-            f"{AXES[curve.along]}</text>"
-        ),
-    ]
-    return (
-        f'<svg class="chart" role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-size="11" '
-        f'aria-label="{escape(curve.label)}">{"".join(parts)}</svg>'
-    )
 
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        style_panel(axes, "seconds")
+        axes.set(xscale="log", yscale="log", xlabel=AXES[curve.along])
+        axes.set_xlim(curve.sizes[0], curve.sizes[-1])
+        axes.axvspan(*curve.calibrated, color=INK, alpha=0.06, linewidth=0)
+        axes.axvline(curve.here, color=INK, linestyle="--", linewidth=1)
+        for index, line in curve.lines.items():
+            low, middle, high = (
+                [max(getattr(each, end), _FLOOR) for each in line]
+                for end in ("low", "value", "high")
+            )
+            color = known()[index].color
+            axes.fill_between(curve.sizes, low, high, color=color, alpha=0.12, linewidth=0)
+            axes.plot(curve.sizes, middle, color=color, linewidth=2, label=index)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _seconds(y)))
+        axes.minorticks_off()
+        figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=9)
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """A logarithmic axis: values from `first` to `last` lie between two places."""
-
-    first: float
-    last: float
-    start: float
-    end: float
-
-    def at(self, value: float) -> float:
-        """Where a value lies; values outside lie at the ends."""
-        kept = min(max(value, self.first), self.last)
-        span = math.log(self.last / self.first) or 1.0
-        return self.start + (self.end - self.start) * math.log(kept / self.first) / span
-
-    def ticks(self) -> list[float]:
-        """Powers of ten on the axis, every second or third of many."""
-        low, high = math.ceil(math.log10(self.first)), math.floor(math.log10(self.last))
-        step = max(1, (high - low) // 5 + 1)
-        return [10.0**power for power in range(low, high + 1, step)]
-
-
-def _grid(x: _Scale, y: _Scale) -> str:
-    parts = []
-    for tick in x.ticks():
-        at = x.at(tick)
-        parts.append(
-            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y.end}" y2="{y.start}" stroke="var(--grid)"/>'
-            f'<text x="{at:.1f}" y="{y.start + 14}" text-anchor="middle" fill="currentColor">'
-            f"{_count(tick)}</text>"
-        )
-    for tick in y.ticks():
-        at = y.at(tick)
-        parts.append(
-            f'<line x1="{x.start}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}" stroke="var(--grid)"/>'
-            f'<text x="{x.start - 6}" y="{at + 4:.1f}" text-anchor="end" fill="currentColor">'
-            f"{_seconds(tick)}</text>"
-        )
-    return "".join(parts)
-
-
-def _band_and_line(index: str, curve: Curve, x: _Scale, y: _Scale) -> str:
-    def points(values: Iterable[float]) -> list[str]:
-        found = zip(curve.sizes, values, strict=True)
-        return [f"{x.at(size):.1f},{y.at(max(value, _FLOOR)):.1f}" for size, value in found]
-
-    line, color = curve.lines[index], known()[index].color
-    band = [*points(e.high for e in line), *reversed(points(e.low for e in line))]
-    middle = points(e.value for e in line)
-    return (
-        f'<polygon points="{" ".join(band)}" fill="{color}" fill-opacity="0.12"/>'
-        f'<polyline points="{" ".join(middle)}" fill="none" stroke="{color}" stroke-width="2"/>'
-    )
-
-
-def _names(curve: Curve, x: _Scale, y: _Scale) -> str:
-    """Each index's name to the right of its line, none above another."""
-    ends = sorted((y.at(max(line[-1].value, _FLOOR)), index) for index, line in curve.lines.items())
-    parts, floor = [], 0.0
-    for at, index in ends:
-        floor = max(at, floor)
-        parts.append(
-            f'<text x="{x.end + 8}" y="{floor + 4:.1f}" fill="currentColor">'
-            f'<tspan fill="{known()[index].color}">■</tspan> {escape(index)}</text>'
-        )
-        floor += _NAME_GAP
-    return "".join(parts)
+    picture = render(draw, rows=_ROWS, title=curve.title).bare_svg
+    # Within HTML an SVG needs no name space, and the page names no address.
+    return inline(picture, prefix=curve.along, label=curve.label).replace(_NAME_SPACE, "")
 
 
 def _seconds(value: float) -> str:
     return amount(value, Unit.SECONDS.value)
-
-
-def _count(value: float) -> str:
-    """A power of ten for an axis: 1, 1,000, 1e6 as `1M`."""
-    for size, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.0f}{name}"
-    return f"{value:.0f}"

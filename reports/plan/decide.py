@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from keymark.indexes.workload import Workload, files_for
 from keymark.reports.plan.calibration import Calibration
-from keymark.reports.plan.formulas import ceil_to, cost_of, known
+from keymark.reports.plan.formulas import cost_of, known
 from keymark.reports.plan.predict import added, beyond
 
 FAR = 100.0
@@ -134,8 +134,8 @@ def shards_for(calibration: Calibration, at: Workload) -> Shards | None:
         room = f"{least:,} or more have room for twice the rows"
         if at.shards:
             return Shards(index=index, count=at.shards, why=f"as asked; {room}")
-        counts = {ceil_to(least * factor, 1) for factor in (1, 2, 4)}
-        counts |= {ceil_to(least, at.cores), ceil_to(max(least, 10), at.cores)}
+        for_all_cores = (-(-count // at.cores) * at.cores for count in (least, max(least, 10)))
+        counts = {least, 2 * least, 4 * least, *for_all_cores}
         costs = {
             count: added(calibration, index, replace(at, shards=count)).value
             for count in sorted(counts)

@@ -14,7 +14,6 @@ starting costs is each mode's own (`once_tasks`, `once_threads`).
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -155,8 +154,3 @@ def weight(quantity: str, index: str, at: Workload) -> float:
 def is_broadcast(at: Workload) -> bool:
     """Whether Spark sends the keys asked to all tasks instead of shuffling the table's keys."""
     return at.batch * _JOIN_ROW_BYTES < at.broadcast_bytes
-
-
-def ceil_to(value: float, step: int) -> int:
-    """The next multiple of `step`, at least one of them."""
-    return max(1, math.ceil(value / step)) * step

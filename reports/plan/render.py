@@ -10,7 +10,7 @@ from keymark.reports.plan.answer import Plan
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
-from keymark.reports.plan.predict import Estimate, Prediction
+from keymark.reports.plan.predict import Estimate
 from keymark.reports.plan.score import Score
 from keymark.reports.render.format_values import amount, digits
 
@@ -30,34 +30,27 @@ COLUMNS = (
 )
 
 
-def shown(each: Prediction) -> str:
-    """A value with its range: `1.2 s (0.9 to 1.5 s)`."""
-    return worded(each.estimate, each.unit)
-
-
 def worded(found: Estimate, unit: str) -> str:
-    """The same of an estimate."""
-    value, low, high = (_amount(each, unit) for each in (found.value, found.low, found.high))
+    """A value with its range: `1.2 s (0.9 to 1.5 s)`; whatever is no base unit is money's."""
+    value, low, high = (
+        amount(each, unit) if unit in _UNITS else f"{digits(each)} {unit}"
+        for each in (found.value, found.low, found.high)
+    )
     return value if found.low == found.high else f"{value} ({low} to {high})"
-
-
-def _amount(value: float, unit: str) -> str:
-    """A value with its unit; whatever is no base unit is money's."""
-    return amount(value, unit) if unit in _UNITS else f"{digits(value)} {unit}"
 
 
 def table(made: Plan) -> tuple[list[str], list[list[str]]]:
     """Heads, and a row for each index: those that were compared first."""
-    columns = [(key, head) for key, head in COLUMNS if made.of(key)]
-    heads = ["index", *(head for _, head in columns)]
-    indexes = [*made.candidates, *(i for i in made.of("write_s") if i not in made.candidates)]
+    heads = ["index", *(head for key, head in COLUMNS if made.of(key))]
+    found = [of for key, _ in COLUMNS if (of := made.of(key))]
+    indexes = dict.fromkeys([*made.candidates, *found[0]])
     rows = []
     for index in indexes:
         best = index == made.choice.recommended
         apart = "" if index in made.candidates else " (not compared)"
         rows.append([
             f"{index}{' *' if best else ''}{apart}",
-            *(shown(made.of(key)[index]) for key, _ in columns),
+            *(worded(each.estimate, each.unit) for each in (of[index] for of in found)),
         ])  # fmt: skip
     return heads, rows
 
@@ -129,15 +122,7 @@ def constants_table(calibration: Calibration) -> tuple[list[str], list[list[str]
 
 def score_table(made: Score) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the errors."""
-    heads = [
-        "quantity",
-        "index",
-        "cells",
-        "median error",
-        "worst",
-        "in range",
-        "noise",
-    ]
+    heads = ["quantity", "index", "cells", "median error", "worst", "in range", "noise"]
     rows = [
         [
             each.quantity,

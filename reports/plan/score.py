@@ -8,7 +8,7 @@ the index that was measured to add least.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -16,13 +16,12 @@ from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import known
+from keymark.reports.plan.formulas import IN_BYTES, known
 from keymark.reports.plan.observe import Observation, observations
 from keymark.reports.plan.predict import beyond, quantity
 
 TOLERATED = 0.10
 SCORED = ("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup")
-_TIMES = ("tag", "index", "write", "around", "bootstrap", "lookup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class Off:
         error: the median of the errors.
         worst: the largest error.
         within: share of cells whose measured value lies in the predicted range.
-        noise: median over the cells of median repetition / fastest - 1.
+        noise: median over the cells of median repetition / fastest - 1; of bytes 0.
     """
 
     quantity: str
@@ -153,7 +152,10 @@ def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable
 def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
     first = points[0]
     said = [quantity(calibration, p.quantity, p.index, p.at) for p in points]
-    errors = [_error(e.value, p.value) for e, p in zip(said, points, strict=True)]
+    errors = [
+        abs(e.value / p.value - 1) if p.value else float(bool(e.value))
+        for e, p in zip(said, points, strict=True)
+    ]
     within = [e.low <= p.value <= e.high for e, p in zip(said, points, strict=True)]
     return Off(
         quantity=first.quantity,
@@ -162,14 +164,8 @@ def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
         error=median(errors),
         worst=max(errors),
         within=sum(within) / len(within),
-        noise=median(point.noise for point in points),
+        noise=median(p.noise for p in points) if first.quantity not in IN_BYTES else 0.0,
     )
-
-
-def _error(said: float, measured: float) -> float:
-    if measured:
-        return abs(said / measured - 1)
-    return float(bool(said))
 
 
 def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable[ScoredChoice]:
@@ -206,33 +202,14 @@ def document(made: Score) -> dict[str, Any]:
         "beyond": list(made.factors),
         "errors": [
             {
-                "quantity": each.quantity,
-                "index": each.index,
-                "cells": each.cells,
-                "error": each.error,
-                "worst": each.worst,
-                "within_range": each.within,
-                "noise": each.noise if each.quantity in _TIMES else 0.0,
+                "within_range" if name == "within" else name: value
+                for name, value in asdict(each).items()
             }
             for each in made.off
         ],
         "recommendations": [
-            {
-                "among": among,
-                "right": made.hits(among)[0],
-                "made": made.hits(among)[1],
-                "none": made.hits(among)[2],
-            }
+            {"among": among, **dict(zip(("right", "made", "none"), made.hits(among), strict=True))}
             for among in ("global", "all")
         ],
-        "choices": [
-            {
-                "setting": each.setting,
-                "among": each.among,
-                "recommended": each.recommended,
-                "best": each.best,
-                "regret": each.regret,
-            }
-            for each in made.chosen
-        ],
+        "choices": [asdict(each) for each in made.chosen],
     }
