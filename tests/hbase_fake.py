@@ -62,7 +62,7 @@ class FakeHBase:
 
 @dataclass
 class FakeClient:
-    """An EntryClient."""
+    """What a ThriftClient does."""
 
     server: FakeHBase
     access: object

@@ -41,7 +41,7 @@ from keymark.indexes.bloom.key_ranges import (
 from keymark.indexes.bloom.metadata import filter_by_metadata, ranges_in_metadata
 from keymark.indexes.bloom.spec import SPEC
 from keymark.indexes.shared.cost import KEY_WEIGHT
-from keymark.indexes.shared.exact_index import LocalIndex
+from keymark.indexes.shared.exact_index import ExactIndex
 from keymark.indexes.shared.key_scan import (
     ABSENT,
     KeyProbe,
@@ -64,7 +64,7 @@ from keymark.table.storage.storage import Storage
 _Numbers = npt.NDArray[np.int64]
 
 
-class BloomIndex(LocalIndex):
+class BloomIndex(ExactIndex):
     """Partition-local and exact; needs nothing but the base files."""
 
     spec: ClassVar[IndexSpec] = SPEC
@@ -73,8 +73,20 @@ class BloomIndex(LocalIndex):
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
     ) -> pa.Table:
-        """Locate keys by ranges, filters and key columns of the files of their partition paths."""
-        return find_keys(keys, scopes(len(keys), context.snapshot, partitions), context)
+        """Locate keys by ranges, filters and key columns of the files that may hold them."""
+        asked = scopes(len(keys), context.snapshot, None if self.is_global else partitions)
+        candidates = _candidates(keys, asked, context)
+        context.stats.candidates += sum(candidate.count for candidate in candidates)
+        found: list[tuple[Candidate, _Numbers]] = []
+        if context.options.flag(BLOOM_USE_METADATA) and not context.config.virtual_keys:
+            passed, candidates = filter_by_metadata(candidates, context)
+            found += _check_keys(passed, context)
+        found += _check_by_footers(candidates, context)
+        numbers = np.full(len(keys), ABSENT, np.int64)
+        # A key that is in several files belongs to the first: it is assigned last.
+        for candidate, places in sorted(found, key=lambda answer: -answer[0].number):
+            numbers[candidate.asked.rows[places]] = candidate.number
+        return locations(numbers, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,28 +141,6 @@ def probe_footer(work: FooterProbe) -> BloomAnswer:
         return BloomAnswer(places, 0, filtered)
     held = positions_in(stored_keys(source, work.config), keys)
     return BloomAnswer(places[held], len(places), filtered)
-
-
-def find_keys(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> pa.Table:
-    """Locate keys: the answer of an index.
-
-    Args:
-        keys: the keys.
-        asked: which of them may be in which files.
-        context: the table.
-    """
-    candidates = _candidates(keys, asked, context)
-    context.stats.candidates += sum(candidate.count for candidate in candidates)
-    found: list[tuple[Candidate, _Numbers]] = []
-    if context.options.flag(BLOOM_USE_METADATA) and not context.config.virtual_keys:
-        passed, candidates = filter_by_metadata(candidates, context)
-        found += _check_keys(passed, context)
-    found += _check_by_footers(candidates, context)
-    numbers = np.full(len(keys), ABSENT, np.int64)
-    # A key that is in several files belongs to the first: it is assigned last.
-    for candidate, places in sorted(found, key=lambda answer: -answer[0].number):
-        numbers[candidate.asked.rows[places]] = candidate.number
-    return locations(numbers, context)
 
 
 def _candidates(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> list[Candidate]:

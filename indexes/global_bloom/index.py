@@ -7,25 +7,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pyarrow as pa
-
-from keymark.indexes.bloom.index import find_keys
+from keymark.indexes.bloom.index import BloomIndex
 from keymark.indexes.global_bloom.spec import SPEC
-from keymark.indexes.shared.exact_index import GlobalIndex
-from keymark.indexes.shared.scope import scopes
 from keymark.indexes.spec import IndexSpec
-from keymark.table.index.protocol import IndexContext
 
 
-class GlobalBloomIndex(GlobalIndex):
+class GlobalBloomIndex(BloomIndex):
     """Global and exact; needs nothing but the base files."""
 
     spec: ClassVar[IndexSpec] = SPEC
     name: ClassVar[str] = SPEC.name
-
-    def lookup(
-        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
-    ) -> pa.Table:
-        """Locate keys by ranges, filters and key columns of all files."""
-        del partitions
-        return find_keys(keys, scopes(len(keys), context.snapshot, None), context)
+    is_global: ClassVar[bool] = True

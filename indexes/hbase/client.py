@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import happybase
 from thriftpy2.thrift import TException
@@ -48,55 +48,19 @@ class Access:
         return f"HBase table {self.table} at {self.host}:{self.port}"
 
 
-class EntryClient(Protocol):
-    """The rows of one HBase table. Each call is one request; splitting is the caller's.
-
-    Every failure is an IndexUnavailableError or a StorageError.
-    """
-
-    def get(self, keys: Sequence[bytes]) -> list[Row]:
-        """The rows of distinct keys, without those that are not there, in any order."""
-
-    def put(self, rows: Sequence[Row]) -> None:
-        """Store rows."""
-
-    def delete(self, keys: Sequence[bytes]) -> None:
-        """Delete rows, if they are there."""
-
-    def scan(self) -> Iterator[Row]:
-        """All rows in the order of their keys."""
-
-    def exists(self) -> bool:
-        """Whether there is such a table."""
-
-    def create(self) -> None:
-        """Make the table."""
-
-    def empty(self) -> None:
-        """Delete the table's rows all at once; its column family keeps its settings."""
-
-    def drop(self) -> None:
-        """Delete the table, if it is there."""
-
-    def flush(self) -> None:
-        """Have the rows written to disk; who asks for rows meanwhile is refused."""
-
-    def compact(self) -> None:
-        """Ask for a major compaction, which erases deleted rows that are on disk."""
-
-    def servers(self) -> int:
-        """How many region servers the table is spread over."""
-
-
 @contextlib.contextmanager
-def connected(access: Access, *, timeout_ms: int = _TIMEOUT_MS) -> Iterator[EntryClient]:
+def connected(access: Access, *, timeout_ms: int = _TIMEOUT_MS) -> Iterator[ThriftClient]:
     """A client with a connection of its own; no request of it takes longer than the timeout."""
     with ThriftClient(access, timeout_ms) as client:
         yield client
 
 
 class ThriftClient:
-    """An EntryClient over HBase's Thrift server; one thread at a time."""
+    """The rows of one HBase table, over HBase's Thrift server; one thread at a time.
+
+    Each call is one request; splitting is the caller's. Every failure is an IndexUnavailableError
+    or a StorageError.
+    """
 
     def __init__(self, access: Access, timeout_ms: int) -> None:
         self._access, self._timeout_ms = access, timeout_ms
@@ -115,7 +79,7 @@ class ThriftClient:
         self._open.close()
 
     def get(self, keys: Sequence[bytes]) -> list[Row]:
-        """The rows of distinct keys; the whole family is asked for, which is all of it."""
+        """The rows of distinct keys, without those that are not there, in any order."""
         with self._translated():
             return list(self._table.rows(list(keys), [FAMILY]))
 
@@ -147,7 +111,7 @@ class ThriftClient:
             self._connection.create_table(self._access.table, _FAMILIES)
 
     def empty(self) -> None:
-        """Delete the table and make it anew: Thrift offers no truncation."""
+        """Delete the table and make it anew: Thrift offers no truncation; settings stay."""
         with self._translated():
             families = {
                 name.decode(): {k: v for k, v in options.items() if k != "name"}
@@ -163,13 +127,16 @@ class ThriftClient:
                 self._connection.delete_table(self._access.table, disable=True)
 
     def flush(self) -> None:
-        """Take the table offline and back, which writes its rows to disk: Thrift knows no flush."""
+        """Take the table offline and back, which writes its rows to disk: Thrift knows no flush.
+
+        Who asks for rows meanwhile is refused.
+        """
         with self._translated():
             self._connection.disable_table(self._access.table)
             self._connection.enable_table(self._access.table)
 
     def compact(self) -> None:
-        """Ask for a major compaction."""
+        """Ask for a major compaction, which erases deleted rows that are on disk."""
         with self._translated():
             self._connection.compact_table(self._access.table, major=True)
 

@@ -17,8 +17,8 @@ from keymark.indexes.hbase.client import (
     FILE_NAME,
     PARTITION_PATH,
     Access,
-    EntryClient,
     Row,
+    ThriftClient,
 )
 from keymark.indexes.hbase.pace import Pace, Throttle
 from keymark.table.bootstrap.scan import record_keys
@@ -140,7 +140,7 @@ def enter_file(work: FileWork) -> int:
     return count
 
 
-def put_entries(client: EntryClient, changes: pa.Table, pace: Pace, throttle: Throttle) -> None:
+def put_entries(client: ThriftClient, changes: pa.Table, pace: Pace, throttle: Throttle) -> None:
     """Put the entries of keys with a place (rows of CHANGES), in the order of the rows."""
     for batch in changes.to_batches(max_chunksize=pace.put_batch):
         columns = [batch[name].cast(pa.binary()).to_pylist() for name in CHANGES.names]
@@ -152,7 +152,7 @@ def put_entries(client: EntryClient, changes: pa.Table, pace: Pace, throttle: Th
         client.put(rows)
 
 
-def delete_entries(client: EntryClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> None:
+def delete_entries(client: ThriftClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> None:
     """Delete the entries of keys."""
     for batch in _batches(keys, pace.put_batch):
         throttle.take(len(batch))
@@ -173,7 +173,7 @@ def entries_of(rows: Sequence[Row], access: Access) -> pa.Table:
     return pa.table(arrays, schema=CHANGES)
 
 
-def _gotten(client: EntryClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> list[Row]:
+def _gotten(client: ThriftClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> list[Row]:
     """The rows of keys, asked in their order: neighbours of a sorted batch share blocks."""
     found: list[Row] = []
     for batch in _batches(keys, pace.get_batch):

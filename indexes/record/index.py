@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.indexes.record.spec import INFLATION, SPEC, WORK_PER_KEY_BYTE
-from keymark.indexes.shared.exact_index import GlobalIndex
+from keymark.indexes.shared.exact_index import ExactIndex
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
@@ -53,11 +53,12 @@ def lookup_shard(work: ShardLookup) -> ShardAnswer:
     return ShardAnswer(positions, codes, locations, work.shard.blocks_decoded)
 
 
-class RecordIndex(GlobalIndex):
+class RecordIndex(ExactIndex):
     """Global and exact; needs the table's record_index partition."""
 
     spec: ClassVar[IndexSpec] = SPEC
     name: ClassVar[str] = SPEC.name
+    is_global: ClassVar[bool] = True
 
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None

@@ -16,8 +16,9 @@ from keymark.table.properties.options import Options
 
 
 class ExactIndex(ABC):
-    """Implements table.index.protocol.Index but for `name`, `is_global` and `lookup`."""
+    """Implements table.index.protocol.Index but for `name` and `lookup`."""
 
+    is_global: ClassVar[bool] = False
     is_exact: ClassVar[bool] = True
 
     def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
@@ -33,15 +34,3 @@ class ExactIndex(ABC):
     def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> None:
         """Any file group will do."""
         del keys, config, options
-
-
-class GlobalIndex(ExactIndex):
-    """One key space for the whole table."""
-
-    is_global: ClassVar[bool] = True
-
-
-class LocalIndex(ExactIndex):
-    """One key space for each partition path."""
-
-    is_global: ClassVar[bool] = False

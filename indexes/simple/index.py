@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from keymark.indexes.shared.exact_index import LocalIndex
+from keymark.indexes.shared.exact_index import ExactIndex
 from keymark.indexes.shared.key_scan import (
     ABSENT,
     file_weight,
@@ -47,7 +47,7 @@ _KEYS = pa.schema([(KEY_COLUMN, pa.string())])
 _Numbers = npt.NDArray[np.int64]
 
 
-class SimpleIndex(LocalIndex):
+class SimpleIndex(ExactIndex):
     """Partition-local and exact; needs nothing but the base files."""
 
     spec: ClassVar[IndexSpec] = SPEC
@@ -56,32 +56,22 @@ class SimpleIndex(LocalIndex):
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
     ) -> pa.Table:
-        """Locate keys by a join with the files of their partition paths."""
-        return join_keys(keys, scopes(len(keys), context.snapshot, partitions), context)
-
-
-def join_keys(keys: pa.Array, asked: Sequence[Scope], context: IndexContext) -> pa.Table:
-    """Locate keys: the answer of an index.
-
-    Args:
-        keys: the keys.
-        asked: which of them may be in which files.
-        context: the table.
-    """
-    files = context.snapshot.files
-    weight = sum(file_weight(files[n]) for scope in asked for n in scope.files)
-    context.stats.files_read += sum(len(scope.files) for scope in asked)
-    # Spark joins columns: keys that are made are searched for by tasks, however many.
-    large = bool(asked) and context.runner.distributes(weight)
-    if large and not context.config.virtual_keys:
-        rows, numbers = _join_by_spark(keys, asked, context)
-    else:
-        rows, numbers = _search(keys, asked, context)
-    # A key that is in several files belongs to the first: it is assigned last.
-    order = np.argsort(-numbers, kind="stable")
-    found = np.full(len(keys), ABSENT, np.int64)
-    found[rows[order]] = numbers[order]
-    return locations(found, context)
+        """Locate keys by a join with the files that may hold them."""
+        asked = scopes(len(keys), context.snapshot, None if self.is_global else partitions)
+        files = context.snapshot.files
+        weight = sum(file_weight(files[n]) for scope in asked for n in scope.files)
+        context.stats.files_read += sum(len(scope.files) for scope in asked)
+        # Spark joins columns: keys that are made are searched for by tasks, however many.
+        large = bool(asked) and context.runner.distributes(weight)
+        if large and not context.config.virtual_keys:
+            rows, numbers = _join_by_spark(keys, asked, context)
+        else:
+            rows, numbers = _search(keys, asked, context)
+        # A key that is in several files belongs to the first: it is assigned last.
+        order = np.argsort(-numbers, kind="stable")
+        found = np.full(len(keys), ABSENT, np.int64)
+        found[rows[order]] = numbers[order]
+        return locations(found, context)
 
 
 def _search(
