@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,26 +18,6 @@ from keymark.datasets.changes.stripes import Stripes
 from keymark.datasets.columns.kind import element
 
 _Numbers = npt.NDArray[np.int64]
-
-
-class Ranking(Protocol):
-    """Ranks 0..n-1 of rows and their places."""
-
-    def places(self, ranks: _Numbers) -> _Numbers:
-        """Places of ranks."""
-        ...
-
-    def ranks(self, places: _Numbers) -> _Numbers:
-        """Ranks of places; -1 for those of no rank."""
-        ...
-
-    def named(self, rank: str) -> tuple[tuple[str, str], ...]:
-        """Columns that `sql` refers to, each made of those before: names with their SQL."""
-        ...
-
-    def sql(self, rank: str) -> str:
-        """The place of a rank as SQL."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +55,7 @@ class Straight:
         return found
 
     def named(self, rank: str) -> tuple[tuple[str, str], ...]:  # noqa: ARG002
-        """None."""
+        """Columns that `sql` refers to, each made of those before: names with their SQL."""
         return ()
 
     def sql(self, rank: str) -> str:
@@ -239,6 +219,10 @@ class Grouped:
         one = self.strips[0].sql("__group", "__inner")
         two = self.strips[1].sql("__group", "(__inner - __first)")
         return f"if(__inner < __first, {one}, {two})"
+
+
+Ranking: TypeAlias = Straight | Grouped
+"""Ranks 0..n-1 of rows and their places, as numbers and as SQL."""
 
 
 def _listed(values: Sequence[int] | _Numbers, index: str) -> str:

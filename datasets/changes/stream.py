@@ -23,16 +23,16 @@ second rows, older ones, of keys that the batch has already.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from keymark.datasets.changes.choice import Piece, group_pieces, pieces
-from keymark.datasets.changes.movers import TURNS, Movers
+from keymark.datasets.changes.movers import TURNS
 from keymark.datasets.changes.permutation import Permutation
 from keymark.datasets.changes.ranks import Grouped, Ranking, RankRange, Straight, Strip
-from keymark.datasets.changes.stripes import StripedOrder, Stripes
+from keymark.datasets.changes.stripes import Stripes
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.hashing import derive
 from keymark.datasets.specs.spec import DatasetSpec
@@ -85,19 +85,19 @@ class State:
 
     def straight(self, kind: str) -> Straight:
         """The ranking of a choice that knows no partitions."""
-        load = self.rows - self.movers
+        load, added = self.rows - self.movers, self.inserted
+        old = load - self.deleted
         match kind:
             case "uniform":
-                added = RankRange(0, self.inserted, self.rows, 1)
-                return Straight(
-                    (added, RankRange(added.size, load - self.deleted, self.deleted, 1))
-                )
+                first = RankRange(0, added, self.rows, 1)
+                second = RankRange(added, old, self.deleted, 1)
             case "recent":
-                added = RankRange(0, self.inserted, self.rows + self.inserted - 1, -1)
-                return Straight((added, RankRange(added.size, load - self.deleted, load - 1, -1)))
+                first = RankRange(0, added, self.rows + added - 1, -1)
+                second = RankRange(added, old, load - 1, -1)
             case _:
-                old = RankRange(0, load - self.deleted, load - 1, -1)
-                return Straight((old, RankRange(old.size, self.inserted, self.rows, 1)))
+                first = RankRange(0, old, load - 1, -1)
+                second = RankRange(old, added, self.rows, 1)
+        return Straight((first, second))
 
 
 @dataclass(frozen=True)
@@ -140,16 +140,6 @@ class Stream:
         """Rows removed by one delete step."""
         return self.spec.count(self.spec.deletes)
 
-    @cached_property
-    def order(self) -> StripedOrder:
-        """The places of the rows of the first load."""
-        return self.spec.order
-
-    @property
-    def movers(self) -> Movers | None:
-        """The rows that move, if any do."""
-        return self.spec.movers
-
     def before(self, round_: int) -> State:
         """State that the batch of a round meets; the first load for round 0 and 1.
 
@@ -164,7 +154,7 @@ class Stream:
             self.spec.rows,
             past * self.inserts,
             (past // every) * self.deletes if every else 0,
-            self.spec.rows - self.movers.first if self.movers else 0,
+            self.spec.rows - self.spec.movers.first if self.spec.movers else 0,
         )
         most = max(self.updates, self.late)
         if state.deleted > state.rows - state.movers or most > state.ranked:
@@ -202,34 +192,29 @@ class Stream:
         return self._chosen(round_, state, self.ranking(state))
 
     def _chosen(self, round_: int, state: State, ranking: Ranking) -> tuple[ChosenPiece, ...]:
-        choice, seed = self.spec.update_choice, self.spec.seed
-        updates = self.updates if round_ else 0
-        if choice.kind == "uniform":
-            found = _pieces(choice, state.ranked, updates)
-            return tuple(
-                ChosenPiece(p, _permutation(p.size, derive(seed, "update", round_))) for p in found
-            )
+        choice, updates = self.spec.update_choice, self.updates if round_ else 0
         if isinstance(ranking, Grouped):
             found = group_pieces(choice, np.diff(ranking.starts).tolist(), updates)
         else:
             found = _pieces(choice, state.ranked, updates)
-        return tuple(
-            ChosenPiece(piece, _permutation(piece.size, derive(seed, "update", round_, number)))
-            for number, piece in enumerate(found)
-        )
+        chosen = []
+        for number, piece in enumerate(found):
+            names = ("update", round_) if choice.kind == "uniform" else ("update", round_, number)
+            key = derive(self.spec.seed, *names)
+            chosen.append(ChosenPiece(piece, _permutation(piece.size, key)))
+        return tuple(chosen)
 
     def ranking(self, state: State) -> Ranking:
         """The ranks of the rows that a round may update in this state."""
         kind = self.spec.update_choice.kind
-        return self._grouped(state) if kind == "partitions" else state.straight(kind)
-
-    def _grouped(self, state: State) -> Grouped:
+        if kind != "partitions":
+            return state.straight(kind)
         load, inserted = self.spec.partition_lots
-        stop = state.rows - state.movers
+        rows, stop = state.rows, state.rows - state.movers
         return Grouped(
             (
                 self._strip(0, state.deleted, stop, load),
-                self._strip(state.rows, state.rows, state.rows + state.inserted, inserted),
+                self._strip(rows, rows, rows + state.inserted, inserted),
             )
         )
 
@@ -242,12 +227,12 @@ class Stream:
 
     def numbers(self, places: _Numbers) -> _Numbers:
         """Row numbers at places."""
-        old = self.order.apply(np.minimum(places, self.spec.rows - 1))
+        old = self.spec.order.apply(np.minimum(places, self.spec.rows - 1))
         return np.where(places < self.spec.rows, old, places)
 
     def places(self, numbers: _Numbers) -> _Numbers:
         """Places of row numbers."""
-        old = self.order.invert(np.minimum(numbers, self.spec.rows - 1))
+        old = self.spec.order.invert(np.minimum(numbers, self.spec.rows - 1))
         return np.where(numbers < self.spec.rows, old, numbers)
 
     def updated(self, round_: int, start: int, stop: int) -> _Numbers:
@@ -265,10 +250,12 @@ class Stream:
 
     def moved(self, round_: int, start: int, stop: int) -> _Numbers:
         """Numbers of the rows that move in a round, for a slice of 0..moves-1."""
-        if self.movers is None or not round_:
+        if self.spec.movers is None or not round_:
             return np.empty(0, np.int64)
-        first, end = self.movers.turn(round_)
-        return self.order.apply(np.arange(first + start, min(first + stop, end), dtype=np.int64))
+        first, end = self.spec.movers.turn(round_)
+        return self.spec.order.apply(
+            np.arange(first + start, min(first + stop, end), dtype=np.int64)
+        )
 
     def moved_last(self, round_: int, count: int) -> _Numbers:
         """Numbers of rows that have moved, those of the latest rounds first."""
@@ -311,7 +298,7 @@ class Stream:
 
     def deleted(self, start: int, stop: int) -> _Numbers:
         """Numbers of the rows at places from `start` to `stop`."""
-        return self.order.apply(np.arange(start, stop, dtype=np.int64))
+        return self.spec.order.apply(np.arange(start, stop, dtype=np.int64))
 
     def deleted_in(self, numbers: _Numbers, round_: int) -> list[int | None]:
         """Of each row the round whose delete step removed it, None if none up to this round did.
@@ -334,9 +321,9 @@ class Stream:
         The rows must exist by then; rows deleted before count with their last change.
         """
         versions, places = self._born(numbers), self.places(numbers)
-        if self.movers is not None:
-            moved = self.movers.last(places, round_)
-            versions = np.where(self.movers.hold(places), moved, versions)
+        if self.spec.movers is not None:
+            moved = self.spec.movers.last(places, round_)
+            versions = np.where(self.spec.movers.hold(places), moved, versions)
         if self.updates == 0:
             return versions
         open_ = np.arange(len(numbers))
@@ -354,7 +341,8 @@ class Stream:
         places = self.places(numbers)
         found = [[first] for first in self._born(numbers).tolist()]
         for past in range(1, round_ + 1):
-            hit = self._hit(places, past) | self._moves(places, past)
+            first, end = self.spec.movers.turn(past) if self.spec.movers else (0, 0)
+            hit = self._hit(places, past) | ((places >= first) & (places < end))
             for row in np.flatnonzero(hit).tolist():
                 found[row].append(past)
         return found
@@ -363,11 +351,6 @@ class Stream:
         """The rounds that inserted rows; the load is round 0."""
         added = (numbers - self.spec.rows) // max(self.inserts, 1) + 1
         return np.where(numbers < self.spec.rows, 0, added)
-
-    def _moves(self, places: _Numbers, round_: int) -> _Flags:
-        """Whether the rows at places move in a round."""
-        first, end = self.movers.turn(round_) if self.movers else (0, 0)
-        return (places >= first) & (places < end)
 
     def _hit(self, places: _Numbers, round_: int) -> _Flags:
         """Whether a round updates the rows at places."""

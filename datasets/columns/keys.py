@@ -34,90 +34,75 @@ _PAIRS = tuple(f"{pair:02x}" for pair in range(256))
 _FIRST_BITS = (40, 32, 24, 16, 8, 0)
 
 
-class Uuid(BaseKind):
-    """A text shaped like a random UUID, version 4."""
+class _Key(BaseKind):
+    """Most keys are texts."""
 
     unique: ClassVar[bool] = True
+    spark_type: ClassVar[str] = "string"
+
+
+class Uuid(_Key):
+    """A text shaped like a random UUID, version 4."""
 
     kind: Literal["uuid"]
 
-    spark_type: ClassVar[str] = "string"
-
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         row = rows.hash(fixed=True)
         return uuid_text(mix(np.array([0]), row), mix(np.array([1]), row))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         high = rows.let(rows.hash(0, fixed=True))
         return _uuid_sql(rows, f"shiftrightunsigned({high}, 16)", high, version=4)
 
 
-class Uuid7(BaseKind):
+class Uuid7(_Key):
     """A text shaped like a UUID of version 7: it grows with the row number, as one with time.
 
     `per_ms` rows have the same millisecond, and no order among themselves.
     """
 
-    unique: ClassVar[bool] = True
-
     kind: Literal["uuid7"]
     per_ms: int = Field(default=10, ge=1, le=10**6)
 
-    spark_type: ClassVar[str] = "string"
-
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         row = rows.hash(fixed=True)
         at = (EPOCH_MS + rows.numbers // self.per_ms) & _MILLISECONDS
         high = (at.astype(np.uint64) << np.uint64(16)) | (mix(np.array([0]), row) & _LOW_12)
         return uuid_text(high, mix(np.array([1]), row), version=7)
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         at = rows.let(f"({EPOCH_MS}L + {rows.number} div {self.per_ms}L) & {_MILLISECONDS}L")
         third = rows.let(rows.hash(0, fixed=True))
         return _uuid_sql(rows, at, third, version=7)
 
 
-class Sequence(BaseKind):
+class Sequence(_Key):
     """The row number as a number, counted from `start`."""
-
-    unique: ClassVar[bool] = True
 
     kind: Literal["sequence"]
     start: int = Field(default=0, ge=0, le=10**15)
 
     spark_type: ClassVar[str] = "bigint"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(rows.numbers + self.start)
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return f"{rows.number} + {self.start}L"
 
 
-class Numbered(BaseKind):
+class Numbered(_Key):
     """A prefix and the row number, with zeros before it up to `width` digits; 0 for none."""
-
-    unique: ClassVar[bool] = True
 
     kind: Literal["numbered"]
     prefix: str = Field(default="", max_length=1000, pattern=r"^[^\n]*$")
     width: int = Field(default=0, ge=0, le=100)
 
-    spark_type: ClassVar[str] = "string"
-
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         digits = pc.utf8_lpad(pa.array(rows.numbers).cast(pa.string()), self.width, "0")
         return pc.binary_join_element_wise(pa.scalar(self.prefix), digits, "")
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         digits = f"cast({rows.number} as string)"
         if self.width:
             digits = (
@@ -127,38 +112,28 @@ class Numbered(BaseKind):
         return f"concat({prefix}, {digits})" if self.prefix else digits
 
 
-class Hashed(BaseKind):
+class Hashed(_Key):
     """Hex digits as of a digest; 32 look like MD5, 64 like SHA-256."""
-
-    unique: ClassVar[bool] = True
 
     kind: Literal["hashed"]
     digits: Literal[32, 48, 64] = 32
 
-    spark_type: ClassVar[str] = "string"
-
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         row = rows.hash(fixed=True)
         pieces = [mix(np.array([index]), row) for index in range(self.digits // 16)]
         return pc.ascii_lower(hex_text(pieces, self.digits))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         parts = [piece(rows, index, fixed=True) for index in range(self.digits // 16)]
         return f"lower(concat({', '.join(parts)}))"
 
 
-class Letters(BaseKind):
+class Letters(_Key):
     """Letters of an alphabet, drawn at random, then the row number: for long keys of any script."""
-
-    unique: ClassVar[bool] = True
 
     kind: Literal["letters"]
     length: int = Field(default=24, ge=1, le=32_000)
     alphabet: str = Field(default="aäñßжλ中日🙂😀", min_length=2, max_length=1000)
-
-    spark_type: ClassVar[str] = "string"
 
     @field_validator("alphabet")
     @classmethod
@@ -167,8 +142,7 @@ class Letters(BaseKind):
             raise ValueError("must not contain line breaks")
         return alphabet
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         key = derive(rows.shape.seed, rows.name)
         places = np.tile(np.arange(self.length), len(rows.numbers))
         hashes = draw(key, np.repeat(rows.numbers, self.length), places).view(np.int64)
@@ -177,8 +151,7 @@ class Letters(BaseKind):
         drawn = pc.binary_join(pa.LargeListArray.from_arrays(bounds, letters), "")
         return pc.binary_join_element_wise(drawn, pa.array(rows.numbers).cast(pa.string()), "")
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         letter = element(
             self.alphabet, f"pmod({rows.hash('i', fixed=True)}, {len(self.alphabet)}L)"
         )
@@ -186,24 +159,18 @@ class Letters(BaseKind):
         return f"concat(array_join({drawn}, ''), cast({rows.number} as string))"
 
 
-class OneShard(BaseKind):
+class OneShard(_Key):
     """Texts that all have the same String.hashCode, so that one shard of an index gets all keys.
 
     "Aa" and "BB" collide, and so do all texts of as many of either: the bits of the row number.
     """
 
-    unique: ClassVar[bool] = True
-
     kind: Literal["one_shard"]
 
-    spark_type: ClassVar[str] = "string"
-
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return hash_alike(rows.numbers, _BITS)
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         bits = f"lpad(bin({rows.number}), {_BITS}, '0')"
         return f"replace(replace({bits}, '0', 'Aa'), '1', 'BB')"
 

@@ -132,13 +132,26 @@ class BaseKind(BaseModel, ABC):
 
     repeat: int = Field(default=1, ge=1, le=10_000)
 
-    @abstractmethod
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a row's value is the same in all its versions."""
+        return self.unique or bool(getattr(self, "fixed", False))
+
     def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+        """The values, nulls included, as an Arrow array."""
+        return self._arrow(rows)
+
+    def sql(self, rows: Expressions) -> str:
+        """The values, nulls included, as a SQL expression."""
+        return self._sql(rows)
 
     @abstractmethod
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _arrow(self, rows: Values) -> pa.Array:
+        """The values without nulls."""
+
+    @abstractmethod
+    def _sql(self, rows: Expressions) -> str:
+        """The same in SQL."""
 
 
 class ValueKind(BaseKind):
@@ -146,32 +159,26 @@ class ValueKind(BaseKind):
 
     null_share: float = Field(default=0.0, ge=0, le=1)
 
+    def arrow(self, rows: Values) -> pa.Array:
+        """The values, nulls included, as an Arrow array."""
+        values = self._arrow(rows)
+        if not self._nulls:
+            return values
+        drawn = replace(rows, name=f"{rows.name}?").pick(_NULL_PARTS, fixed=self.is_fixed)
+        return values.take(pa.array(np.arange(len(values)), mask=drawn < self._nulls))
+
+    def sql(self, rows: Expressions) -> str:
+        """The values, nulls included, as a SQL expression."""
+        value = self._sql(rows)
+        if not self._nulls:
+            return value
+        drawn = replace(rows, name=f"{rows.name}?").pick(_NULL_PARTS, fixed=self.is_fixed)
+        return f"if({drawn} < {self._nulls}L, null, {value})"
+
     @property
-    def nulls(self) -> int:
+    def _nulls(self) -> int:
         """The share, in parts of 2^20."""
         return round(self.null_share * _NULL_PARTS)
-
-
-def made(kind: BaseKind, rows: Values) -> pa.Array:
-    """Return the values of a column, nulls included, as an Arrow array."""
-    values = kind.arrow(rows)
-    if not isinstance(kind, ValueKind) or not kind.nulls:
-        return values
-    drawn = replace(rows, name=f"{rows.name}?").pick(_NULL_PARTS, fixed=_is_fixed(kind))
-    return values.take(pa.array(np.arange(len(values)), mask=drawn < kind.nulls))
-
-
-def expressed(kind: BaseKind, rows: Expressions) -> str:
-    """Return the values of a column, nulls included, as a SQL expression."""
-    value = kind.sql(rows)
-    if not isinstance(kind, ValueKind) or not kind.nulls:
-        return value
-    drawn = replace(rows, name=f"{rows.name}?").pick(_NULL_PARTS, fixed=_is_fixed(kind))
-    return f"if({drawn} < {kind.nulls}L, null, {value})"
-
-
-def _is_fixed(kind: BaseKind) -> bool:
-    return bool(getattr(kind, "fixed", False))
 
 
 def piece(rows: Expressions, index: int | str, shift: int = 0, *, fixed: bool = False) -> str:

@@ -60,12 +60,16 @@ class Partition(BaseKind):
     spark_type: ClassVar[str] = "string"
 
     @property
+    def is_fixed(self) -> bool:
+        """Only rows that move change theirs."""
+        return True
+
+    @property
     def most(self) -> int | None:
         """As many as there can be."""
         return len(country_codes(0)) if self.of == "countries" else None
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return take(self.labels(rows.shape), self.places(rows))
 
     def places(self, rows: Values) -> npt.NDArray[np.int64]:
@@ -79,8 +83,7 @@ class Partition(BaseKind):
             place = (place + shape.movers.count(numbers, rows.versions)) % shape.date_partitions
         return place
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         shape, number = rows.shape, rows.number
         loaded = _place_sql(self.lots(shape), number)
         added = _place_sql(self.insert_lots(shape), f"({number} - {shape.rows}L)")
@@ -156,12 +159,10 @@ class Ordering(BaseKind):
 
     spark_type: ClassVar[str] = "bigint"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(EPOCH_MS + rows.versions * DAY_MS + rows.pick(DAY_MS))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return f"{EPOCH_MS}L + {rows.version} * {DAY_MS}L + {rows.pick(DAY_MS)}"
 
 
@@ -172,12 +173,10 @@ class Version(BaseKind):
 
     spark_type: ClassVar[str] = "int"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(rows.versions.astype(np.int32))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return f"cast({rows.version} as int)"
 
 
@@ -189,12 +188,10 @@ class Bool(ValueKind):
 
     spark_type: ClassVar[str] = "boolean"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(rows.pick(2, fixed=self.fixed) == 1)
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return f"{rows.pick(2, fixed=self.fixed)} = 1L"
 
 
@@ -222,14 +219,12 @@ class Date(_DateRange):
 
     spark_type: ClassVar[str] = "date"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         first, days = self._bounds()
         picked = (first + rows.pick(days, fixed=self.fixed)).astype(np.int32)
         return pa.array(picked).cast(pa.date32())
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         first, days = self._bounds()
         day = f"cast({first}L + {rows.pick(days, fixed=self.fixed)} as int)"
         return f"date_add(date'1970-01-01', {day})"
@@ -250,14 +245,13 @@ class Timestamp(_DateRange):
         """The type in Spark's SQL."""
         return "timestamp_ntz" if self.local else "timestamp"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         first, days = self._bounds()
         micros = first * DAY_MS * 1000 + rows.pick(days * DAY_MS * 1000, fixed=self.fixed)
         return pa.array(micros).cast(pa.timestamp("us", None if self.local else "UTC"))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression; none depends on the session's zone."""
+    def _sql(self, rows: Expressions) -> str:
+        # none of it depends on the session's zone
         first, days = self._bounds()
         picked = rows.pick(days * DAY_MS * 1000, fixed=self.fixed)
         micros = f"{first * DAY_MS * 1000}L + {picked}"

@@ -19,9 +19,7 @@ from keymark.datasets.columns.kind import (
     Expressions,
     ValueKind,
     Values,
-    expressed,
     literal,
-    made,
     take,
 )
 from keymark.datasets.columns.kinds import Bool, Date, Ordering, Partition, Timestamp, Version
@@ -51,18 +49,16 @@ class Struct(ValueKind):
         inner = ",".join(f"{name}:{kind.spark_type}" for name, kind in self.fields.items())
         return f"struct<{inner}>"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         children = [
-            made(kind, replace(rows, name=f"{rows.name}.{name}"))
+            kind.arrow(replace(rows, name=f"{rows.name}.{name}"))
             for name, kind in self.fields.items()
         ]
         return pa.StructArray.from_arrays(children, list(self.fields))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         children = (
-            f"'{name}', {expressed(kind, replace(rows, name=f'{rows.name}.{name}'))}"
+            f"'{name}', {kind.sql(replace(rows, name=f'{rows.name}.{name}'))}"
             for name, kind in self.fields.items()
         )
         return f"named_struct({', '.join(children)})"
@@ -98,13 +94,11 @@ class List(_Several):
         """The type in Spark's SQL."""
         return f"array<{self.items.spark_type}>"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         offsets = _offsets(self.sizes(rows))
         return pa.ListArray.from_arrays(offsets, _elements(self.items, rows, offsets))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         elements = _elements_sql(self.items, rows, self.high)
         return f"slice({elements}, 1, {self.sizes_sql(rows)})"
 
@@ -127,8 +121,7 @@ class Map(_Several):
         """The type in Spark's SQL."""
         return f"map<string,{self.values.spark_type}>"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         sizes = self.sizes(rows)
         offsets = _offsets(sizes)
         starts = replace(rows, name=f"{rows.name}.keys").pick(len(self.keys))
@@ -136,8 +129,7 @@ class Map(_Several):
         keys = take(self.keys, places % len(self.keys))
         return pa.MapArray.from_arrays(offsets, keys, _elements(self.values, rows, offsets))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         start = replace(rows, name=f"{rows.name}.keys").pick(len(self.keys))
         size = self.sizes_sql(rows)
         twice = ", ".join(literal(key) for key in self.keys * 2)
@@ -155,8 +147,7 @@ def _elements(kind: Kind, rows: Values, offsets: npt.NDArray[np.int32]) -> pa.Ar
     sizes = np.diff(offsets)
     places = [np.flatnonzero(sizes > place) for place in range(max(1, sizes.max(initial=0)))]
     made_by_place = [
-        made(
-            kind,
+        kind.arrow(
             replace(
                 rows,
                 name=f"{rows.name}.{place}",
@@ -173,7 +164,7 @@ def _elements(kind: Kind, rows: Values, offsets: npt.NDArray[np.int32]) -> pa.Ar
 def _elements_sql(kind: Kind, rows: Expressions, most: int) -> str:
     """An array of all elements that a row can have."""
     names = (f"{rows.name}.{place}" for place in range(most))
-    elements = (expressed(kind, replace(rows, name=name)) for name in names)
+    elements = (kind.sql(replace(rows, name=name)) for name in names)
     return f"array({', '.join(elements)})"
 
 

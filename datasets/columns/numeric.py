@@ -58,12 +58,10 @@ class Int(Range):
         """The least and the greatest value that the type can hold."""
         return -(2**31), 2**31 - 1
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(self.whole(rows).astype(np.int32))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return f"cast({self.whole_sql(rows)} as int)"
 
 
@@ -74,12 +72,10 @@ class Long(Range):
 
     spark_type: ClassVar[str] = "bigint"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(self.whole(rows))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return self.whole_sql(rows)
 
 
@@ -104,12 +100,10 @@ class Float(_Hundredths):
 
     spark_type: ClassVar[str] = "float"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(self.doubles(rows).astype(np.float32))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return f"cast({self.doubles_sql(rows)} as float)"
 
 
@@ -120,12 +114,10 @@ class Double(_Hundredths):
 
     spark_type: ClassVar[str] = "double"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return pa.array(self.doubles(rows))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return self.doubles_sql(rows)
 
 
@@ -146,16 +138,14 @@ class Decimal(Range):
         """The type in Spark's SQL."""
         return f"decimal({self.precision},{self.scale})"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         steps = self.whole(rows, 10**self.scale)
         words = np.stack([steps, steps >> 63], axis=1)
         data = pa.py_buffer(np.ascontiguousarray(words))
         kind = pa.decimal128(self.precision, self.scale)
         return pa.Array.from_buffers(kind, len(steps), [None, data])
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         steps = f"cast({self.whole_sql(rows, 10**self.scale)} as decimal(19, 0))"
         step = f"0.{'0' * (self.scale - 1)}1BD" if self.scale else "1BD"
         return f"cast({steps} * {step} as {self.spark_type})"

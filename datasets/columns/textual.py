@@ -55,13 +55,11 @@ class Choices(ValueKind):
 
     spark_type: ClassVar[str] = "string"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         texts = self.texts(rows.shape)
         return take(texts, rows.pick(len(texts), fixed=self.fixed))
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         texts = self.texts(rows.shape)
         return element(texts, rows.pick(len(texts), fixed=self.fixed))
 
@@ -92,8 +90,7 @@ class Template(ValueKind):
                 raise ValueError(f"there is no {{{name}}}, but {{{_NUMBER}}} and pools: {names}")
         return text
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         parts = [pa.scalar("")]
         for text, gap, name in self._parts(rows.name):
             parts.append(pa.scalar(text))
@@ -108,8 +105,7 @@ class Template(ValueKind):
         scalar = isinstance(joined, pa.Scalar)
         return pa.array([joined.as_py()] * len(rows.numbers), pa.string()) if scalar else joined
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         parts = []
         for text, gap, name in self._parts(rows.name):
             parts += [literal(text)] if text else []
@@ -134,13 +130,11 @@ class Payload(ValueKind):
 
     spark_type: ClassVar[str] = "string"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         size = rows.shape.payload_bytes
         return hex_text(_pieces(rows, size), size)
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return _digits_sql(rows, rows.shape.payload_bytes)
 
 
@@ -152,12 +146,10 @@ class Binary(ValueKind):
 
     spark_type: ClassVar[str] = "binary"
 
-    def arrow(self, rows: Values) -> pa.Array:
-        """Return the values as an Arrow array."""
+    def _arrow(self, rows: Values) -> pa.Array:
         return word_bytes(_pieces(rows, 2 * self.size), len(rows.numbers), self.size)
 
-    def sql(self, rows: Expressions) -> str:
-        """Return the values as a SQL expression."""
+    def _sql(self, rows: Expressions) -> str:
         return f"unhex({_digits_sql(rows, 2 * self.size)})"
 
 

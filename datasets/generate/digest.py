@@ -127,9 +127,11 @@ def row_hashes(batch: pa.RecordBatch, seed: int) -> _Hashes:
 
 def _fold(name: str, column: pa.Array, state: _Hashes) -> None:
     """Fold one column into the running hashes, in place."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
     kind = column.type
-    for applies, fold in _FOLDS:
-        if applies(kind):
+    for types, fold in _FOLDS:
+        if any(applies(kind) for applies in types):
             fold(name, column, state)
             return
     raise DatasetError(f"column {name!r} has type {kind}, of which no digest is defined")
@@ -152,13 +154,8 @@ def _numbers(column: pa.Array, target: pa.DataType) -> np.ndarray:
     )
 
 
-def _fold_bool(_: str, column: pa.Array, state: _Hashes) -> None:
-    fold_ints(_numbers(column.cast(pa.int32()), pa.int32()), _valid(column), state)
-
-
-def _fold_date(_: str, column: pa.Array, state: _Hashes) -> None:
-    days = column.cast(pa.date32()).cast(pa.int32())
-    fold_ints(_numbers(days, pa.int32()), _valid(column), state)
+def _fold_short(_: str, column: pa.Array, state: _Hashes) -> None:
+    fold_ints(_numbers(column, pa.int32()), _valid(column), state)
 
 
 def _fold_integer(_: str, column: pa.Array, state: _Hashes) -> None:
@@ -166,8 +163,7 @@ def _fold_integer(_: str, column: pa.Array, state: _Hashes) -> None:
 
 
 def _fold_timestamp(_: str, column: pa.Array, state: _Hashes) -> None:
-    micros = _numbers(column.cast(pa.timestamp("us", column.type.tz)), pa.int64())
-    fold_longs(micros, _valid(column), state)
+    _fold_integer("", column.cast(pa.timestamp("us", column.type.tz)), state)
 
 
 def _fold_floating(_: str, column: pa.Array, state: _Hashes) -> None:
@@ -202,18 +198,10 @@ def _fold_binary(_: str, column: pa.Array, state: _Hashes) -> None:
     fold_bytes(content, positions, _valid(column), state)
 
 
-def _fold_dictionary(name: str, column: pa.Array, state: _Hashes) -> None:
-    _fold(name, column.dictionary_decode(), state)
-
-
 def _fold_struct(name: str, column: pa.Array, state: _Hashes) -> None:
-    _fold_marks(_valid(column), state)
+    mix_ints(np.where(_valid(column), 0, 1), state)
     for inner, values in zip(column.type.fields, column.flatten(), strict=True):
         _fold(f"{name}.{inner.name}", values, state)
-
-
-def _fold_marks(valid: npt.NDArray[np.bool_], state: _Hashes) -> None:
-    mix_ints(np.where(valid, 0, 1), state)
 
 
 def _fold_list(name: str, column: pa.Array, state: _Hashes) -> None:
@@ -241,21 +229,16 @@ def _fold_map(name: str, column: pa.Array, state: _Hashes) -> None:
     _fold_list(name, pa.array(as_list, pa.list_(item)), state)
 
 
-_FOLDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., None]], ...] = (
-    (pa.types.is_boolean, _fold_bool),
-    (pa.types.is_date32, _fold_date),
-    (pa.types.is_integer, _fold_integer),
-    (pa.types.is_timestamp, _fold_timestamp),
-    (pa.types.is_floating, _fold_floating),
-    (pa.types.is_decimal, _fold_decimal),
-    (pa.types.is_string, _fold_binary),
-    (pa.types.is_large_string, _fold_binary),
-    (pa.types.is_binary, _fold_binary),
-    (pa.types.is_large_binary, _fold_binary),
-    (pa.types.is_fixed_size_binary, _fold_binary),
-    (pa.types.is_dictionary, _fold_dictionary),
-    (pa.types.is_struct, _fold_struct),
-    (pa.types.is_map, _fold_map),
-    (pa.types.is_list, _fold_list),
-    (pa.types.is_large_list, _fold_list),
+_TYPES = pa.types
+_FOLDS: tuple[tuple[tuple[Callable[[pa.DataType], bool], ...], Callable[..., None]], ...] = (
+    ((_TYPES.is_boolean, _TYPES.is_date32), _fold_short),
+    ((_TYPES.is_integer,), _fold_integer),
+    ((_TYPES.is_timestamp,), _fold_timestamp),
+    ((_TYPES.is_floating,), _fold_floating),
+    ((_TYPES.is_decimal,), _fold_decimal),
+    ((_TYPES.is_string, _TYPES.is_large_string), _fold_binary),
+    ((_TYPES.is_binary, _TYPES.is_large_binary, _TYPES.is_fixed_size_binary), _fold_binary),
+    ((_TYPES.is_struct,), _fold_struct),
+    ((_TYPES.is_map,), _fold_map),
+    ((_TYPES.is_list, _TYPES.is_large_list), _fold_list),
 )

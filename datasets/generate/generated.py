@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.datasets.changes.permutation import Permutation
-from keymark.datasets.changes.stream import LATE, NEVER_INSERTED, State, Stream
+from keymark.datasets.changes.stream import LATE, NEVER_INSERTED, Stream
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate import spark as on_spark
 from keymark.datasets.generate.digest import RowsDigest, Truth, check_columns
@@ -205,7 +205,10 @@ class GeneratedDataset:
         """
         state = self.stream.after(round, deleted=deleted)
         gone_off = self.stream.moved_last(round, min(moved, present))
-        live = self._sample(round, state, min(present, state.live))
+        count = min(present, state.live)
+        order = Permutation(max(1, state.live), derive(self.spec.seed, "sample", round))
+        places = order.apply(np.arange(count, dtype=np.int64)) + state.deleted
+        live = self.stream.numbers(places)
         live = np.concatenate([gone_off, live[~np.isin(live, gone_off)]])[: len(live)]
         first, end = self.stream.deleted_slice(round) if deleted else (0, 0)
         gone = self.stream.deleted(first, min(end, first + absent // 2))
@@ -213,13 +216,6 @@ class GeneratedDataset:
         numbers = np.concatenate([live, gone, never])
         keys = make_rows(self.spec, numbers, np.zeros_like(numbers), self.record_key)
         return keys.append_column("expect_present", pa.array(np.arange(len(numbers)) < len(live)))
-
-    def _sample(self, round_: int, state: State, count: int) -> _Numbers:
-        if count == 0:
-            return np.empty(0, np.int64)
-        order = Permutation(state.live, derive(self.spec.seed, "sample", round_))
-        places = order.apply(np.arange(count, dtype=np.int64)) + state.deleted
-        return self.stream.numbers(places)
 
     def _change(self, round_: int) -> RowsDigest:
         """New versions and new rows of a round, less the versions that they replace."""

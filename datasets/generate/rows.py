@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.datasets.columns.kind import Values, made
+from keymark.datasets.columns.kind import Values
 from keymark.datasets.generate.digest import RowsDigest, check_columns
 from keymark.datasets.specs.spec import DatasetSpec
 
@@ -41,9 +41,8 @@ def make_rows(
     shape = spec.shape
     return pa.table(
         {
-            name: made(
-                kinds[name],
-                Values(shape=shape, name=name, numbers=numbers, versions=versions),
+            name: kinds[name].arrow(
+                Values(shape=shape, name=name, numbers=numbers, versions=versions)
             )
             for name in names
         }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from keymark.datasets.changes.permutation import Permutation
 from keymark.datasets.changes.stream import LATE, ChosenPiece, Stream
 from keymark.datasets.changes.stripes import StripedOrder
-from keymark.datasets.columns.kind import Expressions, element, expressed
+from keymark.datasets.columns.kind import Expressions, element
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.digest import SEEDS, Truth, check_columns
 from keymark.datasets.specs.spec import DatasetSpec
@@ -43,10 +43,10 @@ def batch(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> 
     """The rows of a round's batch: see `GeneratedDataset.batch_slice`."""
     doubled = min(stream.duplicates, stream.updates)
     parts = [_updated(spark, stream, round_, (stream.updates, round_, partitions))]
-    if stream.movers is not None:
-        moved = _range(spark, *stream.movers.turn(round_), partitions)
-        numbers = _ordered(moved, stream.order, "id", ())
-        parts.append(_versioned(numbers, "id", round_, moves=stream.movers.moves(round_)))
+    if stream.spec.movers is not None:
+        moved = _range(spark, *stream.spec.movers.turn(round_), partitions)
+        numbers = _ordered(moved, stream.spec.order, "id", ())
+        parts.append(_versioned(numbers, "id", round_, moves=stream.spec.movers.moves(round_)))
     parts.append(inserted(spark, stream, round_, partitions))
     if stream.late:
         late = _permuted(_range(spark, 0, stream.late, partitions), stream.late_ranks(round_))
@@ -86,7 +86,7 @@ def _numbers(ranked: DataFrame, stream: Stream, round_: int, rank: str) -> DataF
     placed = ranked.selectExpr(f"{ranking.sql(rank)} as __place").selectExpr(
         "__place as __added", f"least(__place, {rows - 1}L) as __place"
     )
-    return _ordered(placed, stream.order, "__place", ("__added",)).selectExpr(
+    return _ordered(placed, stream.spec.order, "__place", ("__added",)).selectExpr(
         f"if(__added >= {rows}L, __added, __place) as __place"
     )
 
@@ -136,7 +136,7 @@ def _picked(values: Sequence[int]) -> str:
 def deleted(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> DataFrame:
     """The rows that the delete step of a round removes, with the round as version."""
     places = _range(spark, *stream.deleted_slice(round_), partitions)
-    return _versioned(_ordered(places, stream.order, "id", ()), "id", round_)
+    return _versioned(_ordered(places, stream.spec.order, "id", ()), "id", round_)
 
 
 def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -152,7 +152,7 @@ def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> Data
     values = []
     for name in columns:
         source = Expressions(shape=shape, name=name, number=_NUMBER, version=_VERSION, moves=_MOVES)
-        values.append(f"{expressed(kinds[name], source)} as {_quoted(name)}")
+        values.append(f"{kinds[name].sql(source)} as {_quoted(name)}")
         helpers |= source.helpers
     if helpers:
         named = (f"{expression} as {_quoted(name)}" for name, expression in helpers.items())

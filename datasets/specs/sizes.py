@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.datasets.columns.kind import BaseKind, Shape, Values, made
+from keymark.datasets.columns.kind import BaseKind, Shape, Values
 
 _SAMPLE, _SAMPLE_BYTES = 1000, 16 << 20
 _PROBE = 8
@@ -61,7 +61,7 @@ def row_bytes(columns: Sequence[tuple[str, BaseKind]], shape: Shape) -> float:
 def _mean_bytes(columns: Sequence[tuple[str, BaseKind]], shape: Shape, count: int) -> float:
     numbers = np.arange(count)
     rows = Values(shape=shape, name="", numbers=numbers, versions=np.zeros_like(numbers))
-    values = (made(kind, replace(rows, name=name)) for name, kind in columns)
+    values = (kind.arrow(replace(rows, name=name)) for name, kind in columns)
     return sum(plain_bytes(column) for column in values) / count
 
 

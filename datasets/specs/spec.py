@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -105,7 +105,7 @@ class DatasetSpec(BaseModel):
         yield from (
             f"{name}: a key or partition column must not change with the round"
             for name in (*self.record_key, *self.partition_path)
-            if name in kinds and not _is_fixed(kinds[name])
+            if name in kinds and not kinds[name].is_fixed
         )
         yield from (
             f"{name}: a key or partition column must not be null"
@@ -331,29 +331,26 @@ _LISTS = ("record_key", "partition_path")
 
 def _describe(detail: ErrorDetails) -> str:
     """One mistake found by pydantic, with its key and the nearest valid name."""
-    kinds = {model.model_fields["kind"].annotation for model in _KINDS}
-    tags = {tag for annotation in kinds for tag in get_args(annotation)}
     location = [str(part) for part in detail["loc"]]
+    known = tuple(DatasetSpec.model_fields)
     if location[:1] == ["columns"]:
-        location, tag = _without_tags(location, tags)
-        known = _fields_of(tag) if tag else ()
-    else:
-        known = tuple(DatasetSpec.model_fields)
+        location, tag = _without_tags(location)
+        known = tuple(_KINDS[tag].model_fields) if tag else ()
     key = ".".join(location)
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key{nearest(location[-1], known)}"
     if detail["type"] == "union_tag_invalid":
         given = str(detail["ctx"]["tag"])
-        return f"{key}: unknown kind {given!r}{nearest(given, sorted(tags))}"
+        return f"{key}: unknown kind {given!r}{nearest(given, sorted(_KINDS))}"
     text = detail["msg"].removeprefix("Value error, ")
     return f"{key}: {text[0].lower()}{text[1:]}" if key else text
 
 
-def _without_tags(location: list[str], tags: Container[str]) -> tuple[list[str], str | None]:
+def _without_tags(location: list[str]) -> tuple[list[str], str | None]:
     """A column's place without the kinds that pydantic names behind it and its parts; the last."""
     kept, tag, is_next = location[:2], None, True
     for part in location[2:]:
-        if is_next and part in tags:
+        if is_next and part in _KINDS:
             tag, is_next = part, False
         else:
             is_next = kept[-1] == "fields" or part in ("items", "values")
@@ -361,18 +358,9 @@ def _without_tags(location: list[str], tags: Container[str]) -> tuple[list[str],
     return kept, tag
 
 
-_KINDS = get_args(get_args(Kind)[0])
-_UNIQUE = ", ".join(
-    get_args(model.model_fields["kind"].annotation)[0] for model in _KINDS if model.unique
-)
-
-
-def _fields_of(tag: str) -> tuple[str, ...]:
-    for model in _KINDS:
-        if tag in get_args(model.model_fields["kind"].annotation):
-            return tuple(model.model_fields)
-    return ()
-
-
-def _is_fixed(kind: Kind) -> bool:
-    return kind.unique or isinstance(kind, Partition) or bool(getattr(kind, "fixed", False))
+_KINDS = {
+    tag: model
+    for model in get_args(get_args(Kind)[0])
+    for tag in get_args(model.model_fields["kind"].annotation)
+}
+_UNIQUE = ", ".join(tag for tag, model in _KINDS.items() if model.unique)
