@@ -22,6 +22,7 @@ from keymark.reports.plan.formulas import equation_names, indexes_of, other
 from keymark.reports.render.text import clean
 
 SCHEMA_VERSION = 2
+RANGED = ("rows", "batch", "files", "shards", "cores")
 _HEAD = ("runs", "machine", "cores", "row_bytes", "key_bytes", "ranges", "scored_rows")
 DEFAULT = Path(__file__).parents[2] / "harness" / "calibration" / "default.json"
 
@@ -79,6 +80,13 @@ class Calibration:
     ranges: Mapping[str, tuple[float, float]]
     scored_rows: float = 0.0
     equations: Mapping[str, FittedEquation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse ranges that nothing can be compared with."""
+        if set(RANGED) - self.ranges.keys() or not all(
+            high > 0 for _, high in self.ranges.values()
+        ):
+            raise ValueError(f"ranges of {', '.join(RANGED)} above 0 are expected")
 
     @property
     def largest_rows(self) -> float:

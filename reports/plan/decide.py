@@ -97,7 +97,8 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
         why = (
             f"the table has {far:,.0f} times the rows of the largest table that these constants "
             f"were fitted to or compared with ({calibration.largest_rows:,.0f}); beyond "
-            f"{FAR:.0f} times there is no single winner among {', '.join(order)}"
+            f"{FAR:.0f} times there is no single winner among {', '.join(order)}: tables of "
+            f"{at.rows / FAR:,.0f} rows, fitted or scored, would allow one"
         )
     elif len(ties) == len(order) - 1:
         why = _undecided(calibration, at, order)

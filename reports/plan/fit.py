@@ -24,7 +24,7 @@ from scipy.optimize import nnls
 
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
-from keymark.reports.plan.calibration import Calibration, FittedEquation
+from keymark.reports.plan.calibration import RANGED, Calibration, FittedEquation
 from keymark.reports.plan.floors import floor
 from keymark.reports.plan.formulas import equation_names, scans
 from keymark.reports.plan.observe import Observation, observations, pooled
@@ -35,7 +35,6 @@ _ROUNDS = 30
 _ORDINARY = 0.1
 _LEAST = 1e-12
 _SCANNED = "rows"
-RANGED = ("rows", "batch", "files", "shards", "cores")
 
 _Floats = npt.NDArray[np.float64]
 

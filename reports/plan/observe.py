@@ -17,7 +17,7 @@ from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import TASKS, Amounts
 from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.plan.formulas import amounts, is_broadcast, known, mode_of, name_of
+from keymark.reports.plan.formulas import IN_BYTES, amounts, is_broadcast, known, mode_of, name_of
 
 STEP = "upsert_1"
 LOAD = "bulk_insert"
@@ -119,24 +119,20 @@ def _of_cell(view: CellView, at: Workload, load: CellView | None) -> Iterator[Ob
         for trial, whole in phases["total"].items()
     }
     measured = {
-        "tag": list(phases["tag"].values()),
-        "write": list(phases["write"].values()),
-        "index": list(phases["index"].values()),
-        "around": list(rest.values()),
+        "tag": phases["tag"],
+        "write": phases["write"],
+        "index": phases["index"],
+        "around": rest,
+        "shuffle": view.values(STEP, "tag", "shuffle_write_bytes"),
     }
     if load is not None:
         laid_out = view.index in known() and known()[view.index].owns_layout
-        whole = "total" if laid_out else "index"
-        measured["bootstrap"] = list(load.values(LOAD, whole, "wall_s").values())
-    for quantity, values in measured.items():
-        if values and min(values) > 0:
-            yield _observed(view, quantity, at, tuple(values))
-    counted = {"shuffle": view.values(STEP, "tag", "shuffle_write_bytes")}
-    if load is not None:
-        counted["index_bytes"] = load.values(LOAD, "index", "bytes_written")
-    for quantity, numbers in counted.items():
-        if numbers:
-            yield _observed(view, quantity, at, tuple(numbers.values()))
+        measured["bootstrap"] = load.values(LOAD, "total" if laid_out else "index", "wall_s")
+        measured["index_bytes"] = load.values(LOAD, "index", "bytes_written")
+    for quantity, found in measured.items():
+        values = tuple(found.values())
+        if values and (quantity in IN_BYTES or min(values) > 0):
+            yield _observed(view, quantity, at, values)
 
 
 def asked(record: RunRecord, at: Workload) -> Workload:

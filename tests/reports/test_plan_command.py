@@ -195,6 +195,7 @@ def test_there_is_no_single_winner_far_beyond_what_was_measured(capsys, fitted):
     assert found["options"] == {}
     assert found["candidates"] == ["record", "global_simple", "global_bloom"]
     assert "2,000 times the rows of the largest table" in found["why"]
+    assert "tables of 20,000,000 rows, fitted or scored, would allow one" in found["why"]
     assert any(line.startswith("recommended: nothing") for line in said)
     at = Workload(rows=1e7, batch=1e4)
     known = calibration.load(fitted["fit"])
@@ -388,8 +389,10 @@ def test_a_wrong_question_is_one_clear_line(capsys, words, expected):
         lambda d: d["equations"]["tag/record"]["values"].pop(),
         lambda d: d.update(equations=[]),
         lambda d: d.update(cores="many"),
+        lambda d: d["ranges"].pop("rows"),
+        lambda d: d["ranges"].update(rows=[0, 0]),
     ],
-    ids=["missing", "newer", "older", "short", "list", "text"],
+    ids=["missing", "newer", "older", "short", "list", "text", "rangeless", "empty"],
 )
 def test_a_damaged_calibration_is_one_clear_line(capsys, fitted, tmp_path, change):
     document = json.loads(fitted["fit"].read_text())
