@@ -10,7 +10,7 @@ HoodieBloomIndex.loadColumnRangesFromMetaIndex, HoodieMetadataBloomIndexCheckFun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,27 +67,18 @@ def probe_filters(work: FilterProbe) -> list[_Numbers | None]:
     A task that a runner distributes.
     """
     found: list[_Numbers | None] = [None] * len(work.files)
-    for row, value in _records(work):
-        path, keys, spans = work.files[row]
-        bloom = _usable(value, path)
-        if bloom is not None:
-            found[row] = places_in(spans)[bloom.contains(keys_in(keys, spans))]
-    return found
-
-
-def _records(work: FilterProbe) -> Iterator[tuple[int, bytes]]:
-    """The records that are there: number of the file, and value."""
     for start in range(0, len(work.files), _FILTERS_AT_ONCE):
         hits, values = work.shard.lookup(work.records.slice(start, _FILTERS_AT_ONCE))
-        yield from zip((hits + start).tolist(), (value.as_py() for value in values), strict=True)
-
-
-def _usable(value: bytes, path: str) -> BloomText | None:
-    try:
-        decoded = decode_bloom(value, path)
-        return None if decoded is None else BloomText.parse(decoded[1], decoded[0], path)
-    except (CorruptFileError, UnsupportedTableError):
-        return None
+        for row, value in zip((hits + start).tolist(), values, strict=True):
+            path, keys, spans = work.files[row]
+            try:
+                decoded = decode_bloom(value.as_py(), path)
+                bloom = decoded and BloomText.parse(decoded[1], decoded[0], path)
+            except (CorruptFileError, UnsupportedTableError):
+                continue  # the footer of the file is asked instead
+            if bloom is not None:
+                found[row] = places_in(spans)[bloom.contains(keys_in(keys, spans))]
+    return found
 
 
 def filter_by_metadata(

@@ -119,8 +119,10 @@ def enter_keys(work: EnterWork) -> pa.Table:
             changes = _stretch(work, part, number)
             if work.rule is not None:
                 rows = _gotten(client, changes["key"].combine_chunks(), work.pace, gets)
-                counts = _counting(entries_of(rows, work.access), work.rule)
-                is_known = pc.is_in(changes["key"].combine_chunks(), value_set=counts)
+                entries = entries_of(rows, work.access)
+                counts = pc.and_(work.rule.committed(entries), work.rule.placed(entries))
+                counting = entries["key"].combine_chunks().filter(counts)
+                is_known = pc.is_in(changes["key"].combine_chunks(), value_set=counting)
                 known.append(changes.filter(is_known))
                 changes = changes.filter(pc.invert(is_known))
             put_entries(client, changes, work.pace, puts)
@@ -185,12 +187,6 @@ def _gotten(client: ThriftClient, keys: pa.Array, pace: Pace, throttle: Throttle
 def _batches(keys: pa.Array, size: int) -> Iterator[list[bytes]]:
     for start in range(0, len(keys), size):
         yield keys.slice(start, size).cast(pa.binary()).to_pylist()
-
-
-def _counting(entries: pa.Table, rule: Rule) -> pa.Array:
-    """The keys of the entries that count."""
-    mask = pc.and_(rule.committed(entries), rule.placed(entries))
-    return entries["key"].combine_chunks().filter(mask)
 
 
 def _stretch(work: EnterWork, part: KeyPart, number: int) -> pa.Table:

@@ -75,7 +75,9 @@ class HBaseIndex:
         try:
             entries = _entries(keys, context)
         except NoHBaseTableError as error:
-            _refuse_lost(error, context)
+            # Without commits the HBase table need not be there yet.
+            if Timeline.load(context.storage).commit_times():
+                raise _lost(error, context) from error
             entries = CHANGES.empty_table()
         entries = entries.filter(_counts(entries, context))
         rows = pc.index_in(keys, value_set=entries["key"].combine_chunks())
@@ -214,12 +216,6 @@ def _counts(entries: pa.Table, context: IndexContext) -> pa.Array:
     if pc.any(pc.and_not(committed, placed)).as_py():
         placed = Rule.of(rule.timeline, TableState.load(context.storage).snapshot).placed(entries)
     return pc.and_(committed, placed)
-
-
-def _refuse_lost(error: NoHBaseTableError, context: IndexContext) -> None:
-    """Without commits the HBase table need not be there yet."""
-    if Timeline.load(context.storage).commit_times():
-        raise _lost(error, context) from error
 
 
 def _lost(error: NoHBaseTableError, context: IndexContext) -> IndexUnavailableError:

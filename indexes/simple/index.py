@@ -100,7 +100,9 @@ def _join_by_spark(
     try:
         found = _join(keys, asked, files, context)
     except Exception:
-        _refuse_damage(files, context)
+        # Reading the keys names the base file that Spark stumbled over, if there is one.
+        for number in files:
+            read_keys(context.storage, context.config, context.snapshot.files[number])
         raise
     return found["row"].to_numpy().astype(np.int64), found["file"].to_numpy().astype(np.int64)
 
@@ -138,9 +140,3 @@ def _frame(spark: SparkSession, **columns: pa.Array | _Numbers) -> DataFrame:
         for name, values in columns.items()
     }
     return spark.createDataFrame(pd.DataFrame(values), schema)
-
-
-def _refuse_damage(files: Sequence[int], context: IndexContext) -> None:
-    """Name the base file that Spark stumbled over, if there is one."""
-    for number in files:
-        read_keys(context.storage, context.config, context.snapshot.files[number])
