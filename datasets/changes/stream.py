@@ -273,16 +273,16 @@ class Stream:
         ranks = self.late_ranks(round_).apply(np.arange(start, stop, dtype=np.int64))
         return self.numbers(self.ranking(self.before(round_)).places(ranks))
 
+    def added(self, round_: int, start: int, stop: int) -> _Numbers:
+        """Numbers of the rows that a round adds, for a slice of 0..inserts-1."""
+        first, _ = self.inserted(round_)
+        return np.arange(first + start, first + stop, dtype=np.int64)
+
     def doubled(self, round_: int, start: int, stop: int) -> _Numbers:
         """Numbers of the rows that come twice: the first of the updates, then of the inserts."""
         split = max(start, min(stop, self.updates))
-        first = self.inserted(round_)[0] - self.updates
-        return np.concatenate(
-            [
-                self.updated(round_, start, split),
-                np.arange(first + split, first + stop, dtype=np.int64),
-            ]
-        )
+        again = self.added(round_, split - self.updates, stop - self.updates)
+        return np.concatenate([self.updated(round_, start, split), again])
 
     def inserted(self, round_: int) -> tuple[int, int]:
         """First and end number of the rows that a round adds; round 0 adds the first load."""

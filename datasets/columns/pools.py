@@ -29,6 +29,15 @@ PoolName = Literal[
     "paragraph",
 ]
 POOL_NAMES: tuple[str, ...] = get_args(PoolName)
+_FAKERS = {
+    "email": "ascii_safe_email",
+    "phone": "phone_number",
+    "street": "street_address",
+    "device": "mac_address",
+    "address": "ipv4",
+    "browser": "user_agent",
+}
+"""What Faker calls those that have another name there."""
 
 
 @lru_cache(maxsize=64)
@@ -44,27 +53,7 @@ def pool(name: PoolName, size: int, seed: int) -> tuple[str, ...]:
 
     fake = Faker("en_US")
     fake.seed_instance(derive(seed, "pool", name))
-    makers: dict[str, Callable[[], str]] = {
-        "name": fake.name,
-        "first_name": fake.first_name,
-        "last_name": fake.last_name,
-        "email": fake.ascii_safe_email,
-        "phone": fake.phone_number,
-        "job": fake.job,
-        "company": fake.company,
-        "city": fake.city,
-        "country": fake.country,
-        "country_code": fake.country_code,
-        "street": fake.street_address,
-        "postcode": fake.postcode,
-        "device": fake.mac_address,
-        "address": fake.ipv4,
-        "browser": fake.user_agent,
-        "word": fake.word,
-        "sentence": fake.sentence,
-        "paragraph": fake.paragraph,
-    }
-    make = makers[name]
+    make: Callable[[], str] = getattr(fake, _FAKERS.get(name, name))
     return tuple(make().replace("\n", " ") for _ in range(size))
 
 

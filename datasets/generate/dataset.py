@@ -16,37 +16,22 @@ class Dataset(Protocol):
 
     Rounds count from 1; round 0 is the first load. Every answer depends on nothing but the
     dataset's definition and the arguments.
+
+    Attributes:
+        name: of the dataset and, by default, of its table.
+        record_key: key columns.
+        partition_path: partition columns, may be empty.
+        ordering: the column that is greater in each later change of a row.
+        columns: all, in order; digests are over these.
+        delete_count: rows removed by one delete step.
     """
 
-    @property
-    def name(self) -> str:
-        """Name of the dataset and default name of its table."""
-        ...
-
-    @property
-    def record_key(self) -> tuple[str, ...]:
-        """Key columns."""
-        ...
-
-    @property
-    def partition_path(self) -> tuple[str, ...]:
-        """Partition columns, may be empty."""
-        ...
-
-    @property
-    def ordering(self) -> str | None:
-        """The ordering column: greater in each later change of a row."""
-        ...
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns in order; digests are over these."""
-        ...
-
-    @property
-    def delete_count(self) -> int:
-        """Rows removed by one delete step."""
-        ...
+    name: str
+    record_key: tuple[str, ...]
+    partition_path: tuple[str, ...]
+    ordering: str | None
+    columns: tuple[str, ...]
+    delete_count: int
 
     def batch_counts(self, round: int) -> tuple[int, int]:  # noqa: A002
         """(updates, inserts) of the batch of a round."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _Numbers = npt.NDArray[np.int64]
+_Part = tuple[int, Callable[[int, int, int], _Numbers], int]
+"""Of a batch: rows; the numbers of some of them by round, first and end; their version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,10 @@ class GeneratedDataset:
         known = [name for name, _ in spec.flat_columns()]
         self.columns = tuple(known if columns is None else columns)
         check_columns(self.columns, known)
+        self.delete_count = self.stream.deletes
         self._partitions = partitions
         self._advance = advance
         self._changes: dict[int, RowsDigest] = {}
-
-    @property
-    def delete_count(self) -> int:
-        """Rows removed by one delete step."""
-        return self.stream.deletes
 
     def batch_counts(self, round: int) -> tuple[int, int]:  # noqa: A002
         """(updates, inserts) of the batch of a round; rows that move are updates."""
@@ -151,39 +149,30 @@ class GeneratedDataset:
         """
         parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         before = 0
-        for size, make in self._batch_parts(round):
+        for size, rows, version in self._batch_parts(round):
             first, last = max(start - before, 0), min(stop - before, size)
             before += size
             if first < last:
-                parts.append(make(first, last))
-        numbers, versions = zip(*parts, strict=True)
-        return np.concatenate(numbers), np.concatenate(versions)
+                numbers = rows(round, first, last)
+                parts.append((numbers, np.full_like(numbers, version)))
+        every, versions = zip(*parts, strict=True)
+        return np.concatenate(every), np.concatenate(versions)
 
-    def _batch_parts(self, round_: int) -> list[tuple[int, Callable[[int, int], Chunk]]]:
+    def _batch_parts(self, round_: int) -> list[_Part]:
         stream = self.stream
-        base, end = stream.inserted(round_)
-
-        def changed(
-            rows: Callable[[int, int, int], _Numbers], version: int
-        ) -> Callable[[int, int], Chunk]:
-            return lambda first, last: _versioned(rows(round_, first, last), version)
-
-        def added(first: int, last: int) -> Chunk:
-            return _versioned(np.arange(base + first, base + last, dtype=np.int64), round_)
-
         if not round_:
-            return [(end - base, added)]
+            return [(self.spec.rows, stream.added, round_)]
         return [
-            (stream.updates, changed(stream.updated, round_)),
-            (stream.moves, changed(stream.moved, round_)),
-            (stream.inserts, added),
-            (stream.late, changed(stream.late_rows, LATE)),
-            (stream.duplicates, changed(stream.doubled, round_ - 1)),
+            (stream.updates, stream.updated, round_),
+            (stream.moves, stream.moved, round_),
+            (stream.inserts, stream.added, round_),
+            (stream.late, stream.late_rows, LATE),
+            (stream.duplicates, stream.doubled, round_ - 1),
         ]
 
     def batch_size(self, round: int) -> int:  # noqa: A002
         """Rows of a round's batch; those of the first load for round 0."""
-        return sum(size for size, _ in self._batch_parts(round))
+        return sum(size for size, _, _ in self._batch_parts(round))
 
     def slices(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Cut a range of rows into pieces that are made at once."""
@@ -245,7 +234,3 @@ class GeneratedDataset:
             if self._advance:
                 self._advance(digest.rows)
         return total
-
-
-def _versioned(numbers: _Numbers, version: int) -> Chunk:
-    return numbers, np.full_like(numbers, version)

@@ -109,23 +109,19 @@ class SourceDataset:
         self.name = name
         self.record_key = tuple(record_key)
         self.partition_path = tuple(partition_path)
-        self.ordering = ordering
+        self.ordering: str | None = ordering
         self.delete_count = deletes
         self._seed = seed
         self._updates = updates
         self._inserts = inserts
         self._rows = _normal(rows)
+        self.columns = tuple(self._rows.column_names)
         self._ordering = self._checked_ordering()
         self._new_key = self._key_to_change()
         size = self._rows.num_rows
         zeros = np.zeros(size, np.int64)
         self._models = {0: _Model(np.arange(size, dtype=np.int64), zeros, zeros)}
         self._changes: dict[int, RowsDigest] = {}
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns in order; digests are over these."""
-        return tuple(self._rows.column_names)
 
     def batch_counts(self, round: int) -> tuple[int, int]:  # noqa: A002
         """(updates, inserts) of the batch of a round."""
