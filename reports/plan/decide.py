@@ -189,11 +189,9 @@ def crossovers(
             line = _Line(calibration, at, along, below, above)
             ends = [float(getattr(place, along)) for place in places[number : number + 2]]
             size = line.meet(ends[0], ends[1], ("value", "value"))
-            low, high = size / _KNOWN_WITHIN, size * _KNOWN_WITHIN
-            if not line.holds(low, ("high", "low")) or line.holds(high, ("low", "high")):
-                continue
-            low = line.meet(low, size, ("high", "low"))
-            high = line.meet(size, high, ("low", "high"))
+            far = 2 * _KNOWN_WITHIN
+            low = line.meet(size / far, size, ("high", "low"))
+            high = line.meet(size, size * far, ("low", "high"))
             if high > _KNOWN_WITHIN * low:
                 continue
             rounded = float(f"{size:.0e}")
