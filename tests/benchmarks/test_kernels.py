@@ -26,7 +26,6 @@ from keymark.table.format.log.deletes import decode_deletes, encode_deletes
 from keymark.table.format.log.reader import read_blocks
 from keymark.table.format.log.writer import encode_block
 from keymark.table.format.order import key_order
-from keymark.table.runtime.runner import LocalRunner
 from keymark.table.storage.storage import BytesReader
 
 TINY, FULL = 500, 100_000
@@ -106,12 +105,6 @@ def test_probe(benchmark, keys):
 def test_order(benchmark, keys):
     found = benchmark(key_order, keys)
     assert keys.take(pa.array(found)).equals(keys.take(pc.sort_indices(keys)))
-
-
-@pytest.mark.benchmark(group="threads")
-def test_start(benchmark):
-    found = benchmark(LocalRunner(threads=2).run, abs, [-1, -2], weights=[1, 1])
-    assert found == [1, 2]
 
 
 def values(keys: pa.Array) -> pa.Array:
