@@ -41,7 +41,6 @@ from keymark.indexes.bloom.key_ranges import (
 from keymark.indexes.bloom.metadata import filter_by_metadata, ranges_in_metadata
 from keymark.indexes.bloom.spec import SPEC
 from keymark.indexes.shared.cost import KEY_WEIGHT
-from keymark.indexes.shared.exact_index import ExactIndex
 from keymark.indexes.shared.key_scan import (
     ABSENT,
     KeyProbe,
@@ -51,6 +50,7 @@ from keymark.indexes.shared.key_scan import (
     probe_keys,
     stored_keys,
 )
+from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.shared.scope import Scope, scopes
 from keymark.indexes.spec import IndexSpec
 from keymark.table.format.bloom.text import BloomText
@@ -64,7 +64,7 @@ from keymark.table.storage.storage import Storage
 _Numbers = npt.NDArray[np.int64]
 
 
-class BloomIndex(ExactIndex):
+class BloomIndex(LookupIndex):
     """Partition-local and exact; needs nothing but the base files."""
 
     spec: ClassVar[IndexSpec] = SPEC

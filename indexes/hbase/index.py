@@ -38,20 +38,20 @@ from keymark.indexes.hbase.spec import (
     THRIFT_HOST,
     THRIFT_PORT,
 )
+from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.format.order import key_order
 from keymark.table.index.external import CHANGES, KeyPart, gone
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.keygen.stored import StoredKeys
-from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, pack
 from keymark.table.state.table_state import TableState
 from keymark.table.timeline.timeline import Timeline
 
 
-class HBaseIndex:
+class HBaseIndex(LookupIndex):
     """Global; its entries are outside the table (table.index.external.ExternalIndex).
 
     Where only Keymark writes, a tag is exact. What a writer of Hudi's left that died is not told
@@ -62,10 +62,6 @@ class HBaseIndex:
     name: ClassVar[str] = SPEC.name
     is_global: ClassVar[bool] = True
     is_exact: ClassVar[bool] = False
-
-    def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
-        """Locate distinct keys; see table.index.protocol.Index."""
-        return self.lookup(keys, context, partitions)
 
     def lookup(
         self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
@@ -83,10 +79,6 @@ class HBaseIndex:
         rows = pc.index_in(keys, value_set=entries["key"].combine_chunks())
         columns = [entries[name].combine_chunks().take(rows) for name in LOCATION_SCHEMA.names]
         return pa.table(columns, schema=LOCATION_SCHEMA)
-
-    def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> None:
-        """Any file group will do."""
-        del keys, config, options
 
     def enter(self, parts: Sequence[KeyPart], instant: str, context: IndexContext) -> pa.Table:
         """Put entries of keys that have none that counts; see table.index.external."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.indexes.record.spec import INFLATION, SPEC, WORK_PER_KEY_BYTE
-from keymark.indexes.shared.exact_index import ExactIndex
+from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import IndexUnavailableError
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
@@ -53,7 +53,7 @@ def lookup_shard(work: ShardLookup) -> ShardAnswer:
     return ShardAnswer(positions, codes, locations, work.shard.blocks_decoded)
 
 
-class RecordIndex(ExactIndex):
+class RecordIndex(LookupIndex):
     """Global and exact; needs the table's record_index partition."""
 
     spec: ClassVar[IndexSpec] = SPEC

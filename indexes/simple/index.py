@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from keymark.indexes.shared.exact_index import ExactIndex
 from keymark.indexes.shared.key_scan import (
     ABSENT,
     file_weight,
@@ -29,6 +28,7 @@ from keymark.indexes.shared.key_scan import (
     probe_keys,
     read_keys,
 )
+from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.shared.scope import Scope, scopes
 from keymark.indexes.simple.spec import SPEC
 from keymark.indexes.spec import IndexSpec
@@ -47,7 +47,7 @@ _KEYS = pa.schema([(KEY_COLUMN, pa.string())])
 _Numbers = npt.NDArray[np.int64]
 
 
-class SimpleIndex(ExactIndex):
+class SimpleIndex(LookupIndex):
     """Partition-local and exact; needs nothing but the base files."""
 
     spec: ClassVar[IndexSpec] = SPEC

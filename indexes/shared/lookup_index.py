@@ -1,7 +1,4 @@
-"""What the indexes share whose answer says that the key is there: tagging is looking up.
-
-Their new keys may go into any file group.
-"""
+"""What the indexes share that tag by looking up; their new keys may go into any file group."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import Options
 
 
-class ExactIndex(ABC):
+class LookupIndex(ABC):
     """Implements table.index.protocol.Index but for `name` and `lookup`."""
 
     is_global: ClassVar[bool] = False
