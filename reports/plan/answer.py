@@ -69,8 +69,8 @@ class Plan:
     def index_share(self) -> float:
         """The share of a write that the cheapest index adds to it."""
         best = self.choice.order[0]
-        parts = (self.of(metric)[best].estimate.value for metric in ("added_s", "write_s"))
-        return next(parts) / next(parts)
+        added, whole = (self.of(metric)[best].estimate.value for metric in ("added_s", "write_s"))
+        return added / whole if whole else 0.0
 
     def of(self, metric: str) -> dict[str, Prediction]:
         """The predictions of a metric, by index."""
