@@ -85,9 +85,8 @@ def remarks(made: Plan) -> list[str]:
     """How little the index is of a write, if so, and the file groups of an index in shards."""
     said = []
     if made.index_share <= _LITTLE:
-        said.append(
-            f"with {made.choice.order[0]} the index is {made.index_share:.0%} of this write"
-        )
+        share = f"{made.index_share:.0%}".replace("0%", "less than 1%")
+        said.append(f"with {made.choice.order[0]} the index is {share} of this write")
     if made.shards is not None:
         groups = made.shards
         said.append(f"{groups.index} index: {groups.count:,} file groups ({groups.why})")

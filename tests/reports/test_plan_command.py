@@ -269,6 +269,8 @@ def test_a_small_part_of_the_write_is_told(capsys):
     assert found["index_share"] == pytest.approx(share)
     assert share < 0.05
     assert f"with {best} the index is {share:.0%} of this write" in said
+    _, said = package_answer(capsys, *README, "--index", "bucket")
+    assert "with bucket the index is less than 1% of this write" in said
     size = ("--records", 5_000_000, "--batch", 20_000, "--partitions", 20)
     large, said = package_answer(capsys, *size, "--index", "global_simple")
     assert large["index_share"] > 0.05
