@@ -30,6 +30,7 @@ from keymark.harness.errors import CellError
 from keymark.harness.measure.session import cores
 from keymark.harness.scenario.scenario import SparkSection
 from keymark.harness.tables import independent
+from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.table.index.protocol import LookupStats, index_name, spec_of
 from keymark.table.properties.options import INDEX_TYPE
 
@@ -219,7 +220,11 @@ class HudiEngine:
         return self.create(path, layout, index=index, options={**options, **kept})
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
-        """A copy of a table: Hudi's index is a matter of its writer's options."""
+        """A copy of a table: Hudi's index is a matter of its writer's options.
+
+        Indexes that the table has beside it are dropped.
+        """
+        drop_other_indexes(str(path), index)
         return self.open(path, index=index, options=options)
 
     @contextmanager

@@ -12,6 +12,7 @@ from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.base import Layout, MeasuredTable
 from keymark.harness.measure.log_cost import StepCost
 from keymark.harness.measure.session import SparkRuntime
+from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.harness.tables.table_folders import Tables
 from keymark.table.index.protocol import spec_of
 from keymark.table.properties.config import load_config
@@ -65,9 +66,9 @@ class NativeEngine:
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of a table without facts of its own, as Hudi writes them, given an index.
 
-        Such a table opens with its record index if it has one, whatever options say; only a
-        fact of the copy makes it use another.
+        Indexes that the table has beside it are dropped. A fact of the copy makes it use this one.
         """
+        drop_other_indexes(self._tables.of(path), index)
         given = {**options, INDEX_TYPE: spec_of(index).table_type}
         storage = storage_at(self._tables.of(path), given)
         facts = {name: value for name, value in given.items() if name in fact_names()}

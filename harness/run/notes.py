@@ -63,7 +63,7 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
     held = independent.facts(Path(scenario.table.source)).partitions_of_metadata
     if others and "record_index" in held:
         found.append(
-            f"The source has a record index, which {' and '.join(others)} do not use but keep up "
-            "to date: that is part of their phase `index`."
+            f"The source has a record index, which the copies for {' and '.join(others)} do "
+            "not have: each cell has the index under test and no other."
         )
     return found

@@ -98,6 +98,9 @@ def test_a_run_starts_from_a_table_of_hudis_and_leaves_it_as_it_was(tmp_path):
     assert code == 0, said
     assert [cell["index"] for cell in summary["cells"] if cell["verified"]] == INDEXES
     assert contents(source) == before
+    found = metrics(summary)
+    sizes = {index: found[index, "upsert_1", "total", "index_bytes"] for index in INDEXES}
+    assert {index for index, size in sizes.items() if size} == {"record"}
     notes = json.loads((tmp_path / "run" / "run.json").read_text())["notes"]
     assert any(note.startswith("native/bucket") and "bulk-inserted" in note for note in notes)
 

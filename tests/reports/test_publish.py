@@ -101,7 +101,7 @@ def test_failed_and_missing_cells_are_named_and_on_no_chart(tmp_path):
         assert [row.index for row in chart.grid.rows] == ["record", "global_simple"]
 
 
-def test_nothing_but_zeros_is_in_the_table_and_on_no_chart(tmp_path):
+def test_nothing_but_zeros_is_a_sentence_and_on_no_chart(tmp_path):
     made = [
         sample(cell=f"native/{index}", index=index, metric=metric, value=value)
         for index in ("record", "global_simple")
@@ -109,7 +109,9 @@ def test_nothing_but_zeros_is_in_the_table_and_on_no_chart(tmp_path):
     ]
     published = publish([write_run(tmp_path / "run", made)])
     assert [chart.key for chart in published.report.charts] == ["write_latency"]
-    assert "Shuffle per upsert" in (tmp_path / "run" / "summary.md").read_text()
+    said = (tmp_path / "run" / "summary.md").read_text()
+    assert "Shuffle per upsert" not in said
+    assert "Shuffle of an upsert batch: 0 B for all: there is nothing to compare." in said
 
 
 def test_a_run_in_which_everything_failed_still_has_a_page(tmp_path):
