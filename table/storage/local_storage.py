@@ -223,15 +223,17 @@ class LocalStorage:
         full = Path(self._path(path))
         with storage_errors("delete", path):
             refuse_links(self.root, str(full))
-            if self._lasts(path):
-                known = unsynced(self.root)
-                if not known.forget(str(full)) and known.files:
-                    known.sync()
-                known.note(folders=[str(full.parent)])
+            known, lasts = unsynced(self.root), self._lasts(path)
+            if lasts and not known.forget(str(full)) and known.files:
+                known.sync()
             try:
                 self._unlink(path, full)
             except (FileNotFoundError, NotADirectoryError):
                 return
+            finally:
+                # Noted before, it could be taken by a sync of another thread that comes too early.
+                if lasts:
+                    known.note(folders=[str(full.parent)])
             (full.parent / f".{full.name}.crc").unlink(missing_ok=True)
 
     def _unlink(self, path: str, full: Path) -> None:
@@ -274,9 +276,9 @@ class LocalStorage:
         full = self._path(path)
         known = unsynced(self.root)
         known.forget_below(full)
-        if self._lasts(f"{path}/"):
+        lasts = self._lasts(f"{path}/")
+        if lasts:
             known.sync()
-            known.note(folders=[os.path.dirname(full)])  # noqa: PTH120
         failed: list[OSError] = []
 
         def note(_function: object, _path: str, raised: Any) -> None:
@@ -286,7 +288,11 @@ class LocalStorage:
         with storage_errors("delete", path):
             refuse_links(self.root, f"{full}/")
             refuse_mounts(self.root, full)
-            shutil.rmtree(self._moved_aside(path, full), onerror=note)
+            try:
+                shutil.rmtree(self._moved_aside(path, full), onerror=note)
+            finally:
+                if lasts:
+                    known.note(folders=[os.path.dirname(full)])  # noqa: PTH120
             if failed:
                 raise failed[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import threading
 from pathlib import Path
 
@@ -305,6 +306,33 @@ def test_nothing_is_deleted_before_what_was_put_lasts(storage, synced):
     assert synced == ["archive", "t"]
     storage.sync()
     assert synced == ["archive", "t", "t"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "folder"), [("delete", "p/q/a", "q"), ("delete_tree", "p/q", "p")]
+)
+def test_a_sync_beside_a_deletion_comes_too_early_for_it(
+    storage, synced, monkeypatch, verb, path, folder
+):
+    storage.put("p/q/a", b"1")
+    storage.sync()
+    removed = []
+
+    def after_a_sync(remove):
+        def call(*arguments, **named):
+            if not removed:
+                storage.sync()
+            removed.append(arguments)
+            synced.clear()
+            return remove(*arguments, **named)
+
+        return call
+
+    monkeypatch.setattr(Path, "unlink", after_a_sync(Path.unlink))
+    monkeypatch.setattr(shutil, "rmtree", after_a_sync(shutil.rmtree))
+    getattr(storage, verb)(path)
+    storage.sync()
+    assert folder in synced
 
 
 def test_what_a_writer_takes_back_is_not_synced(storage, synced):

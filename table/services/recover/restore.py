@@ -292,7 +292,8 @@ def sweep_taken_back(storage: Storage) -> None:
         storage.delete(timeline.path(instant.time, instant.action, COMPLETED))
         # A power cut must not bring a commit back whose files are gone, nor files without it.
         storage.sync()
-        for path in list(data_files(storage, instant.time)):
+        # Markers are not synced: after a power cut their folder may be there without them.
+        for path in list(data_files(storage, instant.time, everywhere=True)):
             storage.delete(path)
         storage.sync()
         timeline.remove(instant.time, instant.action)
