@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,29 +42,39 @@ _TEXT = re.compile(rb'"[^"]*"\s*:?')
 _LONG_NUMBER = re.compile(rb"\d{309}")
 
 
-def read_json_lines(path: Path) -> pa.Table:
+def read_json_lines(path: Path, texts: Collection[str] = ()) -> pa.Table:
     """The rows of a file with one JSON object in each line; NaN and Infinity count as numbers.
+
+    Args:
+        path: the file.
+        texts: columns that are text, also where their values look like dates.
 
     Raises:
         InputError: a line is no such object, names a column twice, is too long or nested too
             deeply, or holds a number that no column can hold; the message names the line.
         OSError: the file cannot be read.
     """
-    _check_shape(path)
+    names = _check_shape(path)
+    schema = pa.schema([(name, pa.string()) for name in sorted(texts)])
+    parse = pyarrow.json.ParseOptions(explicit_schema=schema)
     options = pyarrow.json.ReadOptions(block_size=LONGEST_LINE)
     try:
-        table = pyarrow.json.read_json(path, read_options=options)
+        table = pyarrow.json.read_json(path, read_options=options, parse_options=parse)
         # Arrow takes escaped lone surrogates as they are.
         table.validate(full=True)
         if "double" in str(table.schema) and _has_long_number(path):
             raise pa.ArrowInvalid("a number has more digits than a column can hold")
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(_explained(path) or f"{path} cannot be read: {error}") from error
-    return table
+        raise InputError(_explained(path, texts) or f"{path} cannot be read: {error}") from error
+    # Arrow adds the columns of its schema that no line names.
+    absent = [
+        name for name in texts if f'"{name}"' not in names and table[name].null_count == len(table)
+    ]
+    return table.drop_columns(absent)
 
 
-def _check_shape(path: Path) -> None:
-    """Refuse long lines, deep nesting, and many columns that most rows do not have."""
+def _check_shape(path: Path) -> set[str]:
+    """The names in quotes; refuses long lines, deep nesting, and columns that most rows lack."""
     names: set[bytes] = set()
     depth, objects = 0, 0
     for line, block in _whole_lines(path):
@@ -82,6 +92,7 @@ def _check_shape(path: Path) -> None:
             f"{path} names {len(names):,} columns in {objects:,} objects, most of which lack most "
             "of them; write them as Parquet"
         )
+    return {name.decode(errors="replace").rstrip(": \t\r\n") for name in names}
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -168,7 +179,7 @@ def _has_long_number(path: Path) -> bool:
     return any(_LONG_NUMBER.search(block) for _, block in _whole_lines(path))
 
 
-def _explained(path: Path) -> str | None:
+def _explained(path: Path, texts: Collection[str]) -> str | None:
     """What is wrong with the first bad line of a file that was refused; None if none is found."""
     kinds: dict[str, type] = {}
     with path.open("rb") as file:
@@ -190,6 +201,8 @@ def _explained(path: Path) -> str | None:
             except (ValueError, RecursionError) as error:
                 return f"{path}, line {number}: {error}"
             for name, value in row.items():
+                if name in texts and not isinstance(value, str | None):
+                    return f"{path}, line {number}: column {name!r} is text in the table"
                 if value is not None and kinds.setdefault(name, type(value)) is not type(value):
                     return f"{path}, line {number}: column {name!r} changes its type"
     return None

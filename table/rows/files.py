@@ -32,8 +32,13 @@ _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
 def read_data(paths: Sequence[Path], table: Table) -> pa.Table:
-    """The rows of data files; CSV takes its types from the table."""
-    tables = [_read_file(path, table) for path in paths]
+    """The rows of data files; CSV takes its types from the table, JSON its texts."""
+    tables: list[pa.Table] = []
+    texts = _texts(table)
+    for path in paths:
+        tables.append(_read_file(path, table, texts))
+        # A new table has no types yet: those of the files before it count.
+        texts |= {field.name for field in tables[-1].schema if pa.types.is_string(field.type)}
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
@@ -54,7 +59,7 @@ def read_frame(paths: Sequence[Path], spark: SparkSession) -> DataFrame | None:
         raise InputError(f"Spark cannot read the data files: {_first(error)}") from error
 
 
-def _read_file(path: Path, table: Table) -> pa.Table:
+def _read_file(path: Path, table: Table, texts: set[str]) -> pa.Table:
     if not path.exists():
         raise InputError(f"{path} does not exist")
     suffix = path.suffix.lower()
@@ -62,7 +67,7 @@ def _read_file(path: Path, table: Table) -> pa.Table:
         if suffix == ".csv":
             rows = _read_csv(path, table)
         elif suffix in _JSON_SUFFIXES:
-            rows = read_json_lines(path)
+            rows = read_json_lines(path, texts)
         elif suffix == ".parquet" or path.is_dir():
             rows = _read_parquet(path)
         else:
@@ -123,6 +128,13 @@ def _read_csv(path: Path, table: Table) -> pa.Table:
         quoted_strings_can_be_null=False,
     )
     return pyarrow.csv.read_csv(path, convert_options=options)
+
+
+def _texts(table: Table) -> set[str]:
+    """The columns of a table that are text; none of a new table."""
+    text = table_schema(Timeline.load(table.storage))
+    schema = pa.schema([]) if text is None else without_meta(from_avro(text))
+    return {field.name for field in schema if pa.types.is_string(field.type)}
 
 
 def read_keys(path: Path, table: Table) -> pa.Array | list[str]:

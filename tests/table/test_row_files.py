@@ -124,3 +124,13 @@ def test_a_csv_header_is_checked(tmp_path):
     path.write_bytes(os.fsencode(",".join(f"c{number}" for number in range(6000))))
     with pytest.raises(InputError, match=r"line 1 names more than 5,000 columns"):
         read_data([path], table)
+
+
+def test_texts_of_the_table_stay_texts_in_json_lines(tmp_path):
+    path = tmp_path / "more.jsonl"
+    path.write_text('{"k": "a", "day": "2024-01-31"}\n{"k": "b", "day": null}\n')
+    rows = read_json_lines(path, ["k", "day", "absent"])
+    assert rows.to_pylist() == [{"k": "a", "day": "2024-01-31"}, {"k": "b", "day": None}]
+    path.write_text('{"k": "a"}\n{"k": 7}\n')
+    with pytest.raises(InputError, match=r"more\.jsonl, line 2: column 'k' is text in the table"):
+        read_json_lines(path, ["k"])
