@@ -98,7 +98,12 @@ def run(
             request = Request(
                 scenario=resolved, out=path, budget_s=budget_s, resume=resume, kept=kept
             )
-            finished = bench.run(request, shown)
+            try:
+                finished = bench.run(request, shown)
+            except KeyboardInterrupt:
+                shown.end()
+                _tell_interrupted(request.folder, out or str(request.folder))
+                raise
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=as_json)
     for engine_, reason in finished.skipped.items():
@@ -107,6 +112,15 @@ def run(
         print(terminal_text(f"FAILED {cell}: {reason}"), file=sys.stderr)
     if finished.failed:
         raise typer.Exit(1)
+
+
+def _tell_interrupted(folder: Path, name: str) -> None:
+    """Say what an interrupted run keeps, and the command that goes on with it."""
+    if (folder / "run.json").exists():
+        said = f"interrupted; what was measured is kept: go on with run --resume --out {name}"
+    else:
+        said = "interrupted before anything was measured"
+    print(terminal_text(said), file=sys.stderr)
 
 
 def kernels(

@@ -13,12 +13,10 @@ from rich.text import Text
 
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.publish import Published, publish
+from keymark.reports.render import terminal
 from keymark.reports.render.grids import Grid
 from keymark.reports.render.text import clean
 from keymark.reports.sections.page import Report
-
-# Columns of what is printed into a file: nothing need be cut there.
-_FILE_WIDTH = 200
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -45,8 +43,7 @@ def show(published: Published, target: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(published.summary, indent=2, allow_nan=False))
         return
-    shown = Console().is_terminal
-    console = Console(highlight=False, soft_wrap=not shown, width=None if shown else _FILE_WIDTH)
+    console = terminal.console()
     _comparison(console, published.report)
     console.print(Text(f"report: {clean(target.rstrip('/'), 4000)}/report/index.html"))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from keymark.indexes.installed import default_index, of_partition
 from keymark.table.bootstrap.rows import RowSource
-from keymark.table.errors import InvalidOptionError
+from keymark.table.errors import InputError, InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.index.external import external_entries, located, rebuild
 from keymark.table.index.protocol import (
@@ -90,6 +90,8 @@ class Table:
         clock: Clock | None = None,
         ids: Ids = RANDOM,
     ) -> None:
+        if isinstance(storage, str | PathLike):
+            raise InputError(f"Table.open({str(storage)!r}) opens the table at a path")
         self.storage = storage
         self._given = check_options(options or {})
         self._spark = spark
@@ -102,6 +104,10 @@ class Table:
         self.choice = table_facts.choose_index(config, self._given, storage)
         capacity = self.options().integer(BLOCK_CACHE)
         self._cache = BlockCache(capacity) if capacity else None
+
+    def __repr__(self) -> str:
+        key, index = ", ".join(self.config.record_key) or "generated", self.choice.name
+        return f"<Table {self.config.name} at {self.storage.root}: record key {key}, index {index}>"
 
     @classmethod
     def create(  # noqa: PLR0913  what a table is, by name

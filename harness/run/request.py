@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class Request:
         budget_s: time that chooses the number of repetitions.
         resume: go on with the run that is in `out`.
         kept: called whenever the folder's files tell more than before.
+        asked: when it was asked for.
     """
 
     scenario: Scenario
@@ -45,6 +46,17 @@ class Request:
     budget_s: float | None = None
     resume: bool = False
     kept: Callable[[], None] = unwatched
+    asked: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def run_id(self) -> str:
+        """The id of a new run."""
+        return f"{self.asked:%Y%m%dT%H%M%S}-{self.scenario.name}"
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.out or Path("runs") / self.run_id
 
     def deadline(self, began: float) -> float | None:
         """When a run that began at a time has used its budget up; None without a budget."""
@@ -72,10 +84,9 @@ def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
     described = describe(request.scenario)
     if request.resume and not (request.out and RunFolder(request.out).is_blank):
         return _resumed(request, described)
-    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{request.scenario.name}"
-    folder = RunFolder.create(request.out or Path("runs") / run_id, request.kept)
+    folder = RunFolder.create(request.folder, request.kept)
     return folder, RunRecord(
-        run_id=run_id,
+        run_id=request.run_id,
         started=now(),
         command=redact_arguments(environment.command()),
         scenario=ScenarioRecord.model_validate(described),

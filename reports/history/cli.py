@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,12 +15,12 @@ from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import history_chart, said
 from keymark.reports.history.series import History, read
+from keymark.reports.render import terminal
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.text import clean, markdown
 
 _LONGEST_TABLE = 40
-_FILE_WIDTH = 200
 
 
 def history(
@@ -92,8 +91,7 @@ def page(found: History) -> str:
 
 def show(found: History, target: str) -> None:
     """Print the changes for people."""
-    shown = Console().is_terminal
-    console = Console(highlight=False, soft_wrap=not shown, width=None if shown else _FILE_WIDTH)
+    console = terminal.console()
     for warning in found.warnings:
         console.print(Text(f"warning: {warning}"))
     rows = list(_rows(found))

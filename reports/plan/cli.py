@@ -97,8 +97,8 @@ def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
         print(json.dumps(answer.document(made), indent=2, allow_nan=False))
         return
     print(render.ENGINE)
-    _print_table(*render.table(made))
     _print_lines(render.lines(made))
+    _print_table(*render.table(made))
     if html is not None:
         print(f"page: {clean(html)}")
 
@@ -139,18 +139,25 @@ def _constants(known: Calibration, *, as_json: bool) -> None:
 
 
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; where it is wider than the terminal, without the ranges."""
     from rich import box  # noqa: PLC0415  not for --json
-    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    width = None if Console().is_terminal else 220
-    console = Console(highlight=False, markup=False, width=width)
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, head in enumerate(heads):
-        shown.add_column(head, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
+    from keymark.reports.render import terminal  # noqa: PLC0415
+
+    console = terminal.console()
+    for shortened in (False, True):
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=shortened)
+        for number, head in enumerate(heads):
+            shown.add_column(head, justify="right" if number else "left", overflow="fold")
+        for name, *texts in rows:
+            shown.add_row(name, *(t.partition(" (")[0] if shortened else t for t in texts))
+        unfolded = console.options.update(max_width=1000)
+        if console.measure(shown, options=unfolded).maximum <= console.width:
+            break
     console.print(shown)
+    if shortened:
+        print("The table leaves out the ranges to fit; --json and --html have them.")
 
 
 def _print_lines(lines: Sequence[str]) -> None:

@@ -210,7 +210,11 @@ def _refuse_unsupported(properties: Mapping[str, str]) -> None:
             if key == "hoodie.table.version" and found and found.isdecimal():
                 number = int(found[:9])
                 if number >= _UPGRADED:
-                    text += f"; the table was upgraded by Apache Hudi to version {number}"
+                    text += (
+                        f"; the table was upgraded by Apache Hudi to version {number}: Hudi 1.x "
+                        "takes a copy of it back (CALL downgrade_table(table => 'NAME', "
+                        "to_version => 'SIX')), and `keymark plan` needs no table"
+                    )
             raise UnsupportedTableError(f"{PROPERTIES}: {text}")
 
 

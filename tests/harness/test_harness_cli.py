@@ -99,6 +99,28 @@ def test_mistakes_are_found_before_spark_starts(app, arguments):
     assert answer.exception.exit_code == 2
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_interrupted_run_says_how_to_go_on(app, tmp_path, monkeypatch, begun):
+    from keymark.harness.run import bench
+
+    def interrupted(request, progress):
+        progress.begin("loading")
+        if begun:
+            request.folder.mkdir(parents=True)
+            (request.folder / "run.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "run", interrupted)
+    monkeypatch.chdir(tmp_path)
+    answer = runner.invoke(app, ["run", "ci"])
+    assert answer.exit_code == 130
+    kept = "runs/" + next((each.name for each in tmp_path.glob("runs/*")), "")
+    if begun:
+        assert f"go on with run --resume --out {kept}\n" in answer.stderr
+    else:
+        assert "interrupted before anything was measured\n" in answer.stderr
+
+
 def test_listing_scenarios_loads_no_spark():
     code = "import keymark.harness.cli, sys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

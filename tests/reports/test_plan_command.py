@@ -16,7 +16,7 @@ from synthetic_plan import TRUE, place, plan_run
 from keymark import cli as run_bench
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import Workload
-from keymark.reports.plan import calibration, floors
+from keymark.reports.plan import calibration, flags, floors
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.constants import worded
@@ -91,6 +91,36 @@ def test_the_package_has_a_calibration_of_its_own(capsys):
     assert found["calibration"]["name"] == "default"
     assert found["calibration"]["machine"]
     assert found["calibration"]["runs"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("2e9", 2_000_000_000), ("2B", 2_000_000_000), ("400k", 400_000), ("1.5M", 1_500_000),
+     ("1_000", 1000), ("1,000", 1000), ("7", 7)],
+)  # fmt: skip
+def test_numbers_of_rows_are_written_as_people_do(text, number):
+    assert flags.count(text) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "k", "0", "-5", "1.5", "nan", "inf", "1e999999999", "1e20", "2T", "x"]
+)
+def test_what_is_no_number_of_rows_is_refused(capsys, text):
+    code, said = plan(capsys, f"--records={text}", "--batch", 5)
+    assert code == 2
+    assert f"{text!r} is no number of rows" in said
+
+
+@pytest.mark.parametrize(("columns", "ranges"), [(80, False), (120, False), (260, True)])
+def test_the_answer_comes_first_and_the_table_fits(capsys, monkeypatch, columns, ranges):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, said = plan(capsys, "--records", 10_000_000, "--batch", 50_000)
+    assert code == 0
+    before, _, after = said.partition("───")
+    assert "recommended: " in before
+    assert max(map(len, after.splitlines())) <= columns
+    assert (" s to " in after) == ranges
+    assert ("leaves out the ranges" in after) != ranges
 
 
 def test_file_groups_of_a_record_index_keep_room_to_grow(capsys, fitted):
