@@ -45,7 +45,7 @@ def show(published: Published, target: str, *, as_json: bool) -> None:
         return
     console = terminal.console()
     _comparison(console, published.report)
-    console.print(Text(f"report: {clean(target.rstrip('/'), 4000)}/report/index.html"))
+    print(f"report: {clean(target.rstrip('/'), 4000)}/report/index.html")
 
 
 def _comparison(console: Console, found: Report) -> None:

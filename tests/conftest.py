@@ -13,6 +13,8 @@ from hypothesis import settings
 settings.register_profile("keymark", deadline=None)
 settings.load_profile("keymark")
 os.environ.setdefault("TZ", "UTC")
+# Tests that ask for a width set it; a terminal of the machine that runs them asks for none.
+os.environ.pop("COLUMNS", None)
 
 
 # What `make test` leaves to `make test-all`; tests/README.md has the times.

@@ -103,7 +103,7 @@ def show(found: History, target: str) -> None:
             table.add_row(*map(Text, row))
         console.print(table)
     console.print(Text(_sentence(found)))
-    console.print(Text(f"chart: {clean(target.rstrip('/'))}/history.svg"))
+    print(f"chart: {clean(target.rstrip('/'))}/history.svg")
 
 
 def _sentence(found: History) -> str:

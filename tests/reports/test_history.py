@@ -131,7 +131,8 @@ def test_runs_without_a_verified_number_have_no_history(capsys, tmp_path):
     assert "no verified number is in two of the runs" in said
 
 
-def test_people_get_a_table_and_the_chart(capsys, tmp_path):
+def test_people_get_a_table_and_the_chart(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "40")
     paths = history(tmp_path, slow_from=12)
     code, said = call(capsys, *paths, "--out", tmp_path / "out")
     assert code == 0

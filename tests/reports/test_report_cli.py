@@ -9,8 +9,8 @@ from keymark.reports.cli import app
 from keymark.reports.errors import ReportError
 
 
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+def run(*words, **environment):
+    return CliRunner(env=environment).invoke(app, [str(word) for word in words])
 
 
 def test_json_is_one_document_equal_to_summary_json(tmp_path):
@@ -31,7 +31,7 @@ def test_json_is_one_document_equal_to_summary_json(tmp_path):
 
 def test_people_get_the_table_and_the_path(tmp_path):
     path = small(tmp_path / "run")
-    result = run(path, "--out", tmp_path / "out")
+    result = run(path, "--out", tmp_path / "out", COLUMNS="80")
     assert result.exit_code == 0
     assert "global_simple" in result.stdout
     assert "is best" in result.stdout
