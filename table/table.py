@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from keymark.indexes.installed import default_index, of_partition
-from keymark.table.bootstrap.rows import RowSource
 from keymark.table.errors import InputError, InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.index.build.rows import RowSource
+from keymark.table.index.choice import check_agreement, choose_index, table_options
 from keymark.table.index.external import external_entries, located, rebuild
 from keymark.table.index.protocol import (
     Index,
@@ -31,13 +32,13 @@ from keymark.table.index.stale_index import refuse_stale_index, stale_since
 from keymark.table.layout.model import BaseFile, CommitResult
 from keymark.table.layout.naming import is_bucket_file_id
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.properties import facts as table_facts
 from keymark.table.properties.config import KEY_COLUMN, TableConfig, load_config
 from keymark.table.properties.options import (
     BLOCK_CACHE,
     LOCAL_BYTES,
     Options,
     check_options,
+    column_names,
     index_properties,
 )
 from keymark.table.read.arrow import ReadPlan, plan_read
@@ -48,6 +49,7 @@ from keymark.table.runtime.ids import RANDOM, Ids
 from keymark.table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
 from keymark.table.services.archive import Archived
 from keymark.table.services.check.check import CheckResult, check_table
+from keymark.table.services.create import TableSpec, create_table
 from keymark.table.services.index.switch import IndexSwitch, Switcher
 from keymark.table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
 from keymark.table.services.maintain import TableServices
@@ -99,9 +101,9 @@ class Table:
         self._ids = ids
         config = load_config(storage)
         warn_of_broken_seal(config)
-        table_facts.check_agreement(config, self._given)
+        check_agreement(config, self._given)
         self.warned: set[str] = set()
-        self.choice = table_facts.choose_index(config, self._given, storage)
+        self.choice = choose_index(config, self._given, storage)
         capacity = self.options().integer(BLOCK_CACHE)
         self._cache = BlockCache(capacity) if capacity else None
 
@@ -130,19 +132,19 @@ class Table:
         Without record_key every inserted row gets a generated key; without index the table gets the
         record index.
         """
-        if record_key is not None and not table_facts.names(record_key):
+        if record_key is not None and not column_names(record_key):
             raise InvalidOptionError("record_key names no record key column: leave it out for none")
         given = check_options(options or {})
         storage = storage or storage_at(path, given, create=True)
         index = index or default_index().name
         load_index(index)
-        identity = table_facts.TableSpec(
+        identity = TableSpec(
             name=name or storage.root.rstrip("/").rpartition("/")[2],
-            record_key=table_facts.names(record_key),
-            partition_fields=table_facts.names(partition_path),
+            record_key=column_names(record_key),
+            partition_fields=column_names(partition_path),
             ordering=ordering,
         )
-        table_facts.create_table(storage, identity, index, given, clock=clock or SystemClock())
+        create_table(storage, identity, index, given, clock=clock or SystemClock())
         return cls(storage, given, spark=spark, clock=clock, ids=ids)
 
     @classmethod
@@ -182,7 +184,7 @@ class Table:
 
     def options(self) -> Options:
         """Facts of the table, what was given, and the defaults that depend on the index."""
-        return table_facts.table_options(self.config, self.choice.name, self._given)
+        return table_options(self.config, self.choice.name, self._given)
 
     def upsert(self, rows: DataFrame | pa.Table) -> CommitResult:
         """Insert new keys, merge rows of known keys."""
@@ -208,8 +210,7 @@ class Table:
         They go from older slices, too: instants that need those cannot be read any more.
         """
         texts, _ = self._keys_and_partitions(keys)
-        purger = Purger(writer=self._writer(texts), progress=progress)
-        return purger.run(texts)
+        return Purger(writer=self._writer(texts), progress=progress).run(texts)
 
     def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> pa.Table:
         """Where keys are, in their order: record_key, partition_path, file_id, instant_time.
@@ -395,7 +396,7 @@ class Table:
             progress: shows how far it came.
         """
         given = check_options(options or {})
-        settled = table_facts.table_options(self.config, name, {**self._given, **given})
+        settled = table_options(self.config, name, {**self._given, **given})
         services = replace(self._services(self._runner(), progress), options=settled)
         switcher = Switcher(
             storage=self.storage, services=services, before=self.choice.name, given=given
@@ -406,7 +407,7 @@ class Table:
             switch = replace(switcher, storage=lease.storage).run(name, lease)
         kept = {name: text for name, text in self._given.items() if name not in index_properties()}
         self._given = {**kept, **given}
-        self.choice = table_facts.choose_index(self.config, self._given, self.storage)
+        self.choice = choose_index(self.config, self._given, self.storage)
         return switch
 
     def rewrite(self, virtual_keys: str, progress: Progress = no_progress) -> RewriteReport:

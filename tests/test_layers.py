@@ -77,10 +77,10 @@ LAYERS = (
     ("metadata",),
     ("state",),
     ("index",),
-    ("bootstrap",),
+    ("index.build",),
     ("read",),
     ("write",),
-    ("services", "properties.facts", "rows"),
+    ("services", "rows"),
     ("runtime.spark",),
     ("table",),
     ("cli", "source", "runtime"),
@@ -273,6 +273,6 @@ def test_only_an_index_spells_its_name():
         if any(name_of(path).startswith(f"keymark.{package}") for package in GENERAL)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
-        if name_of(path) != "keymark.table.format.words"
+        if name_of(path) != "keymark.table.format.kernels.words"
     ]
     assert spelled == []

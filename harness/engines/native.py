@@ -14,9 +14,9 @@ from keymark.harness.measure.log_cost import StepCost
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.harness.tables.table_folders import Tables
+from keymark.table.index.choice import declare_index, fixed_options
 from keymark.table.index.protocol import spec_of
 from keymark.table.properties.config import load_config
-from keymark.table.properties.facts import declare_index, fact_names
 from keymark.table.properties.options import INDEX_TYPE
 from keymark.table.runtime.ids import SeededIds
 from keymark.table.storage.stores import storage_at
@@ -71,7 +71,7 @@ class NativeEngine:
         drop_other_indexes(self._tables.of(path), index)
         given = {**options, INDEX_TYPE: spec_of(index).table_type}
         storage = storage_at(self._tables.of(path), given)
-        facts = {name: value for name, value in given.items() if name in fact_names()}
+        facts = {name: value for name, value in given.items() if name in fixed_options()}
         declare_index(storage, load_config(storage), facts)
         return self.open(path, index=index, options=options)
 

@@ -17,7 +17,7 @@ from keymark.harness.hbase import server
 from keymark.indexes.hbase import client as hbase_client
 from keymark.indexes.hbase.client import Access
 from keymark.indexes.hbase.entries import delete_entries, put_entries
-from keymark.indexes.hbase.pace import Pace, Throttle
+from keymark.indexes.hbase.rate_limit import RateLimit, Throttle
 from keymark.indexes.hbase.spec import (
     HBASE_GET_BATCH,
     HBASE_PACE,
@@ -32,7 +32,7 @@ from keymark.indexes.hbase.spec import (
 )
 
 # Off the clock nothing is held back.
-_PACE = Pace(get_batch=1000, gets_a_second=1 << 40, put_batch=1000)
+_PACE = RateLimit(get_batch=1000, gets_a_second=1 << 40, put_batch=1000)
 
 
 class HBaseCells:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.format.hashing import string_buffers
-from keymark.table.format.order import key_order
+from keymark.table.format.hashes.hashing import string_buffers
+from keymark.table.format.kernels.order import key_order
 
 _Numbers = npt.NDArray[np.int64]
 Range = tuple[str | None, str | None]

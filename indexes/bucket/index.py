@@ -21,7 +21,7 @@ from keymark.indexes.bucket.spec import BUCKET_COUNT, BUCKET_FIELDS, SPEC
 from keymark.indexes.shared.key_scan import ABSENT, KeyProbe, first_files, locations, probe_keys
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import CorruptFileError, TableWarning, UnsupportedTableError
-from keymark.table.format.hashing import buckets
+from keymark.table.format.hashes.hashing import buckets
 from keymark.table.index.protocol import IndexContext
 from keymark.table.layout.naming import bucket_of, is_bucket_file_id
 from keymark.table.layout.view import Snapshot

@@ -20,9 +20,9 @@ from keymark.indexes.hbase.client import (
     Row,
     ThriftClient,
 )
-from keymark.indexes.hbase.pace import Pace, Throttle
-from keymark.table.bootstrap.scan import record_keys
+from keymark.indexes.hbase.rate_limit import RateLimit, Throttle
 from keymark.table.errors import CorruptFileError
+from keymark.table.index.build.scan import record_keys
 from keymark.table.index.dedup import sorted_last
 from keymark.table.index.external import CHANGES, KeyPart
 from keymark.table.keygen.stored import StoredKeys
@@ -70,7 +70,7 @@ class GetWork:
     """Keys (distinct) whose entries are asked for."""
 
     access: Access
-    pace: Pace
+    pace: RateLimit
     keys: pa.Array
 
 
@@ -84,7 +84,7 @@ class EnterWork:
     """
 
     access: Access
-    pace: Pace
+    pace: RateLimit
     storage: Storage
     stretches: tuple[tuple[KeyPart, int], ...]
     instant: str
@@ -96,7 +96,7 @@ class FileWork:
     """A base file whose keys get entries."""
 
     access: Access
-    pace: Pace
+    pace: RateLimit
     storage: Storage
     file: BaseFile
     keys: StoredKeys
@@ -142,7 +142,9 @@ def enter_file(work: FileWork) -> int:
     return count
 
 
-def put_entries(client: ThriftClient, changes: pa.Table, pace: Pace, throttle: Throttle) -> None:
+def put_entries(
+    client: ThriftClient, changes: pa.Table, pace: RateLimit, throttle: Throttle
+) -> None:
     """Put the entries of keys with a place (rows of CHANGES), in the order of the rows."""
     for batch in changes.to_batches(max_chunksize=pace.put_batch):
         columns = [batch[name].cast(pa.binary()).to_pylist() for name in CHANGES.names]
@@ -154,7 +156,9 @@ def put_entries(client: ThriftClient, changes: pa.Table, pace: Pace, throttle: T
         client.put(rows)
 
 
-def delete_entries(client: ThriftClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> None:
+def delete_entries(
+    client: ThriftClient, keys: pa.Array, pace: RateLimit, throttle: Throttle
+) -> None:
     """Delete the entries of keys."""
     for batch in _batches(keys, pace.put_batch):
         throttle.take(len(batch))
@@ -175,7 +179,7 @@ def entries_of(rows: Sequence[Row], access: Access) -> pa.Table:
     return pa.table(arrays, schema=CHANGES)
 
 
-def _gotten(client: ThriftClient, keys: pa.Array, pace: Pace, throttle: Throttle) -> list[Row]:
+def _gotten(client: ThriftClient, keys: pa.Array, pace: RateLimit, throttle: Throttle) -> list[Row]:
     """The rows of keys, asked in their order: neighbours of a sorted batch share blocks."""
     found: list[Row] = []
     for batch in _batches(keys, pace.get_batch):

@@ -29,7 +29,7 @@ from keymark.indexes.hbase.entries import (
     get_entries,
     put_entries,
 )
-from keymark.indexes.hbase.pace import Pace, Throttle
+from keymark.indexes.hbase.rate_limit import RateLimit, Throttle
 from keymark.indexes.hbase.spec import (
     HBASE_PUT_AUTO,
     HBASE_TABLE,
@@ -41,7 +41,7 @@ from keymark.indexes.hbase.spec import (
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import IndexUnavailableError
-from keymark.table.format.order import key_order
+from keymark.table.format.kernels.order import key_order
 from keymark.table.index.external import CHANGES, KeyPart, gone
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.keygen.stored import StoredKeys
@@ -169,13 +169,13 @@ def _access(options: Options) -> Access:
     return Access(host, port, options.text(HBASE_TABLE))
 
 
-def _pace(options: Options, tasks: int) -> Pace:
+def _pace(options: Options, tasks: int) -> RateLimit:
     """The pace of a task; only where it must be computed HBase is asked for its servers."""
     servers = 1
     if options.flag(HBASE_PUT_AUTO):
         with hbase_client.connected(_access(options)) as client:
             servers = client.servers()
-    return Pace.of(options, servers=servers, tasks=max(1, tasks))
+    return RateLimit.of(options, servers=servers, tasks=max(1, tasks))
 
 
 def _entries(keys: pa.Array, context: IndexContext) -> pa.Table:
@@ -186,7 +186,7 @@ def _entries(keys: pa.Array, context: IndexContext) -> pa.Table:
     # Sorted, neighbours are in one block of HBase's: it is read once.
     ordered = keys.take(pa.array(key_order(keys)))
     connections = options.integer(THRIFT_CONNECTIONS)
-    pace = Pace.of(options, servers=1, tasks=connections)
+    pace = RateLimit.of(options, servers=1, tasks=connections)
     size = max(pace.get_batch, -(-len(keys) // connections))
     works = [
         GetWork(_access(options), pace, ordered.slice(start, size))

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from keymark.table.errors import InputError, UnsupportedTableError
-from keymark.table.format.words import AVRO_RECORD
+from keymark.table.format.kernels.words import AVRO_RECORD
 
 META_COLUMNS: tuple[str, ...] = (
     "_hoodie_commit_time",

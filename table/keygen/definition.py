@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keymark.table.errors import InvalidOptionError, UnsupportedTableError
-from keymark.table.format.words import SIMPLE_FIELD
+from keymark.table.format.kernels.words import SIMPLE_FIELD
 from keymark.table.properties.config import (
     COMPLEX_KEYS,
     CUSTOM_KEYS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.avro.records import encode_bytes, encode_text
-from keymark.table.format.hashing import file_id_hash, partition_id
+from keymark.table.format.hashes.hashing import file_id_hash, partition_id
 from keymark.table.format.parquet.base_file import BaseFileFooter
 from keymark.table.metadata.records import (
     BLOOM_FILTER,

@@ -29,7 +29,7 @@ from keymark.table.format.avro.columns import (
     REFUSED,
     read_records,
 )
-from keymark.table.format.hashing import column_id, string_buffers
+from keymark.table.format.hashes.hashing import column_id, string_buffers
 from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.column_stats import DECIMAL_SCALE, Wrapper, file_key
 from keymark.table.metadata.reader import Shard, split_by_shard

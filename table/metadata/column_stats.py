@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import UnsupportedTableError
 from keymark.table.format.avro.records import encode_bytes, encode_long, encode_text
-from keymark.table.format.hashing import column_id, file_id_hash, partition_id
+from keymark.table.format.hashes.hashing import column_id, file_id_hash, partition_id
 from keymark.table.metadata.records import COLUMN_STATS, encode_record, partition_identifier
 
 

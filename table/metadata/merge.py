@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.runs import merge_runs
 from keymark.table.format.hfile.strings import from_arrow
-from keymark.table.format.order import key_order
+from keymark.table.format.kernels.order import key_order
 
 
 def merged(sources: Sequence[HFileReader | pa.Array]) -> Iterator[tuple[pa.Array, pa.Array]]:

@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.hashing import shards
+from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.format.hfile.reader import HFileReader, Owner
 from keymark.table.format.hfile.strings import concat
+from keymark.table.format.kernels.order import key_order
 from keymark.table.format.log.block import BlockType, HeaderKey, LogBlock
 from keymark.table.format.log.deletes import decode_deletes
 from keymark.table.format.log.reader import read_blocks
-from keymark.table.format.order import key_order
 from keymark.table.layout.model import BaseFile, FileSlice, LogFile
 from keymark.table.layout.naming import (
     METADATA,

@@ -1,4 +1,4 @@
-"""Records of the metadata table, `files` and `record_index`. See `table/spec/metadata_table.md`.
+"""Records of the metadata table, `files` and `record_index`. See `docs/formats/metadata_table.md`.
 
 A value is one HoodieMetadataRecord in Avro binary. Its own key is empty: the key is the row's.
 """

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from keymark.table.errors import CommitConflictError
 from keymark.table.format.bloom.filter import BloomFilter
-from keymark.table.format.hashing import shards
+from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.hfile.file_info import IDENTITY, identity
 from keymark.table.format.hfile.writer import write_hfile
 from keymark.table.format.log.block import BlockType, HeaderKey

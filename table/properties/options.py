@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -375,3 +375,11 @@ def record_index_limits(options: Options) -> tuple[int, int]:
             f"{RECORD_INDEX_GROUPS_MAX} must hold"
         )
     return minimum, maximum
+
+
+def column_names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Column names from `a,b`, a sequence, or nothing."""
+    if columns is None:
+        return ()
+    listed = columns.split(",") if isinstance(columns, str) else list(columns)
+    return tuple(name.strip() for name in listed if name.strip())

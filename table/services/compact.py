@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import UnsupportedTableError
-from keymark.table.format.hashing import file_id_hash, partition_id
+from keymark.table.format.hashes.hashing import file_id_hash, partition_id
 from keymark.table.format.hfile.file_info import IDENTITY, identity
 from keymark.table.format.hfile.writer import HFileWriter
 from keymark.table.format.log.block import BlockType

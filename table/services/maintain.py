@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from keymark.table.bootstrap.uniqueness import FOLDER
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
+from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.writer import take_back_orphans

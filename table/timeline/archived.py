@@ -3,7 +3,7 @@
 Files are `.hoodie/archived/.commits_.archive.<N>_1-0-1`; the greater N, the later the instants. A
 block carries one header, SCHEMA. Every file of an instant (requested, inflight, completed) becomes
 one entry, whose payload holds what the file held: Avro files as they are, a commit's JSON turned
-into Avro's HoodieCommitMetadata. See `table/spec/timeline.md`. Source: HoodieTimelineArchiver,
+into Avro's HoodieCommitMetadata. See `docs/formats/timeline.md`. Source: HoodieTimelineArchiver,
 MetadataConversionUtils.createMetaWrapper and HoodieArchivedTimeline of Hudi 0.15.
 """
 

@@ -24,7 +24,7 @@ import fastavro
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.avro.records import AvroCursor, encode_bytes, encode_long, encode_text
-from keymark.table.format.words import AVRO_RECORD
+from keymark.table.format.kernels.words import AVRO_RECORD
 
 _MAGIC = b"Obj\x01"
 _SCHEMA_KEY, _CODEC_KEY, _NO_CODEC = "avro.schema", "avro.codec", b"null"
@@ -43,8 +43,8 @@ class AvroSchema:
 
 @lru_cache
 def load_schema(name: str) -> AvroSchema:
-    """The schema in `<name>.avsc` of this package."""
-    text = resources.files(__package__).joinpath(f"{name}.avsc").read_text("utf-8").strip()
+    """The schema in `schemas/<name>.avsc`."""
+    text = resources.files(__package__).joinpath(f"schemas/{name}.avsc").read_text("utf-8").strip()
     return AvroSchema(text, fastavro.parse_schema(json.loads(text)))
 
 

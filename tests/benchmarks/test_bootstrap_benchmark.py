@@ -33,10 +33,10 @@ import pytest
 from keymark import Table
 from keymark.indexes.installed import specs
 from keymark.reports.render.charts import GRID, INK, render
-from keymark.table.bootstrap.record_index import ENTRY_BYTES, build_record_index, scan_tasks
-from keymark.table.bootstrap.scan import ScanTask
-from keymark.table.bootstrap.target import BuildTarget
 from keymark.table.format.parquet.base_file import read_base_file
+from keymark.table.index.build.record_index import ENTRY_BYTES, build_record_index, scan_tasks
+from keymark.table.index.build.scan import ScanTask
+from keymark.table.index.build.target import BuildTarget
 from keymark.table.keygen.stored import KEY_COLUMN
 from keymark.table.layout.naming import METADATA
 from keymark.table.runtime.runner import LocalRunner, SparkRunner

@@ -18,14 +18,14 @@ from keymark.datasets.generate.rows import make_rows
 from keymark.datasets.specs.spec import load_spec
 from keymark.table.format.bloom.filter import BloomFilter
 from keymark.table.format.bloom.text import BloomText
-from keymark.table.format.hashing import buckets, java_hashes, shards
+from keymark.table.format.hashes.hashing import buckets, java_hashes, shards
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.format.kernels.order import key_order
 from keymark.table.format.log.block import BlockType, HeaderKey
 from keymark.table.format.log.deletes import decode_deletes, encode_deletes
 from keymark.table.format.log.reader import read_blocks
 from keymark.table.format.log.writer import encode_block
-from keymark.table.format.order import key_order
 from keymark.table.storage.storage import BytesReader
 
 TINY, FULL = 500, 100_000

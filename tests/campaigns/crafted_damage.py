@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from keymark import Table
 from keymark.indexes.bucket.index import BucketIndex
-from keymark.table.format.hashing import shards
+from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.parquet import base_file as parquet
 from keymark.table.format.parquet.base_file import read_footer, write_base_file
 from keymark.table.layout.model import BaseFile

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from index_cases import batch, create
 
-from keymark.indexes.hbase.pace import Pace, Throttle
+from keymark.indexes.hbase.rate_limit import RateLimit, Throttle
 from keymark.table.properties.options import Options
 
 
@@ -28,7 +28,7 @@ class Clock:
 
 
 def test_defaults_are_those_of_hudi():
-    pace = Pace.of(Options({}), servers=7, tasks=2)
+    pace = RateLimit.of(Options({}), servers=7, tasks=2)
     assert (pace.get_batch, pace.gets_a_second, pace.put_batch) == (100, 1000, 100)
 
 
@@ -46,7 +46,7 @@ def test_batches_of_puts_from_what_the_servers_stand(servers, share, tasks, expe
     }
     if servers == 1:
         given_[f"{prefix}.max.qps.per.region.server"] = "1000"
-    pace = Pace.of(Options(given_), servers=servers, tasks=tasks)
+    pace = RateLimit.of(Options(given_), servers=servers, tasks=tasks)
     assert pace.put_batch == expected
 
 
@@ -63,7 +63,7 @@ def test_no_second_sees_more_keys_than_allowed(a_second, takes):
 
 def test_batches_are_as_large_as_the_options_say(tmp_path, monkeypatch):
     hbase = FakeHBase().install(monkeypatch)
-    monkeypatch.setattr("keymark.indexes.hbase.pace.SystemClock.sleep", lambda *_: None)
+    monkeypatch.setattr("keymark.indexes.hbase.rate_limit.SystemClock.sleep", lambda *_: None)
     options = {
         "hoodie.index.hbase.table": "t",
         "hoodie.index.hbase.get.batch.size": "7",

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from keymark.indexes.spec import Equation, IndexCost, IndexOption, IndexSpec, LookupCounter
-from keymark.table.bootstrap.scan import record_keys
+from keymark.table.index.build.scan import record_keys
 from keymark.table.index.external import CHANGES
 from keymark.table.index.protocol import LOCATION_SCHEMA
 from keymark.table.keygen.stored import StoredKeys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from keymark.table.format.hashing import buckets
+from keymark.table.format.hashes.hashing import buckets
 
 PLAIN = ["", "a", "key-1", "ключ", "😀,é", "x,y", "k" * 300]
 COMPOSITE = ["k:a,n:1", "k:__null__,n:2", "k:__empty__,n:3", "k:ключ 😀,n:4"]

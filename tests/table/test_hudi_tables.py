@@ -28,7 +28,7 @@ from table_cases import (
 
 from keymark import Table
 from keymark.table.errors import DuplicateKeyError, InputError, TableError
-from keymark.table.format.hashing import column_id, file_id_hash, partition_id
+from keymark.table.format.hashes.hashing import column_id, file_id_hash, partition_id
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from keymark.table.state.table_state import TableState
 

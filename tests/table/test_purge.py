@@ -36,7 +36,7 @@ from typer.testing import CliRunner
 from keymark import Table
 from keymark.table.cli import app
 from keymark.table.errors import CorruptFileError, InputError
-from keymark.table.format.hashing import shards
+from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.log.deletes import encode_deletes
 from keymark.table.metadata.records import encode_locations
 from keymark.table.metadata.writer import DeltaCommit

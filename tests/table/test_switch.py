@@ -13,7 +13,6 @@ from table_cases import create, data_rows, rows, unpack
 from typer.testing import CliRunner
 
 from keymark import Table
-from keymark.table.bootstrap.uniqueness import FOLDER
 from keymark.table.cli import app
 from keymark.table.errors import (
     DuplicateKeyError,
@@ -22,6 +21,7 @@ from keymark.table.errors import (
     TableError,
     UnsupportedTableError,
 )
+from keymark.table.index.build.uniqueness import FOLDER
 
 MOVE = "hoodie.{}.index.update.partition.path"
 GLOBAL = ("record", "global_simple", "global_bloom")

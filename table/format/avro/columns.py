@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.table.format.avro.records import read_long
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.hashing import string_buffers
 
 # What a branch holds. NULL is no bytes, as is a record whose fields follow; REFUSED ends the
 # reading: such a record is of another shape.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.coding import ByteCursor, encode_varint
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.hashing import string_buffers
 
 # What a field that is skipped looks like: a text, a union of null and text, a union that is null
 # here, the long that marks the records wanted.

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError, UnsupportedTableError
-from keymark.table.format.murmur import key_buffers, longest, mix_words, murmur, position
+from keymark.table.format.hashes.murmur import key_buffers, longest, mix_words, murmur, position
 
 SIMPLE = "SIMPLE"
 DYNAMIC = "DYNAMIC_V0"

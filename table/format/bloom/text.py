@@ -25,7 +25,7 @@ from keymark.table.format.bloom.filter import (
     SIMPLE_HEADER,
     parse_header,
 )
-from keymark.table.format.murmur import key_buffers, longest, mix_words, murmur, position
+from keymark.table.format.hashes.murmur import key_buffers, longest, mix_words, murmur, position
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _NO_DIGIT = 0xFF

@@ -1,4 +1,4 @@
-"""HFile blocks: the 33-byte header, gzip, checksums. See `table/spec/hfile.md`.
+"""HFile blocks: the 33-byte header, gzip, checksums. See `docs/formats/hfile.md`.
 
 A block stands on its own: it is compressed and checksummed alone. Nothing is allocated on the word
 of a header before that word was weighed against the bytes that are really there.
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from isal import isal_zlib
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.checksum import (
+from keymark.table.format.hashes.checksum import (
     CHECKSUM_BYTES,
     ChecksumType,
     checksum_count,

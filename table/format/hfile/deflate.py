@@ -20,9 +20,9 @@ import numpy.typing as npt
 from isal import isal_zlib
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from keymark.table.format.compiled import inlined, kernel, maker
-from keymark.table.format.digest import load_word
+from keymark.table.format.hashes.digest import load_word
 from keymark.table.format.hfile.huffman import PAIR, PAIR_BITS, code_lengths, codes_of, pairs_of
+from keymark.table.format.kernels.compiled import inlined, kernel, maker
 
 _Bytes = npt.NDArray[np.uint8]
 _Ints = npt.NDArray[np.int32]

@@ -1,4 +1,4 @@
-"""The file info block: names and values, a protobuf map. See `table/spec/hfile.md`."""
+"""The file info block: names and values, a protobuf map. See `docs/formats/hfile.md`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from keymark.table.format.compiled import maker
+from keymark.table.format.kernels.compiled import maker
 
 # Deflate allows 15. With 13, the codes of four literals fit the 57 bits that are free at a time.
 CODE_MAX = 13

@@ -1,4 +1,4 @@
-"""Index blocks: which data block holds which keys. See `table/spec/hfile.md`."""
+"""Index blocks: which data block holds which keys. See `docs/formats/hfile.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops over cells and index entries, compiled. See `table/spec/hfile.md`.
+"""The loops over cells and index entries, compiled. See `docs/formats/hfile.md`.
 
 Bytes come as read-only uint8 arrays. Kernels that walk bytes of a file return, as their first
 result, the position of the first fault, or -1; they never read behind the end.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from keymark.table.format.compiled import inlined, kernel
+from keymark.table.format.kernels.compiled import inlined, kernel
 
 if TYPE_CHECKING:
     from keymark.table.format.hfile.cells import Cells, Strings

@@ -1,4 +1,4 @@
-"""HFile bytes -> values of many keys at once, or all entries. See `table/spec/hfile.md`."""
+"""HFile bytes -> values of many keys at once, or all entries. See `docs/formats/hfile.md`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.coding import encode_int32
-from keymark.table.format.hashing import shards
+from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.hfile import kernels
 from keymark.table.format.hfile.block import BlockKind, BlockReader
 from keymark.table.format.hfile.cache import BlockCache

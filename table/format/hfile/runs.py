@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from keymark.table.format.compiled import kernel, maker
 from keymark.table.format.hfile.kernels import compare
+from keymark.table.format.kernels.compiled import kernel, maker
 
 if TYPE_CHECKING:
     from keymark.table.format.hfile.cells import Strings

@@ -1,4 +1,4 @@
-"""The last 4096 bytes of an HFile. See `table/spec/hfile.md`."""
+"""The last 4096 bytes of an HFile. See `docs/formats/hfile.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorted keys and values -> HFile bytes, in the order of `table/spec/hfile.md`.
+"""Sorted keys and values -> HFile bytes, in the order of `docs/formats/hfile.md`.
 
 The bytes written so far and one open data block are all that a writer holds.
 """

@@ -1,4 +1,4 @@
-"""The blocks of a Hudi log file: kinds and header keys. See `table/spec/log_file.md`.
+"""The blocks of a Hudi log file: kinds and header keys. See `docs/formats/log_file.md`.
 
 Ordinals are those of HoodieLogBlock.HoodieLogBlockType and HeaderMetadataType.
 """

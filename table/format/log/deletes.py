@@ -1,4 +1,4 @@
-"""The content of DELETE blocks, a HoodieDeleteRecordList. See `table/spec/log_file.md`.
+"""The content of DELETE blocks, a HoodieDeleteRecordList. See `docs/formats/log_file.md`.
 
 The Avro schema is `delete_record_list.avsc` beside this module; all records of a list are written
 and read at once.
@@ -18,7 +18,7 @@ from numba import njit
 from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
 from keymark.table.format.avro.records import encode_long, encode_text, read_long
 from keymark.table.format.coding import ByteCursor, encode_int32
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.format.hfile.strings import to_arrow
 
 _VERSION = 3

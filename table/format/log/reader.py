@@ -1,4 +1,4 @@
-"""Log file bytes -> blocks; contents stay in the file. See `table/spec/log_file.md`."""
+"""Log file bytes -> blocks; contents stay in the file. See `docs/formats/log_file.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log blocks -> bytes. See `table/spec/log_file.md`."""
+"""Log blocks -> bytes. See `docs/formats/log_file.md`."""
 
 from __future__ import annotations
 

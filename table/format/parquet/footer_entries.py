@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from keymark.table.format.compiled import kernel
+from keymark.table.format.kernels.compiled import kernel
 from keymark.table.format.parquet.thrift import (
     BINARY,
     DEPTH_MAX,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from keymark.table.format.compiled import kernel
+from keymark.table.format.kernels.compiled import kernel
 from keymark.table.format.parquet.checksums import Checksums
 from keymark.table.format.parquet.column_chunks import ColumnChunk, check_chunk, column_chunks
 from keymark.table.format.parquet.pages import chunk_pages

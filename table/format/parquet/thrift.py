@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.compiled import kernel
+from keymark.table.format.kernels.compiled import kernel
 
 # Types; the type of a boolean field is its value.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST = range(1, 10)

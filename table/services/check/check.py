@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from keymark.table.errors import CorruptFileError, MissingFileError, SnapshotExpiredError
-from keymark.table.format.digest import total
+from keymark.table.format.hashes.digest import total
 from keymark.table.index.protocol import load_index, spec_of
 from keymark.table.index.stale_index import stale_since
 from keymark.table.keygen.stored import StoredKeys

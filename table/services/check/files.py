@@ -17,14 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.bootstrap.scan import record_keys
 from keymark.table.errors import CorruptFileError, TableWarning
 from keymark.table.format.bloom.text import BloomText
-from keymark.table.format.digest import Digest, location_words
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.digest import Digest, location_words
+from keymark.table.format.hashes.hashing import string_buffers
+from keymark.table.format.kernels.scatter import partition_keys
 from keymark.table.format.parquet.base_file import read_base_file, read_metadata
 from keymark.table.format.parquet.footer_keys import FooterKeys, read_footer_keys
-from keymark.table.format.scatter import partition_keys
+from keymark.table.index.build.scan import record_keys
 from keymark.table.index.protocol import load_index
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile

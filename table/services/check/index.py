@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.format.hashing import java_hashes, shards
+from keymark.table.format.hashes.hashing import java_hashes, shards
 from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.bootstrap.scan import record_keys
-from keymark.table.format.digest import entry_hashes, location_words
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.digest import entry_hashes, location_words
+from keymark.table.format.hashes.hashing import string_buffers
+from keymark.table.index.build.scan import record_keys
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from keymark.table.format.avro.records import AvroCursor
-from keymark.table.format.hashing import column_id
+from keymark.table.format.hashes.hashing import column_id
 from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.format.schema import META_COLUMNS
 from keymark.table.layout.model import BaseFile

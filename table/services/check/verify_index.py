@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.bootstrap.changes import key_changes
-from keymark.table.bootstrap.scan import record_keys
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.digest import Digest, digest_entries, location_words, total
-from keymark.table.format.hashing import string_buffers
-from keymark.table.format.scatter import partition_keys
+from keymark.table.format.hashes.digest import Digest, digest_entries, location_words, total
+from keymark.table.format.hashes.hashing import string_buffers
+from keymark.table.format.kernels.scatter import partition_keys
+from keymark.table.index.build.changes import key_changes
+from keymark.table.index.build.scan import record_keys
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import Snapshot

@@ -23,14 +23,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from keymark.table.bootstrap.bloom_filters import build_bloom_filters
-from keymark.table.bootstrap.column_stats import build_column_stats
-from keymark.table.bootstrap.footers import GroupSizing, count_rows, estimate_groups
-from keymark.table.bootstrap.record_index import build_mappings, build_record_index
-from keymark.table.bootstrap.repair import rebuild_shard
-from keymark.table.bootstrap.rows import RowSource
-from keymark.table.bootstrap.target import BuildTarget, Built, open_groups
 from keymark.table.errors import CorruptFileError, InputError, InvalidOptionError, TableError
+from keymark.table.index.build.bloom_filters import build_bloom_filters
+from keymark.table.index.build.column_stats import build_column_stats
+from keymark.table.index.build.footers import GroupSizing, count_rows, estimate_groups
+from keymark.table.index.build.record_index import build_mappings, build_record_index
+from keymark.table.index.build.repair import rebuild_shard
+from keymark.table.index.build.rows import RowSource
+from keymark.table.index.build.target import BuildTarget, Built, open_groups
 from keymark.table.index.stale_index import refuse_stale_index, stale_since
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import WriteStat

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from keymark.table.bootstrap.footers import count_rows, estimate_groups
-from keymark.table.bootstrap.target import BuildTarget
-from keymark.table.bootstrap.uniqueness import FOLDER, repeated_rows
 from keymark.table.errors import DuplicateKeyError, InvalidOptionError, UnsupportedTableError
+from keymark.table.index.build.footers import count_rows, estimate_groups
+from keymark.table.index.build.target import BuildTarget
+from keymark.table.index.build.uniqueness import FOLDER, repeated_rows
+from keymark.table.index.choice import index_table_properties
 from keymark.table.index.external import external_entries, rebuild
 from keymark.table.index.protocol import index_name, load_index, spec_of
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import load_config, save_config
-from keymark.table.properties.facts import index_facts
 from keymark.table.properties.options import INDEX_TYPE, index_properties
 from keymark.table.services.index.indexing import group_sizing
 from keymark.table.services.maintain import TableServices
@@ -159,7 +159,7 @@ class Switcher:
         moved, moves = known.get(spec_of(self.before).move_option or ""), spec_of(after).move_option
         if moved is not None and moves is not None:
             carried[moves] = moved
-        return index_facts(after, config.record_key, {**carried, **self.given})
+        return index_table_properties(after, config.record_key, {**carried, **self.given})
 
     def _prove_unique(self, state: TableState) -> None:
         services = self.services

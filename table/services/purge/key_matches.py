@@ -26,16 +26,16 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError, InputError, StorageError, UnsupportedTableError
 from keymark.table.format.bloom.filter import BloomFilter
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.trailer import MAGIC as TRAILER_MAGIC
 from keymark.table.format.hfile.trailer import TRAILER_SIZE
+from keymark.table.format.kernels.needles import LENGTH_MIN, Needles
+from keymark.table.format.kernels.order import key_order
 from keymark.table.format.log.block import MAGIC as LOG_MAGIC
 from keymark.table.format.log.block import BlockType, LogBlock
 from keymark.table.format.log.deletes import decode_deletes
 from keymark.table.format.log.reader import read_blocks
-from keymark.table.format.needles import LENGTH_MIN, Needles
-from keymark.table.format.order import key_order
 from keymark.table.format.parquet.base_file import BaseFileFooter, read_footer
 from keymark.table.format.parquet.pages import pages
 from keymark.table.keygen import record_keys

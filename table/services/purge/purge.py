@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from keymark.table.errors import InputError, StorageError
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.index.external import external_entries
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import BUILD, HOODIE, METADATA, STAGING, TEMP, TORN

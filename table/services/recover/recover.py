@@ -24,6 +24,7 @@ from datetime import UTC
 from keymark.table.errors import CorruptFileError, TableError
 from keymark.table.format.log.reader import read_blocks
 from keymark.table.format.parquet.base_file import read_metadata
+from keymark.table.index.choice import choose_index, table_options
 from keymark.table.layout.model import Instant
 from keymark.table.layout.naming import (
     BUILD,
@@ -46,7 +47,6 @@ from keymark.table.properties.config import (
     restore_properties,
     save_config,
 )
-from keymark.table.properties.facts import choose_index, table_options
 from keymark.table.properties.options import Options
 from keymark.table.properties.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS, RECOVERY
 from keymark.table.runtime.clock import Clock, SystemClock

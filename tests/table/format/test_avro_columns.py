@@ -17,7 +17,7 @@ from keymark.table.format.avro.columns import (
     read_records,
 )
 from keymark.table.format.avro.records import encode_bytes, encode_long
-from keymark.table.format.hashing import string_buffers
+from keymark.table.format.hashes.hashing import string_buffers
 
 SHAPE = ((NULL, BYTES), (LONG,), (NULL, LONG, BOOLEAN, FIXED4, FIXED8), (BYTES,))
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

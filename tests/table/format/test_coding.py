@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.checksum import ChecksumType, chunk_checksums
 from keymark.table.format.coding import (
     ByteCursor,
     encode_hadoop_vint,
@@ -13,6 +12,7 @@ from keymark.table.format.coding import (
     encode_int64,
     encode_varint,
 )
+from keymark.table.format.hashes.checksum import ChecksumType, chunk_checksums
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
-from keymark.table.format.compiled import kernel, maker
+from keymark.table.format.kernels.compiled import kernel, maker
 
 
 def made(count):

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from keymark.table.format.digest import Digest, digest_entries, location_words, total
-from keymark.table.format.hashing import shards, string_buffers
-from keymark.table.format.scatter import partition_keys
+from keymark.table.format.hashes.digest import Digest, digest_entries, location_words, total
+from keymark.table.format.hashes.hashing import shards, string_buffers
+from keymark.table.format.kernels.scatter import partition_keys
 
 KEYS = st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=50, unique=True)
 WORDS = location_words(["", "p", "p", "p1"], ["f", "f", "1f", "f"])

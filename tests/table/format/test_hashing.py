@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keymark.table.format import hashing
+from keymark.table.format.hashes import hashing
 
 SHARDS = {
     "key-00000": (0, 2, 2, 4, 914),

@@ -19,7 +19,7 @@ from hfile_cases import (
 )
 
 from keymark.table.errors import CorruptFileError, TableError, UnsupportedTableError
-from keymark.table.format.checksum import chunk_checksums
+from keymark.table.format.hashes.checksum import chunk_checksums
 from keymark.table.format.hfile.block import (
     BYTES_PER_CHECKSUM,
     HEADER_SIZE,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.table.format import interner as module
-from keymark.table.format.hashing import string_buffers
-from keymark.table.format.interner import Interner
+from keymark.table.format.hashes.hashing import string_buffers
+from keymark.table.format.kernels import interner as module
+from keymark.table.format.kernels.interner import Interner
 
 
 def number(distinct, strings):

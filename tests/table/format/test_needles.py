@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.table.format.needles import Needles
+from keymark.table.format.kernels.needles import Needles
 
 texts = st.text("ab0é", min_size=8, max_size=40)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.table.format.order import key_order
+from keymark.table.format.kernels.order import key_order
 
 TEXTS = st.lists(st.text(max_size=12), max_size=60)
 SHARED = st.lists(st.sampled_from(["", "a", "prefix--", "prefix--\0", "prefix--a", "ключ"]))

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keymark.table.format import pieces
-from keymark.table.format.pieces import Histogram, RadixPartitioner, Spilled, shared_start
+from keymark.table.format.kernels import pieces
+from keymark.table.format.kernels.pieces import Histogram, RadixPartitioner, Spilled, shared_start
 
 KEYS = st.lists(st.binary(min_size=1, max_size=6), max_size=40)
 ALIKE = st.lists(

@@ -14,7 +14,7 @@ from table_cases import SMALL_BLOOMS, by_listing, data_rows, files_listed, files
 
 from keymark import Table
 from keymark.table.errors import InputError
-from keymark.table.format.hashing import java_hashes
+from keymark.table.format.hashes.hashing import java_hashes
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.state.table_state import TableState
 

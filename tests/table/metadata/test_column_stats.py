@@ -16,7 +16,7 @@ import pytest
 from base_files import reader_of
 
 from keymark.table.errors import UnsupportedTableError
-from keymark.table.format.hashing import column_id, file_id_hash, partition_id
+from keymark.table.format.hashes.hashing import column_id, file_id_hash, partition_id
 from keymark.table.format.parquet.base_file import BaseFileFooter, read_footer
 from keymark.table.metadata import bloom, column_stats, records
 

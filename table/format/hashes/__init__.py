@@ -1,0 +1,1 @@
+"""Hashes and checksums: those of Hudi's formats, and the digest of entries."""

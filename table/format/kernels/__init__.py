@@ -1,0 +1,1 @@
+"""Compiled loops over batches: sorting, partitioning, interning and searching texts."""
