@@ -139,24 +139,28 @@ def _constants(known: Calibration, *, as_json: bool) -> None:
 
 
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; where it is wider than the terminal, without the ranges."""
+    """Print a table; without the ranges where it is too wide."""
     from rich import box  # noqa: PLC0415  not for --json
+    from rich.console import JustifyMethod  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     from keymark.reports.render import terminal  # noqa: PLC0415
 
     console = terminal.console()
-    for shortened in (False, True):
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=shortened)
-        for number, head in enumerate(heads):
-            shown.add_column(head, justify="right" if number else "left", overflow="fold")
-        for name, *texts in rows:
-            shown.add_row(name, *(t.partition(" (")[0] if shortened else t for t in texts))
-        unfolded = console.options.update(max_width=1000)
-        if console.measure(shown, options=unfolded).maximum <= console.width:
+    unlimited = console.options.update(max_width=1000)
+    medians = [[text.partition(" (")[0] for text in row] for row in rows]
+    upright = [head.replace(" ", "\n") for head in heads]
+    for names, texts in ((heads, rows), (upright, medians)):
+        shown = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+        for name in names:
+            side: JustifyMethod = "right" if shown.columns else "left"
+            shown.add_column(name, justify=side, overflow="fold")
+        for row in texts:
+            shown.add_row(*row)
+        if console.measure(shown, options=unlimited).maximum <= console.width:
             break
     console.print(shown)
-    if shortened:
+    if texts is medians:
         print("The table leaves out the ranges to fit; --json and --html have them.")
 
 

@@ -19,12 +19,12 @@ _UNITS = frozenset(Unit)
 _LITTLE = 0.05
 COLUMNS = (
     ("write_s", "write"),
-    ("added_s", "the index's part"),
+    ("added_s", "index's part"),
     ("tag_s", "tagging"),
     ("lookup_s", "lookup"),
     ("shuffle_bytes", "shuffle"),
     ("index_bytes", "storage"),
-    ("memory_bytes", "memory of a task"),
+    ("memory_bytes", "task memory"),
     ("bootstrap_s", "to build"),
     ("cost_month", "cost a month"),
 )
@@ -47,9 +47,8 @@ def table(made: Plan) -> tuple[list[str], list[list[str]]]:
     rows = []
     for index in indexes:
         best = index == made.choice.recommended
-        apart = "" if index in made.candidates else " (not compared)"
         rows.append([
-            f"{index}{' *' if best else ''}{apart}",
+            f"{index}{' *' if best else ''}",
             *(worded(each.estimate, each.unit) for each in (of[index] for of in found)),
         ])  # fmt: skip
     return heads, rows
@@ -72,6 +71,11 @@ def lines(made: Plan) -> list[str]:
     if made.outside:
         far = [f"{name} {factor:,.1f} times" for name, factor in made.outside.items()]
         said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
+    apart = [index for index in made.of("write_s") if index not in made.candidates]
+    if apart:
+        named = bool(made.wish.indexes)
+        why = "not asked for" if named else "keys may change their partition (else: --keys-stay)"
+        said.append(f"not compared: {', '.join(apart)}; {why}")
     return said
 
 
@@ -96,15 +100,14 @@ def remarks(made: Plan) -> list[str]:
 def crossing(each: Crossover) -> str:
     """One crossover in words."""
     what = {"rows": "rows", "batch": "keys a batch"}[each.along]
-    return (
-        f"crossover near {each.at:,.0f} {what} ({each.low:,.0f} to {each.high:,.0f}): "
-        f"below {each.below}, above {each.above}"
-    )
+    near, low, high = (f"{value:,.0f}" for value in (each.at, each.low, each.high))
+    span = "" if low == high else f" ({low} to {high})"
+    return f"crossover near {near} {what}{span}: below {each.below}, above {each.above}"
 
 
 def constants_table(calibration: Calibration) -> tuple[list[str], list[list[str]]]:
     """Heads, and a row for each constant."""
-    heads = ["formula", "one of", "is", "costs", "cells", "a cell is off by"]
+    heads = ["formula", "amount", "is", "costs", "cells", "off by"]
     rows = [
         [
             each.equation,

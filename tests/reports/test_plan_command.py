@@ -119,6 +119,8 @@ def test_the_answer_comes_first_and_the_table_fits(capsys, monkeypatch, columns,
     before, _, after = said.partition("───")
     assert "recommended: " in before
     assert max(map(len, after.splitlines())) <= columns
+    rows = [line for line in after.splitlines() if line.startswith(("record ", "global_simple "))]
+    assert all(row.rstrip().endswith(" s") or row.rstrip().endswith(")") for row in rows)
     assert (" s to " in after) == ranges
     assert ("leaves out the ranges" in after) != ranges
 
