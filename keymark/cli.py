@@ -51,6 +51,9 @@ def main(arguments: list[str] | None = None, program: str = "keymark") -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     os.environ.setdefault("TZ", "UTC")
+    if arguments and arguments[0] in ("--verbose", "-v"):
+        os.environ["KEYMARK_VERBOSE"] = "1"
+        arguments = arguments[1:]
     warnings.showwarning = functools.partial(show, warnings.showwarning)
     if not arguments or arguments[0] in ("--help", "-h"):
         print(usage(program))
@@ -69,6 +72,7 @@ def main(arguments: list[str] | None = None, program: str = "keymark") -> int:
 def usage(program: str = "keymark") -> str:
     """What `--help` prints."""
     lines = [f"  {name:<10} {text}" for name, (_, _, text) in COMMANDS.items()]
+    lines.append(f"  {'-v COMMAND':<10} show what Spark logs, too")
     lines.append(f"  {'--version':<10} print the version")
     return "\n".join([f"usage: {program} COMMAND [ARGUMENTS]", "", *lines])
 
@@ -96,7 +100,8 @@ def explain(error: Exception) -> int:
     """One line for an error that a user can act on; a traceback as well for a bug of ours."""
     usage_line = getattr(error, "format_message", None)
     if usage_line is not None:
-        return fail(usage_line())
+        # Without words there is no fault: the help was printed.
+        return fail(usage_line()) if usage_line() else 2
     code = getattr(error, "exit_code", None)
     if isinstance(code, int):
         return fail(str(error), code)

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from keymark import terminal
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.publish import Published, publish
-from keymark.reports.render import terminal
 from keymark.reports.render.grids import Grid
 from keymark.reports.render.text import clean
 from keymark.reports.sections.page import Report

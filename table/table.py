@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from keymark.indexes.installed import default_index, of_partition
+from keymark.indexes.installed import default_index
 from keymark.table.errors import InputError, InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.index.build.rows import RowSource
@@ -28,11 +28,10 @@ from keymark.table.index.protocol import (
     spec_of,
     usable_index,
 )
-from keymark.table.index.stale_index import refuse_stale_index, stale_since
+from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import BaseFile, CommitResult
-from keymark.table.layout.naming import is_bucket_file_id
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.properties.config import KEY_COLUMN, TableConfig, load_config
+from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import (
     BLOCK_CACHE,
     LOCAL_BYTES,
@@ -42,8 +41,10 @@ from keymark.table.properties.options import (
     index_properties,
 )
 from keymark.table.read.arrow import ReadPlan, plan_read
+from keymark.table.read.pruning import files_of_keys
 from keymark.table.read.skipping import ReadStats
-from keymark.table.rows.arrow import encoded_keys, is_frame, keys_of_rows, only_columns, to_arrow
+from keymark.table.rows.arrow import is_frame, is_pandas, to_arrow
+from keymark.table.rows.keys import keys_and_partitions
 from keymark.table.runtime.clock import Clock, SystemClock
 from keymark.table.runtime.ids import RANDOM, Ids
 from keymark.table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
@@ -56,7 +57,7 @@ from keymark.table.services.maintain import TableServices
 from keymark.table.services.purge.purge import Purger, PurgeReport
 from keymark.table.services.recover.recover import Recoverer, RecoverReport
 from keymark.table.services.rewrite import Rewriter, RewriteReport
-from keymark.table.state.table_state import TableState
+from keymark.table.state.table_state import TableState, columns_of
 from keymark.table.storage.lease import Lease, LeaseTerms, hold
 from keymark.table.storage.storage import Storage
 from keymark.table.storage.stores import storage_at
@@ -68,6 +69,8 @@ from keymark.table.write.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from keymark.table.rows.arrow import Rows
 
 Names = str | Sequence[str] | None
 
@@ -186,21 +189,23 @@ class Table:
         """Facts of the table, what was given, and the defaults that depend on the index."""
         return table_options(self.config, self.choice.name, self._given)
 
-    def upsert(self, rows: DataFrame | pa.Table) -> CommitResult:
+    def upsert(self, rows: Rows) -> CommitResult:
         """Insert new keys, merge rows of known keys."""
-        return client.upsert(self._writer(rows), rows)
+        return client.upsert(self._writer(rows), self._rows(rows))
 
-    def insert(self, rows: DataFrame | pa.Table) -> CommitResult:
+    def insert(self, rows: Rows) -> CommitResult:
         """Add rows; hoodie.datasource.insert.dup.policy decides about keys that exist."""
-        return client.insert(self._writer(rows), rows)
+        return client.insert(self._writer(rows), self._rows(rows))
 
-    def bulk_insert(self, rows: DataFrame | pa.Table) -> CommitResult:
+    def bulk_insert(self, rows: Rows) -> CommitResult:
         """Add many rows as new files, without collecting them; keys are checked at the end."""
-        rows = rows if is_frame(rows) else to_arrow(rows)
-        return bulk.bulk_insert(self._writer(rows), rows)
+        return bulk.bulk_insert(self._writer(rows), self._rows(rows))
 
     def delete(self, keys: Any) -> CommitResult:
-        """Take keys away: encoded keys, or a frame with the key (and partition) columns."""
+        """Take keys away.
+
+        Keys are encoded keys, values of the key column, or rows of the key (and partition) columns.
+        """
         texts, partitions = self._keys_and_partitions(keys)
         return client.delete(self._writer(keys), texts, partitions)
 
@@ -258,20 +263,8 @@ class Table:
         return plan_read(state, files, wanted, columns)
 
     def prune(self, state: TableState, keys: pa.Array) -> tuple[BaseFile, ...]:
-        """The base files of a snapshot that can hold the keys.
-
-        Only a current one is pruned, and no buckets: Hudi 0.15 leaves out rows added to a bucket.
-        """
-        files = state.snapshot.files
-        can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
-        if not can or stale_since(state) or all(is_bucket_file_id(file.file_id) for file in files):
-            return files
-        index = load_index(of_partition(RECORD_INDEX).name)
-        found = index.lookup(keys.unique(), self._context(state, None))
-        places = [found[name].to_pylist() for name in ("partition_path", "file_id")]
-        wanted = set(zip(*places, strict=True))
-        bases = state.snapshot.by_location()
-        return tuple(bases[location] for location in sorted(wanted & bases.keys()))
+        """The base files of a snapshot that can hold the keys."""
+        return files_of_keys(state, keys, self._context(state, None))
 
     def keys_of(self, keys: Any) -> pa.Array:
         """Encoded record keys of a list, an array or a frame."""
@@ -487,14 +480,11 @@ class Table:
             return lambda phase: None  # noqa: ARG005
         return lambda phase: spark.sparkContext.setJobDescription(f"keymark/{phase}")
 
+    def _rows(self, rows: Rows) -> DataFrame | pa.Table:
+        if is_frame(rows):
+            return rows
+        return to_arrow(rows, columns_of(self.storage) if is_pandas(rows) else None)
+
     def _keys_and_partitions(self, keys: Any) -> tuple[pa.Array, pa.Array | None]:
-        """Encoded record keys, and partition paths where they can be told."""
-        if not is_frame(keys) and not isinstance(keys, pa.Table):
-            return encoded_keys(keys), None
         config = completed(self.config, self.storage, self._given)
-        fields = config.record_key or (KEY_COLUMN,)
-        # Only key columns are collected, whatever else the rows hold.
-        rows = to_arrow(only_columns(keys, (*fields, *config.partition_fields)))
-        if rows.column_names == ["record_key"] and config.record_key != ("record_key",):
-            return encoded_keys(rows["record_key"]), None
-        return keys_of_rows(rows, config)
+        return keys_and_partitions(keys, config, self.storage)

@@ -50,7 +50,7 @@ def test_only_command_lines_print():
     printing = [
         f"{_id(path)}:{node.lineno}"
         for path in SOURCES
-        if path.name not in ("cli.py", "run_bench.py")
+        if path.name not in ("cli.py", "run_bench.py") and path.parent.name != "cli"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)

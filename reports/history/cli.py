@@ -11,11 +11,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from keymark import terminal
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import history_chart, said
 from keymark.reports.history.series import History, read
-from keymark.reports.render import terminal
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.text import clean, markdown

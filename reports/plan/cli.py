@@ -144,7 +144,7 @@ def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import JustifyMethod  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from keymark.reports.render import terminal  # noqa: PLC0415
+    from keymark import terminal  # noqa: PLC0415
 
     console = terminal.console()
     unlimited = console.options.update(max_width=1000)

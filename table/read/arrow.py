@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,10 +22,14 @@ from keymark.table.storage.storage import RangeReader, Storage
 from keymark.table.timeline.clean_metadata import decode_clean_plan
 from keymark.table.timeline.instant_name import REQUESTED
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReadPlan:
-    """Which base files a read opens, and the rows in them.
+    """Which base files a read opens, and the rows in them: file by file, or all at once.
 
     `full` is the schema of all columns, `schema` that of the columns asked for; None for a
     table that never had one.
@@ -52,11 +58,36 @@ class ReadPlan:
             full=self.full,
         )
 
+    def __repr__(self) -> str:
+        name = self.state.config.name
+        return f"<ReadPlan of table {name}: {len(self.files)} of {self.files_total} files>"
+
     def tables(self) -> Iterator[pa.Table]:
         """The rows of each file, filtered by the keys, with the columns asked for."""
         rows = self.rows
         for file in self.files:
             yield rows.read(file)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows; they must fit into memory."""
+        schema = self.schema if self.schema is not None else pa.schema([])
+        return pa.concat_tables([schema.empty_table(), *self.tables()])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows; they must fit into memory."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows; they must fit into memory.
+
+        Raises:
+            InputError: polars is not installed.
+        """
+        try:
+            polars = importlib.import_module("polars")
+        except ImportError as error:
+            raise InputError("to_polars needs polars: pip install polars") from error
+        return polars.from_arrow(self.to_arrow())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

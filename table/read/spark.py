@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,8 +86,28 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     for name in hidden_columns(state.config):
         frame = frame.withColumn(name, F.lit(None).cast("string"))
     if where is not None:
-        frame = frame.where(where)
+        frame = _filtered(frame, where)
     return frame if columns is None else frame.select(*(f"`{name}`" for name in columns))
+
+
+def _filtered(frame: DataFrame, where: str) -> DataFrame:
+    """The rows that pass a condition.
+
+    Raises:
+        InputError: it names no column of the table, or Spark finds another fault in it.
+    """
+    from pyspark.errors import AnalysisException  # noqa: PLC0415  only where Spark is used
+
+    try:
+        return frame.where(where)
+    except AnalysisException as error:
+        reason = str(error).partition("\n")[0]
+        if (error.getErrorClass() or "").startswith("UNRESOLVED_COLUMN"):
+            name = (error.getMessageParameters() or {}).get("objectName", "").replace("`", "")
+            near = difflib.get_close_matches(name, frame.columns, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            reason = f"the table has no column {name!r}{hint}"
+        raise InputError(f"where {where!r}: {reason}") from error
 
 
 def scan_files(

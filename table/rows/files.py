@@ -18,9 +18,7 @@ import pyarrow.parquet as pq
 from keymark.table.errors import CorruptFileError, InputError, StorageError
 from keymark.table.format.json_lines import MOST_COLUMNS, read_json_lines
 from keymark.table.format.parquet.bounds import check_size
-from keymark.table.format.schema import from_avro, without_meta
-from keymark.table.state.table_state import table_schema
-from keymark.table.timeline.timeline import Timeline
+from keymark.table.state.table_state import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,8 +108,8 @@ def _check_names(names: Sequence[str], place: str) -> None:
 
 
 def _read_csv(path: Path, table: Table) -> pa.Table:
-    text = table_schema(Timeline.load(table.storage))
-    if text is None:
+    schema = columns_of(table.storage)
+    if not schema.names:
         raise InputError(
             f"{path}: a new table cannot take its types from CSV; give Parquet or JSON"
         )
@@ -119,7 +117,7 @@ def _read_csv(path: Path, table: Table) -> pa.Table:
         columns = file.readline(MOST_HEADER_BYTES).count(b",") + 1
     if columns > MOST_COLUMNS:
         raise InputError(f"{path}, line 1 names more than {MOST_COLUMNS:,} columns")
-    types = {field.name: field.type for field in without_meta(from_avro(text))}
+    types = {field.name: field.type for field in schema}
     # Only an empty value without quotes is null, as RowWriter writes it. NA and NaN are texts.
     options = pyarrow.csv.ConvertOptions(
         column_types=types,
@@ -132,8 +130,7 @@ def _read_csv(path: Path, table: Table) -> pa.Table:
 
 def _texts(table: Table) -> set[str]:
     """The columns of a table that are text; none of a new table."""
-    text = table_schema(Timeline.load(table.storage))
-    schema = pa.schema([]) if text is None else without_meta(from_avro(text))
+    schema = columns_of(table.storage)
     return {field.name for field in schema if pa.types.is_string(field.type)}
 
 

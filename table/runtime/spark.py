@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +13,11 @@ from keymark.table.errors import InvalidOptionError
 from keymark.table.runtime.java import java_home
 
 DEFAULT_MASTER = "local[*]"
+VERBOSE = "KEYMARK_VERBOSE"
+"""The environment variable that lets Spark log as it is set up to; `keymark -v` sets it."""
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _BASE_CONF = {
     "spark.app.name": "keymark",
@@ -45,12 +51,18 @@ def session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     ensure_java()
     master = master or os.environ.get("MASTER") or DEFAULT_MASTER
     settings = {**_BASE_CONF, **(_local_conf() if master.startswith("local") else {}), **conf}
+    if VERBOSE not in os.environ:
+        options = (
+            f"{settings.get(_JAVA_OPTIONS, '')} -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        )
+        settings[_JAVA_OPTIONS] = options.strip()
     builder = SparkSession.builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
+        if VERBOSE not in os.environ:
+            spark.sparkContext.setLogLevel("ERROR")
     except Exception as error:
         raise InvalidOptionError(f"Spark does not start on {master}: {_told(error)}") from error
     return spark

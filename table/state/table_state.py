@@ -172,3 +172,10 @@ def stored_schema(state: TableState) -> pa.Schema:
     """The columns of base files, meta columns first; those alone before any row."""
     text = table_schema(state.timeline)
     return with_meta(without_meta(from_avro(text)) if text else pa.schema([]))
+
+
+def columns_of(storage: Storage) -> pa.Schema:
+    """The columns of the table's rows, without meta columns; none before the first row."""
+    with naming_the_remedy():
+        text = table_schema(Timeline.load(storage))
+    return without_meta(from_avro(text)) if text else pa.schema([])

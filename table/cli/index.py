@@ -1,0 +1,152 @@
+"""`keymark table index`: the partitions of the metadata table, and the table's index."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from keymark.indexes.installed import specs
+from keymark.table.cli.arguments import (
+    JsonOpt,
+    MasterOpt,
+    OptionOpt,
+    PathArg,
+    open_table,
+    options_of,
+)
+from keymark.table.cli.output import answer, print_json
+from keymark.table.properties.options import STORAGE_SETTINGS
+from keymark.table.runtime.bar import Bar
+
+app = typer.Typer(no_args_is_help=True)
+
+PartitionArg = Annotated[
+    str, typer.Argument(metavar="[NAME]", help="record_index, column_stats, ...")
+]
+_RECORD_INDEX = "record_index"
+
+
+@app.command("list")
+def list_partitions(
+    path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
+) -> None:
+    """List the partitions of the metadata table."""
+    found = open_table(path, option, master).indexes()
+    answer({"partitions": [dataclasses.asdict(part) for part in found]}, as_json=as_json)
+
+
+@app.command()
+def use(
+    path: PathArg,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="record, global_simple, ...")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Give the table another index."""
+    # Only options tell that a table of Hudi's is one of buckets.
+    lays_out = name in specs() and specs()[name].owns_layout
+    first = [o for o in option or [] if lays_out or o.startswith(STORAGE_SETTINGS)]
+    table = open_table(path, first, master)
+    with Bar() as bar:
+        switch = table.use_index(name, options_of(option), dry_run=dry_run, progress=bar)
+    done = bool(switch.steps) and not dry_run
+    if as_json:
+        print_json({**dataclasses.asdict(switch), "done": done})
+        return
+    if not switch.steps:
+        print(f"{path} has the index {switch.after} already: nothing to do")
+        return
+    print(f"{'was' if done else 'would be'} done to change {path} from {switch.before} to {name}:")
+    print("\n".join(f"  {n}. {step}" for n, step in enumerate(switch.steps, 1)))
+    print("from then on:")
+    print("\n".join(f"  - {text}" for text in switch.meaning))
+
+
+@app.command()
+def build(
+    path: PathArg,
+    name: PartitionArg = _RECORD_INDEX,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Build a partition at once, while nobody else writes."""
+    table = open_table(path, option, master)
+    with Bar() as bar:
+        built = table.build_index(name, bar)
+    answer({"partition": name, "built": built}, as_json=as_json)
+
+
+@app.command()
+def schedule(
+    path: PathArg,
+    name: PartitionArg = _RECORD_INDEX,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Plan to build a partition while others write; `run` builds it."""
+    instant = open_table(path, option, master).schedule_index(name)
+    answer({"partition": name, "instant": instant}, as_json=as_json)
+
+
+@app.command()
+def run(
+    path: PathArg,
+    name: PartitionArg = _RECORD_INDEX,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Build what was scheduled."""
+    table = open_table(path, option, master)
+    with Bar() as bar:
+        instant = table.run_index(name, bar)
+    answer({"partition": name, "instant": instant}, as_json=as_json)
+
+
+@app.command()
+def abort(
+    path: PathArg,
+    name: PartitionArg = _RECORD_INDEX,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Give a scheduled build up."""
+    open_table(path, option, master).abort_index(name)
+    answer({"partition": name}, as_json=as_json)
+
+
+@app.command()
+def drop(
+    path: PathArg,
+    name: PartitionArg = _RECORD_INDEX,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Remove a partition of the metadata table."""
+    open_table(path, option, master).drop_index(name)
+    answer({"partition": name}, as_json=as_json)
+
+
+@app.command()
+def repair(
+    path: PathArg,
+    name: PartitionArg = _RECORD_INDEX,
+    *,
+    shard: Annotated[int, typer.Option("--shard", metavar="N", help="As `table check` names it.")],
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Build one shard of the record index anew."""
+    table = open_table(path, option, master)
+    with Bar() as bar:
+        keys = table.repair_shard(shard, bar)
+    answer({"partition": name, "keys": keys}, as_json=as_json)

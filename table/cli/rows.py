@@ -1,0 +1,251 @@
+"""Commands that create, write and read."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from keymark.indexes.installed import default_index
+from keymark.table.cli.arguments import (
+    DataArg,
+    JsonOpt,
+    KeyOpt,
+    KeysOpt,
+    MasterOpt,
+    OptionOpt,
+    PathArg,
+    keys_of,
+    open_table,
+    options_of,
+)
+from keymark.table.cli.output import answer, print_json, print_rows, visible
+from keymark.table.errors import InputError
+from keymark.table.format.schema import META_COLUMNS
+from keymark.table.index.protocol import LookupStats
+from keymark.table.read.skipping import ReadStats
+from keymark.table.rows.arrow import to_arrow
+from keymark.table.rows.files import RowWriter, read_data, read_frame, read_keys
+from keymark.table.runtime.bar import Bar
+from keymark.table.table import Table
+
+app = typer.Typer()
+
+_INDEX = default_index().name
+_SHOWN = 20
+
+
+@app.command()
+def create(
+    path: PathArg,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="COLS", help="Record key columns; keys are made without."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Table name.")] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="COLS", help="Partition columns.")
+    ] = None,
+    ordering: Annotated[
+        str | None, typer.Option("--ordering", metavar="COL", help="Ordering column.")
+    ] = None,
+    index: Annotated[str, typer.Option("--index", help="Index of the table.")] = _INDEX,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Make an empty table; it takes --master, as all commands of tables do, and needs no Spark."""
+    del master
+    table = Table.create(
+        path,
+        name=name,
+        record_key=key,
+        partition_path=partition,
+        ordering=ordering,
+        index=index,
+        options=options_of(option),
+    )
+    answer(
+        {"path": table.storage.root, "name": table.config.name, "index": table.choice.name},
+        as_json=as_json,
+    )
+
+
+@app.command()
+def insert(
+    path: PathArg,
+    data: DataArg,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Add rows; keys that exist are refused, dropped or doubled as the dup.policy option says."""
+    _write("insert", open_table(path, option, master), data, as_json=as_json)
+
+
+@app.command()
+def upsert(
+    path: PathArg,
+    data: DataArg,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Add rows with new keys, replace the rows of known ones."""
+    _write("upsert", open_table(path, option, master), data, as_json=as_json)
+
+
+@app.command("bulk-insert")
+def bulk_insert(
+    path: PathArg,
+    data: DataArg,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Add many rows as new files; with --master, executors read and write Parquet DATA."""
+    _write("bulk_insert", open_table(path, option, master), data, as_json=as_json)
+
+
+@app.command()
+def delete(
+    path: PathArg,
+    data: Annotated[list[Path] | None, typer.Argument(metavar="[DATA]")] = None,
+    keys: KeysOpt = None,
+    key: KeyOpt = None,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Take keys away, given as rows with the key columns, a keys file or single keys."""
+    table = open_table(path, option, master)
+    if bool(data) + (keys is not None) + bool(key) != 1:
+        raise InputError("delete takes either DATA, --keys or --key")
+    gone = read_data(data, table) if data else keys_of(table, keys, key)
+    answer(dataclasses.asdict(table.delete(gone)), as_json=as_json)
+
+
+@app.command()
+def purge(
+    path: PathArg,
+    keys: Annotated[
+        Path, typer.Option("--keys", metavar="FILE", help="Keys: Parquet, or a key per line.")
+    ],
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Erase keys from every file, older ones and indexes too, and prove it; exit 1 if any is left.
+
+    Older instants that needed an erased file cannot be read any more. Savepoints that keep a key
+    are named, and have to be dropped first.
+    """
+    table = open_table(path, option, master)
+    with Bar() as bar:
+        report = table.purge(read_keys(keys, table), bar)
+    answer(dataclasses.asdict(report), as_json=as_json)
+    if not report.proven:
+        raise typer.Exit(1)
+
+
+@app.command()
+def read(
+    path: PathArg,
+    keys: KeysOpt = None,
+    key: KeyOpt = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="SQL", help="A condition; Spark finds the rows."),
+    ] = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="A,B")] = None,
+    as_of: Annotated[str | None, typer.Option("--as-of", metavar="T", help="An instant.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Parquet, CSV or JSON lines.")
+    ] = None,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Read rows; without --out the first 20 are printed, or as many as keys were given."""
+    table = open_table(path, option, master)
+    asked = keys_of(table, keys, key) if keys is not None or key else None
+    chosen = None if columns is None else [name for name in columns.split(",") if name]
+    stats = ReadStats()
+    if where is None:
+        plan = table.scan(asked, chosen, as_of)
+        stats = ReadStats(files_total=plan.files_total, files_read=len(plan.files))
+        schema, parts = plan.schema, plan.tables()
+    else:
+        # The rows that pass are collected: a condition is for few of many.
+        found = to_arrow(table.read(asked, where, chosen, as_of, stats=stats))
+        schema, parts = found.schema, iter([found])
+    count, most = 0, max(_SHOWN, 0 if asked is None else len(asked))
+    first = pa.table({}) if schema is None else schema.empty_table()
+    with RowWriter(out, schema) as writer:
+        for rows in parts:
+            first = pa.concat_tables([first, rows.slice(0, max(0, most - count))])
+            writer.write(rows)
+            count += rows.num_rows
+    counts = {
+        "rows": count,
+        "files_total": stats.files_total,
+        "files_read": stats.files_read,
+        "out": None if out is None else str(out),
+    }
+    if as_json:
+        listed = out is None and (asked is not None or where is not None)
+        print_json(counts | ({"records": first.to_pylist()} if listed else {}))
+        return
+    if out is None:
+        print_rows(first if chosen else first.drop_columns(_metas(first)))
+    answer(counts, as_json=False)
+
+
+def _metas(rows: pa.Table) -> list[str]:
+    """The meta columns of rows; a person sees them if they are asked for by --columns."""
+    return [name for name in rows.column_names if name in META_COLUMNS]
+
+
+@app.command()
+def lookup(
+    path: PathArg,
+    keys: KeysOpt = None,
+    key: KeyOpt = None,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Say in which file group each key is."""
+    table = open_table(path, option, master)
+    stats = LookupStats()
+    found = table.lookup(keys_of(table, keys, key), stats=stats)
+    answers = [
+        {
+            "record_key": row["record_key"],
+            "found": row["file_id"] is not None,
+            "partition_path": row["partition_path"],
+            "file_id": row["file_id"],
+            "instant_time": row["instant_time"],
+        }
+        for row in found.to_pylist()
+    ]
+    if as_json:
+        print_json({"keys": answers, **dataclasses.asdict(stats)})
+        return
+    for each in answers:
+        place = "absent"
+        if each["found"]:
+            place = f"{each['partition_path'] or '.'} {each['file_id']}"
+        print(f"{visible(str(each['record_key']))}\t{place}")
+
+
+def _write(operation: str, table: Table, data: list[Path], *, as_json: bool) -> None:
+    rows = None
+    if operation == "bulk_insert" and table.has_session:
+        rows = read_frame(data, table.session())
+    if rows is None:
+        rows = read_data(data, table)
+    answer(dataclasses.asdict(getattr(table, operation)(rows)), as_json=as_json)

@@ -1,0 +1,138 @@
+"""Commands about a table as a whole: what it is, whether it is sound, its services."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from keymark.table.cli.arguments import (
+    JsonOpt,
+    MasterOpt,
+    OptionOpt,
+    PathArg,
+    open_table,
+    options_of,
+)
+from keymark.table.cli.output import answer
+from keymark.table.errors import InputError, TableWarning
+from keymark.table.runtime.bar import Bar
+from keymark.table.table import Table
+
+app = typer.Typer()
+
+
+class Service(StrEnum):
+    """What `table services` runs."""
+
+    COMPACT = "compact"
+    CLEAN = "clean"
+    ARCHIVE = "archive"
+    ROLLBACK = "rollback"
+    SAVEPOINT = "savepoint"
+    RESTORE = "restore"
+
+
+@app.command()
+def info(
+    path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
+) -> None:
+    """Show what the table is made of."""
+    answer(dataclasses.asdict(open_table(path, option, master).info()), as_json=as_json)
+
+
+@app.command()
+def check(
+    path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
+) -> None:
+    """Compare the table with itself, beside pending work; exit 1 if anything differs."""
+    with Bar() as bar:
+        result = open_table(path, option, master).check(bar)
+    answer({"ok": result.ok, **dataclasses.asdict(result)}, as_json=as_json)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def recover(
+    path: PathArg,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Go back to the last whole commit, where files of the newest commits are empty, cut or gone.
+
+    Torn files and later commits are moved aside, into .hoodie/.keymark/torn, and named.
+    """
+    with Bar() as bar:
+        report = Table.recover(path, dry_run=dry_run, options=options_of(option), progress=bar)
+    answer(dataclasses.asdict(report), as_json=as_json)
+
+
+@app.command()
+def accept(
+    path: PathArg,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    option: OptionOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Take the present values of hoodie.properties as the table's own, if they fit its files.
+
+    Writes refuse values that differ from those that were sealed before.
+    """
+    with warnings.catch_warnings():
+        # The command says the same.
+        warnings.simplefilter("ignore", TableWarning)
+        table = open_table(path, option, None)
+    accepted = table.accept(dry_run=dry_run)
+    answer({"accepted": accepted, "done": not dry_run}, as_json=as_json)
+
+
+@app.command()
+def rewrite(
+    path: PathArg,
+    virtual_keys: Annotated[
+        str, typer.Option("--virtual-keys", metavar="on|off|ignore", help="What becomes of keys.")
+    ],
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Write a table anew without stored record keys, or with them; what was cut off goes on.
+
+    on: keys are made from their columns. off: they are stored. ignore: they are stored, and readers
+    make them all the same, so that older readers and newer ones can use the table.
+    """
+    with Bar() as bar:
+        report = open_table(path, option, master).rewrite(virtual_keys, bar)
+    answer(dataclasses.asdict(report), as_json=as_json)
+
+
+@app.command()
+def services(
+    path: PathArg,
+    service: Service,
+    instant: Annotated[str | None, typer.Option("--instant", metavar="T")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Give the savepoint up.")] = False,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Run a table service: compact the metadata table, clean, archive, or go back in time.
+
+    rollback takes the latest commit back, named by --instant; without one only what dead writers
+    left. savepoint keeps a commit, restore goes back to one.
+    """
+    table = open_table(path, option, master)
+    if service is Service.RESTORE or drop:
+        if instant is None:
+            raise InputError(f"{service} needs --instant T, a savepoint of the table")
+        made = table.drop_savepoint(instant) if drop else table.restore(instant)
+    elif service in (Service.ROLLBACK, Service.SAVEPOINT):
+        made = getattr(table, service)(instant)
+    else:
+        made = getattr(table, service)()
+    answer({"service": service, "instant": made}, as_json=as_json)

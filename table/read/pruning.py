@@ -1,0 +1,30 @@
+"""Which base files can hold given keys, by the record index."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from keymark.indexes.installed import of_partition
+from keymark.table.index.protocol import IndexContext, load_index
+from keymark.table.index.stale_index import stale_since
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import is_bucket_file_id
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.state.table_state import TableState
+
+
+def files_of_keys(state: TableState, keys: pa.Array, context: IndexContext) -> tuple[BaseFile, ...]:
+    """The base files of a snapshot that can hold the keys.
+
+    Only a current snapshot is pruned, and no buckets: Hudi 0.15 leaves out rows added to a bucket.
+    """
+    files = state.snapshot.files
+    can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
+    if not can or stale_since(state) or all(is_bucket_file_id(file.file_id) for file in files):
+        return files
+    index = load_index(of_partition(RECORD_INDEX).name)
+    found = index.lookup(keys.unique(), context)
+    places = [found[name].to_pylist() for name in ("partition_path", "file_id")]
+    wanted = set(zip(*places, strict=True))
+    bases = state.snapshot.by_location()
+    return tuple(bases[location] for location in sorted(wanted & bases.keys()))

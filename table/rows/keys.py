@@ -1,0 +1,110 @@
+"""What users hand in as keys: encoded record keys, values of the key column, rows with keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from keymark.table.errors import InputError
+from keymark.table.format.schema import conform
+from keymark.table.keygen import partition_paths, record_keys
+from keymark.table.properties.config import KEY_COLUMN, TableConfig
+from keymark.table.rows.arrow import as_array, is_frame, is_rows, to_arrow
+from keymark.table.state.table_state import columns_of
+from keymark.table.storage.storage import Storage
+
+
+def keys_and_partitions(
+    keys: Any, config: TableConfig, storage: Storage
+) -> tuple[pa.Array, pa.Array | None]:
+    """Encoded record keys: string, and partition paths: string, where they can be told.
+
+    Args:
+        keys: a list, a pa.Array or a pa.ChunkedArray of encoded keys or of values of the key
+            column; or rows (`Rows`) with the key columns, or with `record_key` alone.
+        config: the table, with the encoding of its keys.
+        storage: of the table; values take the type of the key column from it.
+
+    Raises:
+        InputError: a key is null, or is neither text nor a value of the key column.
+    """
+    if is_frame(keys) or is_rows(keys):
+        fields = config.record_key or (KEY_COLUMN,)
+        # Only key columns are collected, whatever else the rows hold.
+        rows = to_arrow(_only_columns(keys, (*fields, *config.partition_fields)))
+        if rows.column_names != ["record_key"] or config.record_key == ("record_key",):
+            return _keys_of_rows(rows, config)
+        keys = rows["record_key"]
+    values = _key_values(keys)
+    if pa.types.is_string(values.type):
+        return values, None
+    return _encoded(values, config, columns_of(storage)), None
+
+
+def _only_columns(rows: Any, names: Sequence[str]) -> Any:
+    """A Spark DataFrame cut to those of the columns that it has; as it is, if it has none of them.
+
+    Left alone are also Arrow tables, and frames whose names differ by case only: Spark could not
+    tell their columns apart.
+    """
+    if not is_frame(rows) or len({name.lower() for name in rows.columns}) < len(rows.columns):
+        return rows
+    kept = [name.replace("`", "``") for name in rows.columns if name in names]
+    return rows.select(*(f"`{name}`" for name in kept)) if kept else rows
+
+
+def _key_values(keys: Any) -> pa.Array:
+    """Keys as an array: of string if they are encoded keys, else of values of the key column.
+
+    Args:
+        keys: list, pa.Array or pa.ChunkedArray.
+
+    Raises:
+        InputError: a key is null, or they are of different types.
+    """
+    if isinstance(keys, pa.ChunkedArray):
+        keys = pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.array([], pa.string())
+    if not isinstance(keys, pa.Array):
+        if isinstance(keys, str | bytes) or not hasattr(keys, "__iter__"):
+            raise InputError("keys must be a list, a pyarrow array or a frame of key columns")
+        keys = as_array(list(keys), "keys")
+    if keys.null_count:
+        raise InputError("a record key is null")
+    keys = keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys
+    plain = pa.types.is_large_string(keys.type) or pa.types.is_null(keys.type)
+    return keys.cast(pa.string()) if plain else keys
+
+
+def _encoded(values: pa.Array, config: TableConfig, known: pa.Schema) -> pa.Array:
+    """Record keys of values of the key column, as Hudi's key generator writes them.
+
+    Args:
+        values: of one type, without nulls.
+        config: the table.
+        known: its columns; none before the first row.
+
+    Raises:
+        InputError: the table has no or several key columns, or the values do not fit it.
+    """
+    if len(config.record_key) != 1:
+        raise InputError(f"an encoded record key must be text, not {values.type}")
+    (field,) = config.record_key
+    rows = pa.table({field: values})
+    if field in known.names:
+        rows = conform(rows, pa.schema([known.field(field)]), "the keys")
+    return record_keys(rows, config)
+
+
+def _keys_of_rows(rows: pa.Table, config: TableConfig) -> tuple[pa.Array, pa.Array | None]:
+    """Record keys of rows, and their partition paths if the columns are there."""
+    missing = [name for name in config.record_key if name not in rows.column_names]
+    if missing:
+        raise InputError(f"record key field {missing[0]} is not a column of the input")
+    if config.generates_keys and KEY_COLUMN not in rows.column_names:
+        raise InputError(f"the table has no key fields: name rows by their {KEY_COLUMN}")
+    keys = record_keys(rows, config)
+    if all(name in rows.column_names for name in config.partition_fields):
+        return keys, partition_paths(rows, config)
+    return keys, None
