@@ -1,9 +1,8 @@
 """Jars of other engines: where they are kept, and how they get there.
 
 A jar is downloaded once, by an explicit command, into the user's cache (`$XDG_CACHE_HOME` or
-`~/.cache`, there `keymark/jars`), from a repository in Maven's layout. The repository is Maven
-Central, or what the environment variable `KEYMARK_MAVEN_URL` names (a mirror, or a `file:` URL).
-Nothing is ever downloaded by a run.
+`~/.cache`, there `keymark/jars`), from the user's repositories (`repositories.py`). Nothing is ever
+downloaded by a run.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
 from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 from urllib.response import addinfourl
 
+from keymark.harness.engines import ivy
+from keymark.harness.engines.repositories import MAVEN_URL, Repository, repository
 from keymark.harness.errors import HarnessError
-
-MAVEN_URL = "KEYMARK_MAVEN_URL"
-MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 
 _SPARK = "3.5"
 _GROUP, _ARTIFACT = "org/apache/hudi", f"hudi-spark{_SPARK}-bundle_2.12"
@@ -83,8 +81,7 @@ def install(version: str, told: Told) -> Path:
     target = bundle(version)
     if target.is_file():
         return target
-    url = _url((_GROUP, _ARTIFACT, version))
-    return _got(url, target, told, absent=f"there is no Hudi {version} for Spark 3.5 ({url})")
+    return _get((_GROUP, _ARTIFACT, version), target, told)
 
 
 def fetch(jar: Jar, place: str, download: Download) -> Path:
@@ -97,24 +94,33 @@ def fetch(jar: Jar, place: str, download: Download) -> Path:
     target = folder() / place / f"{artifact}-{version}.jar"
     if target.is_file():
         return target
-    url = _url(jar)
     with download(target.name) as told:
-        return _got(url, target, told, absent=f"there is no {url}")
+        return _get(jar, target, told)
 
 
-def _url(jar: Jar) -> str:
+def _get(jar: Jar, target: Path, told: Told) -> Path:
+    """Put a jar at its place, from the user's repository or by Ivy; only the whole jar appears."""
+    source = repository()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as name:
+        folder = Path(name)
+        if source is None:
+            return ivy.get(jar, folder, told).replace(target)
+        return _download(source, jar, folder / target.name, told).replace(target)
+
+
+def _download(source: Repository, jar: Jar, part: Path, told: Told) -> Path:
+    """Download a jar and compare its SHA-1; whatever goes wrong is one line."""
     group, artifact, version = jar
-    base = os.environ.get(MAVEN_URL) or MAVEN_CENTRAL
-    return f"{base.rstrip('/')}/{group}/{artifact}/{version}/{artifact}-{version}.jar"
-
-
-def _got(url: str, target: Path, told: Told, *, absent: str) -> Path:
-    """Download a jar; whatever goes wrong is one line."""
+    url = f"{source.url}/{group}/{artifact}/{version}/{artifact}-{version}.jar"
     try:
-        return _download(url, target, told)
+        with _opened(f"{url}.sha1", source) as answer:
+            expected = answer.read(_CHUNK).decode("ascii", errors="replace").split()[:1]
+        with _opened(url, source) as answer, part.open("wb") as file:
+            found = _copied(answer, file, told)
     except HTTPError as error:
         if error.code == _HTTP_NOT_FOUND:
-            raise HarnessError(absent) from error
+            raise HarnessError(f"there is no {artifact} {version} ({url})") from error
         raise HarnessError(f"{url}: HTTP {error.code} {error.reason}") from error
     except URLError as error:
         raise HarnessError(
@@ -122,23 +128,9 @@ def _got(url: str, target: Path, told: Told, *, absent: str) -> Path:
         ) from error
     except (OSError, HTTPException) as error:
         raise HarnessError(f"{url}: the download broke off: {error!r}") from error
-
-
-def _download(url: str, target: Path, told: Told) -> Path:
-    with _opened(f"{url}.sha1") as answer:
-        expected = answer.read(_CHUNK).decode("ascii", errors="replace").split()[:1]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    part = Path(name)
-    try:
-        with _opened(url) as answer, os.fdopen(descriptor, "wb") as file:
-            found = _copied(answer, file, told)
-        if [found] != expected:
-            raise HarnessError(f"{url} has SHA-1 {found}, not {' '.join(expected) or 'any'}")
-        part.chmod(0o644)
-        return part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    if [found] != expected:
+        raise HarnessError(f"{url} has SHA-1 {found}, not {' '.join(expected) or 'any'}")
+    return part
 
 
 def _copied(answer: HTTPResponse | addinfourl, file: BinaryIO, told: Told) -> str:
@@ -153,6 +145,7 @@ def _copied(answer: HTTPResponse | addinfourl, file: BinaryIO, told: Told) -> st
     return digest.hexdigest()
 
 
-def _opened(url: str) -> HTTPResponse | addinfourl:
-    got: HTTPResponse | addinfourl = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310 - user's choice
+def _opened(url: str, source: Repository) -> HTTPResponse | addinfourl:
+    request = Request(url, headers=source.headers)  # noqa: S310 - user's choice
+    got: HTTPResponse | addinfourl = urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310 - as above
     return got

@@ -5,7 +5,8 @@
     <folder>/server.log, thrift.log of the last start
     <folder>/state.json             ports and process ids of the last start
 
-Everything listens on 127.0.0.1 only. The jars come from Maven Central once (`engines/jars.py`).
+Everything listens on 127.0.0.1 only. The jars come once from a Maven repository
+(`engines/jars.py`).
 """
 
 from __future__ import annotations

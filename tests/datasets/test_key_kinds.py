@@ -17,7 +17,7 @@ from keymark.datasets.generate.rows import make_rows
 from keymark.datasets.generate.spark import inserted
 from keymark.datasets.generate.spark import rows as spark_rows
 from keymark.datasets.specs.spec import load_spec
-from keymark.table.format.hashing import java_hashes
+from keymark.table.format.hashes.hashing import java_hashes
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 KINDS = {

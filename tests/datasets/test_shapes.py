@@ -20,7 +20,7 @@ from keymark.datasets.profiles.shapes import (
     rank_correlation,
 )
 from keymark.datasets.specs.spec import load_spec
-from keymark.table.format.hashing import shards
+from keymark.table.format.hashes.hashing import shards
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))

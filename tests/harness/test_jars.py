@@ -8,7 +8,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from keymark.harness.engines import jars
+from keymark.harness.engines import ivy, jars, repositories
 from keymark.harness.errors import HarnessError
 
 FOLDER = "org/apache/hudi/hudi-spark3.5-bundle_2.12"
@@ -84,9 +84,10 @@ def test_a_download_that_breaks_off_leaves_nothing(repository, monkeypatch, end,
 
     real = jars.urlopen
 
-    def opened(url, timeout):
+    def opened(request, timeout):
         assert timeout
-        return real(url, timeout=timeout) if url.endswith(".sha1") else Broken(b"half")
+        announced = request.full_url.endswith(".sha1")
+        return real(request, timeout=timeout) if announced else Broken(b"half")
 
     monkeypatch.setattr(jars, "urlopen", opened)
     with pytest.raises(told, match=match):
@@ -109,11 +110,11 @@ def test_a_repository_that_is_not_there_is_named(repository):
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(404, "there is no Hudi 9.9.9 for Spark 3.5"), (503, "HTTP 503 busy")]
+    ("code", "told"), [(404, "there is no hudi-spark3.5-bundle_2.12 9.9.9"), (503, "HTTP 503 busy")]
 )
 def test_what_the_repository_answers_is_told(repository, monkeypatch, code, told):  # noqa: ARG001
-    def refuse(url, timeout):  # noqa: ARG001
-        raise HTTPError(url, code, "busy", None, None)
+    def refuse(request, timeout):  # noqa: ARG001
+        raise HTTPError(request.full_url, code, "busy", None, None)
 
     monkeypatch.setattr(jars, "urlopen", refuse)
     with pytest.raises(HarnessError, match=told):
@@ -149,3 +150,91 @@ def test_a_bundle_is_not_for_another_spark(monkeypatch):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
     assert "its bundle for Spark 3.5; this is 4.3.0" in jars.missing_bundle("0.15.0")
+
+
+SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0">
+<servers><server><id>ours</id><username>me</username><password>${env.TOKEN}</password></server>
+</servers><mirrors>%s</mirrors></settings>"""
+
+
+def mirror(of, url="https://mirror.example/maven/", extra=""):
+    return f"<mirror><id>ours</id><mirrorOf>{of}</mirrorOf><url>{url}</url>{extra}</mirror>"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty home without any settings."""
+    for name in (jars.MAVEN_URL, "SPARK_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "home" / ".m2").mkdir(parents=True)
+    (tmp_path / "home" / ".ivy2").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "url"),
+    [
+        (mirror("*"), "https://mirror.example/maven"),
+        (mirror("external:*,!other"), "https://mirror.example/maven"),
+        (mirror("a, central"), "https://mirror.example/maven"),
+        (mirror("*", "https://all.example") + mirror("central"), "https://mirror.example/maven"),
+        (mirror("*,!central"), None),
+        (mirror("external:http:*", extra="<blocked>true</blocked>"), None),
+        (mirror("other"), None),
+        ("", None),
+    ],
+)
+def test_the_mirror_of_mavens_settings_is_asked(home, mirrors, url):
+    (home / ".m2" / "settings.xml").write_text(SETTINGS % mirrors)
+    found = repositories.repository()
+    assert (found and found.url) == url
+
+
+def test_the_variable_wins_and_a_mirrors_login_is_sent_and_not_shown(home, monkeypatch):
+    (home / ".m2" / "settings.xml").write_text(SETTINGS % mirror("*"))
+    monkeypatch.setenv("TOKEN", "s3cret")
+    found = repositories.repository()
+    assert found.headers == {"Authorization": "Basic bWU6czNjcmV0"}
+    assert "bWU6czNjcmV0" not in repr(found)
+    monkeypatch.setenv(jars.MAVEN_URL, "https://named.example/")
+    assert repositories.repository() == repositories.Repository("https://named.example")
+
+
+def test_settings_that_are_no_xml_are_named(home):
+    (home / ".m2" / "settings.xml").write_text("<settings>")
+    with pytest.raises(HarnessError, match=r"\.m2/settings\.xml cannot be read"):
+        jars.install("0.15.0", ignore)
+
+
+IVY_SETTINGS = """<ivysettings><settings defaultResolver="ours"/><resolvers>
+<ibiblio name="ours" m2compatible="true" root="%s"/></resolvers></ivysettings>"""
+
+
+@pytest.mark.parametrize("place", ["home", "spark"])
+def test_without_a_mirror_ivy_is_asked_with_the_users_settings(home, tmp_path, monkeypatch, place):
+    content = b"jar" * 1000
+    publish(tmp_path / "maven", "0.15.0", content)
+    publish(tmp_path / "maven", "1.1.1", content, digest="0" * 40)
+    settings = home / ".ivy2" / "ivysettings.xml"
+    if place == "spark":
+        settings = tmp_path / "ours.xml"
+        (tmp_path / "spark-defaults.conf").write_text(f"spark.jars.ivySettings  {settings}\n")
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    settings.write_text(IVY_SETTINGS % (tmp_path / "maven").as_uri())
+    told = []
+    path = jars.install("0.15.0", lambda *progress: told.append(progress))
+    assert path.read_bytes() == content
+    assert told[-1] == (len(content), len(content))
+    with pytest.raises(HarnessError, match=r"no hudi-spark3\.5-bundle_2\.12 1\.1\.1: .*sha1"):
+        jars.install("1.1.1", ignore)
+    with pytest.raises(HarnessError, match=f"in none of its repositories.*{jars.MAVEN_URL}"):
+        jars.install("9.9.9", ignore)
+    assert [each.name for each in jars.folder().iterdir()] == [path.name]
+
+
+def test_ivy_needs_a_java(home, monkeypatch):  # noqa: ARG001
+    monkeypatch.setattr(ivy, "java_home", lambda: None)
+    with pytest.raises(HarnessError, match="Ivy needs a Java"):
+        jars.install("0.15.0", ignore)
