@@ -15,68 +15,87 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import google_crc32c
+
 from keymark.table.errors import StorageError
+from keymark.table.storage.local_files import read_fully
 
 # A disk works on several syncs at once; more threads than this gain nothing.
 _THREADS = 16
+_NOTHING_STRANGE = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @dataclass(slots=True)
 class Unsynced:
     """The files and folders below one root that `sync` has to write out.
 
-    A file whose sync failed may have lost data that a second sync would not notice. It stays in
-    `failed`, and every sync fails, until the file is deleted. A folder is synced again: its entries
-    are in the journal of the file system, which accepts nothing more if it lost any.
+    A file whose sync failed may have lost data that a second sync would not notice. The next sync
+    writes its content again, if that can still be read and has the checksum that it was put with;
+    else every sync fails until the file is deleted. A folder is synced again: its entries are in
+    the journal of the file system, which accepts nothing more if it lost any.
+
+    Attributes:
+        files: path -> CRC32C of the content.
+        folders: paths.
+        failed: files whose sync failed, as in `files`.
     """
 
-    files: set[str] = field(default_factory=set)
+    files: dict[str, int] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
     _notes: threading.Lock = field(default_factory=threading.Lock)
     _syncing: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, *, file: str | None = None, folders: Iterable[str] = ()) -> None:
-        """Remember a file whose content, and folders whose entries, are not on the disk yet."""
+    def note_file(self, file: str, checksum: int) -> None:
+        """Remember a file whose content is not on the disk yet."""
         with self._notes:
-            if file is not None:
-                self.files.add(file)
+            self.files[file] = checksum
+
+    def note_folders(self, folders: Iterable[str]) -> None:
+        """Remember folders whose entries are not on the disk yet."""
+        with self._notes:
             self.folders.update(folders)
 
-    def forget(self, file: str) -> bool:
-        """Drop a file that is about to be deleted; whether it was noted here."""
+    def __contains__(self, file: str) -> bool:
+        """Whether the content of a file is not on the disk yet."""
         with self._notes:
-            noted = file in self.files or file in self.failed
-            self.files.discard(file)
+            return file in self.files or file in self.failed
+
+    def forget(self, file: str) -> None:
+        """Drop a file that was deleted."""
+        with self._notes:
+            self.files.pop(file, None)
             self.failed.pop(file, None)
-            return noted
 
     def forget_below(self, folder: str) -> None:
         """Drop all that is in a folder which is about to be deleted."""
         with self._notes:
             below = f"{folder}/"
-            self.files = {path for path in self.files if not path.startswith(below)}
+            for files in (self.files, self.failed):
+                for path in [path for path in files if path.startswith(below)]:
+                    del files[path]
             self.folders = {
                 path for path in self.folders if path != folder and not path.startswith(below)
             }
-            for path in [path for path in self.failed if path.startswith(below)]:
-                del self.failed[path]
 
     def sync(self) -> None:
         """Write everything noted out; a second caller waits until the first is through.
 
         Raises:
-            StorageError: a file or folder cannot be synced, now or at an earlier call.
+            StorageError: a file or folder cannot be synced.
         """
         with self._syncing:
             with self._notes:
-                files, folders = self.files, self.folders
-                self.files, self.folders = set(), set()
-            lost, unwritten = _sync_all(sorted(files)), _sync_all(sorted(folders))
+                files, again, folders = self.files, self.failed, self.folders
+                self.files, self.failed, self.folders = {}, {}, set()
+            rewritten = {path: _write_again(path, checksum) for path, checksum in again.items()}
+            lost = {path: reason for path, reason in rewritten.items() if reason}
+            lost |= _sync_all(sorted(files))
+            unwritten = _sync_all(sorted(folders))
             with self._notes:
-                self.failed |= lost
+                self.failed |= {path: (again | files)[path] for path in lost}
                 self.folders |= unwritten.keys()
-                for path, reason in (self.failed | unwritten).items():
+                for path, reason in (lost | unwritten).items():
                     raise StorageError(f"cannot sync {path}: {reason}")
 
 
@@ -93,12 +112,39 @@ def _sync_all(paths: list[str]) -> dict[str, str]:
 def _sync(path: str) -> str | None:
     """Sync one file or folder; why it failed, None if it did not or the path is gone."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDONLY | _NOTHING_STRANGE)
     except FileNotFoundError:
         return None
     except OSError as error:
         return error.strerror
     try:
+        os.fsync(fd)
+    except OSError as error:
+        return error.strerror
+    finally:
+        os.close(fd)
+    return None
+
+
+def _write_again(path: str, checksum: int) -> str | None:
+    """Write a file's own content over itself and sync it; why that failed, as `_sync` tells.
+
+    No reader sees another content. A write marks all of it as to be written to the disk, which a
+    failed sync may have ended.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | _NOTHING_STRANGE)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror
+    try:
+        data = read_fully(fd, 0, os.fstat(fd).st_size)
+        if google_crc32c.value(data) != checksum:
+            return "its content was lost at an earlier sync"
+        done = 0
+        while done < len(data):
+            done += os.pwrite(fd, data[done:], done)
         os.fsync(fd)
     except OSError as error:
         return error.strerror

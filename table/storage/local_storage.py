@@ -15,7 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from keymark.table.errors import FileTakenError, LeaseLostError, LockHeldError, StorageError
+import google_crc32c
+
+from keymark.table.errors import (
+    FileTakenError,
+    LeaseLostError,
+    LockHeldError,
+    MissingFileError,
+    StorageError,
+)
 from keymark.table.layout.naming import BUILD, HOODIE, LEASE, STAGING, TEMP
 from keymark.table.storage.durability import unsynced
 from keymark.table.storage.local_files import (
@@ -123,8 +131,9 @@ class LocalStorage:
             _link(temporary, full)
             if self._lasts(path):
                 # An empty file has no content to lose: its folder's entry is all of it.
-                file = full if data else None
-                unsynced(self.root).note(file=file, folders=[os.path.dirname(full)])  # noqa: PTH120
+                if data:
+                    unsynced(self.root).note_file(full, google_crc32c.value(data))
+                unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
 
     def commit(self, path: str, data: bytes) -> None:
         """Sync what was put before, create the file with synced content, sync its folder."""
@@ -132,7 +141,7 @@ class LocalStorage:
         self.sync()
         with self._written_aside(path, data, sync=self.durable) as temporary:
             _link(temporary, full)
-        unsynced(self.root).note(folders=[os.path.dirname(full)])  # noqa: PTH120
+        unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
         self.sync()
 
     def replace(self, path: str, data: bytes) -> None:
@@ -146,7 +155,7 @@ class LocalStorage:
             (full.parent / f".{full.name}.crc").unlink(missing_ok=True)
             Path(temporary).replace(full)
         if lasts:
-            unsynced(self.root).note(folders=[str(full.parent)])
+            unsynced(self.root).note_folders([str(full.parent)])
             self.sync()
 
     def sync(self) -> None:
@@ -212,7 +221,7 @@ class LocalStorage:
         lasting = [new for new in made if self._lasts(f"{new[len(self.root) + 1 :]}/")]
         if lasting:
             above = {os.path.dirname(new) for new in lasting}  # noqa: PTH120
-            unsynced(self.root).note(folders=above.union(lasting))
+            unsynced(self.root).note_folders(above.union(lasting))
 
     def delete(self, path: str) -> None:
         """Delete a file and its Hadoop checksum side-car.
@@ -221,19 +230,18 @@ class LocalStorage:
         which nothing is on the disk yet was put by this writer, who takes it back.
         """
         full = Path(self._path(path))
-        with storage_errors("delete", path):
+        known, lasts = unsynced(self.root), self._lasts(path)
+        with contextlib.suppress(MissingFileError), storage_errors("delete", path):
             refuse_links(self.root, str(full))
-            known, lasts = unsynced(self.root), self._lasts(path)
-            if lasts and not known.forget(str(full)) and known.files:
+            if lasts and str(full) not in known and known.files:
                 known.sync()
             try:
                 self._unlink(path, full)
-            except (FileNotFoundError, NotADirectoryError):
-                return
             finally:
                 # Noted before, it could be taken by a sync of another thread that comes too early.
                 if lasts:
-                    known.note(folders=[str(full.parent)])
+                    known.note_folders([str(full.parent)])
+            known.forget(str(full))
             (full.parent / f".{full.name}.crc").unlink(missing_ok=True)
 
     def _unlink(self, path: str, full: Path) -> None:
@@ -292,7 +300,7 @@ class LocalStorage:
                 shutil.rmtree(self._moved_aside(path, full), onerror=note)
             finally:
                 if lasts:
-                    known.note(folders=[os.path.dirname(full)])  # noqa: PTH120
+                    known.note_folders([os.path.dirname(full)])  # noqa: PTH120
             if failed:
                 raise failed[0]
 

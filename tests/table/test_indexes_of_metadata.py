@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from table_cases import create, data_rows, files, rows
+from table_cases import create, data_rows, files, left_over, rows
 
 from keymark import Table
 from keymark.table.errors import (
@@ -11,7 +11,9 @@ from keymark.table.errors import (
     IndexUnavailableError,
     InputError,
     InvalidOptionError,
+    StorageError,
 )
+from keymark.table.storage.local_storage import LocalStorage
 
 ALL = ("bloom_filters", "column_stats", "files", "record_index")
 ON = {
@@ -100,6 +102,30 @@ def test_a_shard_is_repaired_whatever_is_wrong_with_its_files(tmp_path):
     assert table.check().ok
     with pytest.raises(InputError, match="no shard 2"):
         table.repair_shard(2)
+
+
+@pytest.mark.parametrize("next_call", ["upsert", "repair"])
+def test_a_repair_that_failed_leaves_nothing_after_the_next_call(tmp_path, monkeypatch, next_call):
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(20)))
+    before = files(tmp_path / "t")
+    with monkeypatch.context() as patch:
+
+        def refuse(_storage, path, _data):
+            raise StorageError(f"cannot write {path}")
+
+        patch.setattr(LocalStorage, "commit", refuse)
+        with pytest.raises(StorageError, match="cannot write"):
+            table.repair_shard(0)
+    assert files(tmp_path / "t") != before
+    table = Table.open(tmp_path / "t")
+    assert table.check().ok
+    if next_call == "upsert":
+        table.upsert(rows([50]))
+    else:
+        assert table.repair_shard(0) > 0
+    assert left_over(tmp_path / "t") == []
+    assert table.check().ok
 
 
 def test_check_names_the_shards_that_differ(tmp_path):

@@ -342,19 +342,66 @@ def test_what_a_writer_takes_back_is_not_synced(storage, synced):
     assert synced == []
 
 
-def test_nothing_is_committed_over_a_failed_sync(storage, monkeypatch):
-    """The kernel reports an error once; asking again would say that all is well."""
+def _refuse_sync(_):
+    raise OSError(5, "Input/output error")
 
-    def fail(_):
-        raise OSError(5, "Input/output error")
 
+def test_a_file_whose_sync_failed_is_written_again_before_the_next_commit(storage, monkeypatch):
+    """The kernel reports an error once; a second sync alone would say that all is well."""
+    storage.put("a", b"content")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", _refuse_sync)
+        with pytest.raises(StorageError, match=r"cannot sync .*/a: Input/output error"):
+            storage.sync()
+    events = []
+    pwrite, fsync = os.pwrite, os.fsync
+
+    def noted_write(fd, data, offset):
+        events.append(("write", _name_of(fd), bytes(data)))
+        return pwrite(fd, data, offset)
+
+    def noted_sync(fd):
+        events.append(("sync", _name_of(fd), b""))
+        fsync(fd)
+
+    monkeypatch.setattr("os.pwrite", noted_write)
+    monkeypatch.setattr("os.fsync", noted_sync)
+    storage.commit("b", b"x")
+    assert events[:2] == [("write", "a", b"content"), ("sync", "a", b"")]
+    assert storage.read("a") == b"content"
+    events.clear()
+    storage.commit("c", b"x")
+    assert not [event for event in events if event[1] == "a"]
+
+
+def test_nothing_is_committed_over_a_file_that_lost_its_content(storage, monkeypatch):
+    """After a failed sync the kernel may drop what was written, and show what the disk has."""
+    storage.put("a", b"content")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", _refuse_sync)
+        with pytest.raises(StorageError, match="cannot sync"):
+            storage.sync()
+    Path(storage.root, "a").write_bytes(b"\0" * 7)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"cannot sync .*/a: its content was lost"):
+            storage.commit("b", b"x")
+    assert not storage.exists("b")
+    storage.delete("a")
+    storage.commit("b", b"x")
+
+
+def test_a_file_that_cannot_be_deleted_is_still_to_be_synced(storage, synced, monkeypatch):
     storage.put("a", b"x")
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(StorageError, match=r"cannot sync .*/a: Input/output error"):
-        storage.sync()
-    monkeypatch.undo()
-    with pytest.raises(StorageError, match=r"cannot sync .*/a: Input/output error"):
-        storage.commit("b", b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: _refuse_sync(0))
+        with pytest.raises(StorageError, match="cannot delete a"):
+            storage.delete("a")
+    storage.sync()
+    assert "a" in synced
+
+
+def _name_of(fd):
+    return Path(f"/proc/self/fd/{fd}").readlink().name
 
 
 def test_a_file_that_could_not_be_synced_can_be_taken_back(storage, monkeypatch):

@@ -81,6 +81,19 @@ def test_a_folder_of_which_the_system_says_that_it_is_none(root, monkeypatch):
     assert data_rows(Table.open(root)) == wanted
 
 
+def test_a_delete_below_a_folder_of_which_the_system_says_that_it_is_none(tmp_path, monkeypatch):
+    """Said to be deleted, the file would come back."""
+    storage = LocalStorage.at(tmp_path)
+    storage.put("p0/a", b"x")
+    with monkeypatch.context() as patch:
+        assert _failing(patch, "unlink", errno.ENOTDIR, "/p0/a") == []
+        with pytest.raises(StorageError, match="cannot delete p0/a: Not a directory"):
+            storage.delete("p0/a")
+    storage.delete("p0/a")
+    storage.put("file", b"x")
+    storage.delete("file/below")
+
+
 def test_below_a_file_there_is_nothing(tmp_path):
     Path(tmp_path, "file").write_bytes(b"")
     storage = LocalStorage.at(tmp_path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from keymark.table.errors import InputError, StorageError, UnsupportedTableError
-from keymark.table.layout.naming import BUILD, METADATA, PINS
+from keymark.table.layout.naming import BUILD, METADATA, PINS, parse_base_file
 from keymark.table.metadata.partitions import FILES
 from keymark.table.metadata.reader import is_initial
 from keymark.table.metadata.writer import take_back_delta
@@ -78,10 +78,10 @@ def settle_builds(storage: Storage) -> None:
     Call it under the lease: builds commit under it, so that a delta commit of theirs which is
     pending now is a dead one's.
     """
+    config = load_config(storage)
     for instant in Timeline.load(storage, METADATA).pending():
         if instant.action == "deltacommit" and is_initial(instant.time):
-            take_back_delta(storage, instant.time)
-    config = load_config(storage)
+            take_back_build(storage, config, instant.time)
     builds = pending_builds(storage)
     for partition in set(config.building) - {build.partition for build in builds}:
         raise UnsupportedTableError(
@@ -107,6 +107,19 @@ def forget_build(storage: Storage, partition: str) -> None:
     """
     storage.delete_tree(f"{BUILD}/{partition}")
     storage.delete_tree(f"{PINS}/{partition}")
+
+
+def take_back_build(storage: Storage, config: TableConfig, instant: str) -> None:
+    """Take back the delta commit of a build, or of a repair, that was not completed.
+
+    In a partition in use its base files are a repair's, and go. A build goes on with its own.
+    """
+    for partition in config.metadata_partitions:
+        for status in storage.list(f"{METADATA}/{partition}"):
+            base = parse_base_file(partition, status.name, status.size)
+            if base is not None and base.instant_time == instant:
+                storage.delete(status.path)
+    take_back_delta(storage, instant)
 
 
 def take_back_base_files(storage: Storage, partition: str) -> None:

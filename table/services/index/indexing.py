@@ -70,6 +70,7 @@ from keymark.table.services.index.builds import (
     save_partitions,
     scheduled,
     take_back_base_files,
+    take_back_build,
 )
 from keymark.table.state.table_state import TableState, list_storage, stored_schema
 from keymark.table.storage.lease import Lease
@@ -246,7 +247,8 @@ class Indexer:
     def repair(self, number: int, lease: Lease) -> int:
         """Build one shard of the record index anew from the data; the keys in it.
 
-        Whatever is wrong with its files: they are not read. They go with the next cleaning.
+        Whatever is wrong with its files: they are not read. They go with the next cleaning. What a
+        repair that failed has put, the next write takes back.
         """
         state = TableState.load(self.storage)
         if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
@@ -257,9 +259,16 @@ class Indexer:
         if not 0 <= number < groups:
             raise InputError(f"no shard {number}: the record index has 0 to {groups - 1}")
         target = self._target(state, RECORD_INDEX, _free_instant(state), groups)
-        records = rebuild_shard(target, number, self.runner, self.progress)
+        timeline = state.metadata.timeline
         with lease.fenced():
-            _commit_files(state.metadata.timeline, target.instant, records.stats)
+            _begin_files(timeline, target.instant)
+        try:
+            records = rebuild_shard(target, number, self.runner, self.progress)
+        except InputError:
+            take_back_build(self.storage, state.config, target.instant)
+            raise
+        with lease.fenced():
+            _complete_files(timeline, target.instant, records.stats)
         return records.records
 
     def abort(self, partition: str) -> None:
@@ -468,12 +477,16 @@ def _group_count(metadata: MetadataTable) -> int:
 
 def _commit_build(state: TableState, instant: str, built: Built | None) -> None:
     assert state.metadata is not None
-    _commit_files(state.metadata.timeline, instant, built.stats if built else ())
+    _begin_files(state.metadata.timeline, instant)
+    _complete_files(state.metadata.timeline, instant, built.stats if built else ())
 
 
-def _commit_files(timeline: Timeline, instant: str, stats: Sequence[WriteStat]) -> None:
+def _begin_files(timeline: Timeline, instant: str) -> None:
     timeline.begin(instant, "deltacommit")
     timeline.start(instant, "deltacommit")
+
+
+def _complete_files(timeline: Timeline, instant: str, stats: Sequence[WriteStat]) -> None:
     content = encode_commit(stats, schema=SCHEMA, operation="BULK_INSERT")
     timeline.complete(instant, "deltacommit", content)
 
