@@ -348,6 +348,8 @@ def profile(
         ordering=ordering,
         sample=sample,
     )
+    named = (*request.record_key, *request.partition_path, *filter(None, [ordering]))
+    folders.check_named(source, format_, named, _pairs(option))
     with _Passes() as passes:
         spark = session(master, folders.session_conf(format_, _pairs(conf)))
         df = _opened(spark, source, format_, key=request.record_key, options=_pairs(option))

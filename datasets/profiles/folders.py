@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.digest import check_columns
 
@@ -86,6 +89,24 @@ def format_of(path: str) -> str:
         held = " and ".join(sorted(found)) if found else "no files of a known format"
         raise DatasetError(f"{path} holds {held}; name the format: {', '.join(FORMATS)}")
     return found.pop()
+
+
+def check_named(path: str, format_: str, names: Sequence[str], options: Mapping[str, str]) -> None:
+    """Check without Spark that a table has columns, as far as its files tell.
+
+    Those of Parquet do, and the header of CSV files, where no option of Spark's reader changes it.
+
+    Raises:
+        DatasetError: there is no such column.
+    """
+    if format_ not in _ENDINGS.values() or options:
+        return
+    try:
+        schema = ds.dataset(path, format=format_, partitioning="hive").schema
+    except (pa.ArrowException, OSError):
+        # Spark says what is wrong with the files.
+        return
+    check_columns(names, schema.names)
 
 
 def session_conf(format_: str, conf: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from keymark.datasets.profiles.folders import session_conf
 from keymark.harness.engines import (
     BARE,
     REVISION,
+    engine_indexes,
     hudi,
     hudi_version,
     is_native,
@@ -30,12 +31,20 @@ from keymark.harness.run import outside_entries
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.tables.table_folders import RemoteTables, Tables
+from keymark.indexes.installed import specs
 from keymark.table.errors import TableError
 from keymark.table.index.protocol import load_index
 
 
-def missing(engines: Iterable[str], indexes: Iterable[str]) -> dict[str, str]:
+def missing(
+    engines: Iterable[str], indexes: Iterable[str], *, absent_keys: int = 0
+) -> dict[str, str]:
     """What cannot take part, each with one line that says why or how to get it.
+
+    Args:
+        engines: of the scenario.
+        indexes: of the scenario.
+        absent_keys: keys of each lookup that are not in the table.
 
     Returns:
         Reasons by engine, and by `<engine>/<index>` for a single index of an engine.
@@ -51,14 +60,32 @@ def missing(engines: Iterable[str], indexes: Iterable[str]) -> dict[str, str]:
         if reason:
             found[name] = reason
             continue
-        unusable = {} if version else _unusable(wanted)
+        unusable = _unlike_hudis(name, wanted, absent_keys) if version else _unusable(wanted)
+        others = [index for index in wanted if index not in unusable]
         unusable |= {
-            index: why for index in wanted if (why := outside_entries.missing(index)) is not None
+            index: why for index in others if (why := outside_entries.missing(index)) is not None
         }
+        if len(unusable) == len(wanted):
+            found[name] = "; ".join(unusable.values())
+            continue
         found |= {f"{name}/{index}": why for index, why in unusable.items()}
         left += len(wanted) - len(unusable)
     if not left:
         raise HarnessError("; ".join(found.values()))
+    return found
+
+
+def _unlike_hudis(engine: str, indexes: Iterable[str], absent_keys: int) -> dict[str, str]:
+    """The indexes that a release of Hudi does not have, or cannot be asked as a run asks."""
+    found, held = {}, engine_indexes(engine)
+    for name in indexes:
+        if name not in held:
+            found[name] = f"{engine} has no index {name} (it has {', '.join(held)})"
+        elif absent_keys and specs()[name].owns_layout:
+            found[name] = (
+                f"Hudi's {name} index says where a key would be and knows no absent one; "
+                "`--set workload.lookup_absent=0` measures it"
+            )
     return found
 
 

@@ -14,10 +14,10 @@ from keymark.harness.measure.canary import Canary
 from keymark.harness.measure.counters import write_counters
 from keymark.harness.measure.session import cores
 from keymark.harness.run import outside_entries
-from keymark.harness.run.inputs import measured_sizes, write_inputs
+from keymark.harness.run.inputs import check_rounds, measured_sizes, write_inputs
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.run.notes import notes
-from keymark.harness.run.request import Request, begin, now
+from keymark.harness.run.request import Request, begin, now, unmeasured_removed
 from keymark.harness.run.runner import Progress, Runner
 from keymark.harness.run.workload import steps
 from keymark.harness.run.workspace import Workspace, work_folder
@@ -51,10 +51,12 @@ def run(request: Request, progress: Progress) -> Finished:
     if request.scenario.table.mappings:
         return run_mappings(request, progress)
     scenario, began = request.scenario, time.perf_counter()
-    skipped = missing(scenario.engines, scenario.indexes)
+    check_rounds(scenario)
+    absent = scenario.workload.lookup_absent
+    skipped = missing(scenario.engines, scenario.indexes, absent_keys=absent)
     folder, record = begin(request, skipped)
     run_id = str(record.run_id)
-    with Workspace.of(folder, scenario, run_id) as work:
+    with unmeasured_removed(folder), Workspace.of(folder, scenario, run_id) as work:
         progress.begin("starting Spark")
         with EnginePool(scenario, folder.events, work.path, tables=work.tables) as pool:
             progress.begin("writing the batches")

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
+from keymark.datasets.changes.stream import Stream
+from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.dataset import Dataset
 from keymark.datasets.generate.digest import RowsDigest, Truth
 from keymark.datasets.generate.generated import GeneratedDataset
@@ -165,6 +167,23 @@ class SparkInputs:
 
 def _nulled(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.withColumns({name: lit(None).cast(rows.schema[name].dataType) for name in columns})
+
+
+def check_rounds(scenario: Scenario) -> None:
+    """Check that a generated dataset has rows for all rounds: told before Spark starts.
+
+    Raises:
+        DatasetError: a round updates or deletes more rows than are left.
+    """
+    section, work = scenario.dataset, scenario.workload
+    if section.source is not None or scenario.table.source is not None:
+        return
+    for data in section.points:
+        try:
+            Stream(section.spec(data)).after(work.rounds, deleted=work.delete)
+        except DatasetError as error:
+            keys = "dataset.batch_rows and dataset.delete_rows"
+            raise DatasetError(f"{error}; {keys} say how many") from error
 
 
 def write_inputs(

@@ -60,6 +60,11 @@ class SourceSection(Section):
             return f"dataset.source: {self.path} is a Hudi table, which table.source starts from"
         if found not in folders.FORMATS:
             return f"dataset.source.format: {found!r} is none of {', '.join(folders.FORMATS)}"
+        named = (*self.record_key, *self.partition_path, *filter(None, [self.ordering]))
+        try:
+            folders.check_named(self.path, found, named, self.options)
+        except DatasetError as error:
+            return f"dataset.source: {error}"
         return None
 
     @property

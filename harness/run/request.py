@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from keymark.harness.errors import RunFolderError
+from keymark.datasets.errors import DatasetError
+from keymark.harness.errors import HarnessError, RunFolderError
 from keymark.harness.measure import environment
 from keymark.harness.measure.counters import unfinished
 from keymark.harness.redaction import redact, redact_arguments, redact_document
@@ -26,6 +29,7 @@ from keymark.harness.store.run_record import (
 from keymark.harness.store.store import RunFolder, is_run_name, unwatched
 from keymark.indexes.installed import specs
 from keymark.indexes.spec import spec_data
+from keymark.table.errors import TableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,17 @@ def begin(request: Request, skipped: Mapping[str, str]) -> tuple[RunFolder, RunR
     record = record.but(status=RUNNING, skipped=dict(skipped))
     folder.write_record(record)
     return folder, record
+
+
+@contextlib.contextmanager
+def unmeasured_removed(folder: RunFolder) -> Iterator[None]:
+    """A run that fails before it measured anything leaves no folder; an interrupted one does."""
+    try:
+        yield
+    except (HarnessError, DatasetError, TableError):
+        if not folder.samples_file.stat().st_size:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def _opened(request: Request) -> tuple[RunFolder, RunRecord]:

@@ -20,12 +20,11 @@ from keymark.datasets.specs.spec import DatasetSpec
 from keymark.harness.engines import (
     BARE,
     NATIVE,
-    engine_indexes,
     engine_mistake,
     is_native,
     own_master,
 )
-from keymark.harness.errors import ScenarioError
+from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
 from keymark.harness.scenario.documents import builtin_names, nearest
@@ -40,6 +39,7 @@ from keymark.harness.scenario.fields import (
 )
 from keymark.harness.scenario.table_section import TableSection, name_mistake, refuse
 from keymark.harness.store.store import is_run_name
+from keymark.harness.tables import independent
 from keymark.indexes.installed import of_partition, specs
 from keymark.table.errors import TableError
 from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS, check_options
@@ -263,22 +263,8 @@ def _axis_mistakes(scenario: Scenario) -> list[str]:
 
 
 def _cell_mistakes(scenario: Scenario) -> list[str]:
-    """Indexes that an engine does not have, and what is not measured with all of them."""
+    """What is not measured with all engines and indexes."""
     found = []
-    for engine in scenario.engines:
-        held = engine_indexes(engine)
-        found += [
-            f"indexes: engine {engine!r} has no index {index!r} (it has {', '.join(held)})"
-            for index in scenario.indexes
-            if index not in held
-        ]
-    hudi = not all(map(is_native, scenario.engines))
-    laid_out = [name for name in scenario.indexes if specs()[name].owns_layout]
-    if hudi and laid_out and scenario.workload.lookup_absent:
-        found.append(
-            f"workload.lookup_absent: Hudi's {laid_out[0]} index says where a key would be and "
-            "knows no absent one, so it must be 0"
-        )
     record = of_partition(_RECORD_INDEX).name
     if scenario.workload.model_keys and set(scenario.indexes) != {record}:
         found.append(f"workload.model_keys: the lookup model is about the index {record} only")
@@ -434,6 +420,11 @@ def _source_mistakes(scenario: Scenario) -> list[str]:
             f"table.source: {source} is not a Hudi table (it has no .hoodie/hoodie.properties); "
             "tables of other formats are named by dataset.source"
         )
+    elif source:
+        try:
+            independent.facts(Path(source))
+        except HarnessError as error:
+            found.append(f"table.source: {error}")
     return found
 
 

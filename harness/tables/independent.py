@@ -62,8 +62,12 @@ def facts(table: Path) -> SourceFacts:
     values = _properties(table / ".hoodie" / "hoodie.properties")
     if values.get("hoodie.table.type", "COPY_ON_WRITE") != "COPY_ON_WRITE":
         raise HarnessError(f"{table} is {values['hoodie.table.type']}; only COPY_ON_WRITE is read")
-    if values.get("hoodie.table.version") not in ("5", "6"):
-        raise HarnessError(f"{table} has table version {values.get('hoodie.table.version')}, not 6")
+    version = values.get("hoodie.table.version")
+    if version not in ("5", "6"):
+        raise HarnessError(
+            f"{table} has table version {version}, and runs start from version 6. Hudi 1.x takes a "
+            "copy of the table back: CALL downgrade_table(table => 'NAME', to_version => 'SIX')"
+        )
     if values.get(_STORED, "true") != "true":
         raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
     return SourceFacts(

@@ -306,13 +306,10 @@ class LocalStorage:
 
     def list(self, path: str) -> list[FileStatus]:
         """The files directly in a folder, sorted by name."""
-        full, found = self._path(path), []
-        try:
-            with storage_errors("list", path):
-                refuse_links(self.root, f"{full}/")
-                entries = list(scan(full))
-        except FileNotFoundError:
-            return []
+        full, found, entries = self._path(path), [], []
+        with contextlib.suppress(MissingFileError), storage_errors("list", path):
+            refuse_links(self.root, f"{full}/")
+            entries = list(scan(full))
         for name, size, reason in entries:
             place = f"{path}/{name}" if path else name
             if size is not None:
@@ -366,12 +363,9 @@ class LocalStorage:
 
     def sweep(self) -> None:
         """Delete staging folders of earlier names, and temporaries that no process has locked."""
-        staging = self._path(STAGING)
-        try:
-            with storage_errors("list", STAGING):
-                entries = list(scan(staging))
-        except FileNotFoundError:
-            return
+        staging, entries = self._path(STAGING), []
+        with contextlib.suppress(MissingFileError), storage_errors("list", STAGING):
+            entries = list(scan(staging))
         for name, size, _ in entries:
             path = f"{STAGING}/{name}"
             if size is not None:

@@ -40,3 +40,15 @@ def test_with_nothing_left_there_is_no_run():
         engine_pool.missing(["native", "hudi@0.15.0"], ["bloom"])
     with pytest.raises(HarnessError, match=f"{first}; {second}"):
         engine_pool.missing(["hudi@0.15.0", "hudi@1.1.1"], ["bloom"])
+
+
+def test_what_hudi_cannot_be_asked_is_left_out_and_the_rest_is_measured(monkeypatch):
+    monkeypatch.setattr(jars, "missing_bundle", lambda _: None)
+    named = ["record", "bucket", "hbase"]
+    found = engine_pool.missing(["hudi@1.1.1"], named, absent_keys=5)
+    assert found.keys() == {"hudi@1.1.1/bucket", "hudi@1.1.1/hbase"}
+    assert "lookup_absent=0` measures it" in found["hudi@1.1.1/bucket"]
+    assert "hudi@1.1.1 has no index hbase (it has record," in found["hudi@1.1.1/hbase"]
+    assert engine_pool.missing(["hudi@1.1.1"], ["record", "bucket"]) == {}
+    with pytest.raises(HarnessError, match="knows no absent one"):
+        engine_pool.missing(["hudi@1.1.1"], ["bucket"], absent_keys=5)

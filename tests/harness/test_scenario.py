@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from keymark.datasets.errors import DatasetError
 from keymark.harness.engines import engine_indexes
 from keymark.harness.errors import ScenarioError
 from keymark.harness.redaction import redact_text
-from keymark.harness.run import workload
+from keymark.harness.run import bench, workload
+from keymark.harness.run.request import Request
 from keymark.harness.scenario import matrix, scenario
 from keymark.indexes import installed
 
@@ -240,21 +244,40 @@ def test_unknown_engines_are_refused_by_name(engine):
         scenario.load("ci", overrides={"engines": [engine]})
 
 
-def test_an_engine_is_asked_only_for_indexes_that_it_has():
-    with pytest.raises(ScenarioError) as caught:
-        scenario.load("ci", overrides={"engines": ["native", "hudi@1.1.1"], "indexes": ["hbase"]})
-    assert caught.value.mistakes == (
-        (
-            "indexes: engine 'hudi@1.1.1' has no index 'hbase' "
-            "(it has record, global_simple, simple, global_bloom, bloom, bucket)"
-        ),
-    )
-    alone = {"engines": ["hudi@1.1.1"], "indexes": ["bloom", "simple"]}
-    assert scenario.load("ci", overrides=alone).indexes == ("bloom", "simple")
-    with pytest.raises(ScenarioError, match=r"workload\.lookup_absent: Hudi's bucket index"):
-        scenario.load("ci", overrides={"engines": ["hudi@1.1.1"], "indexes": ["bucket"]})
+def test_the_lookup_model_is_about_one_engine():
     with pytest.raises(ScenarioError, match="the lookup model is about the engine native only"):
         scenario.load("lookup_model", overrides={"engines": ["hudi@1.1.1"]})
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["dataset.batch_rows=90000"], "trips: round 1 updates 45000 rows per round, but"),
+        (["dataset.delete_rows=30000"], "trips: round 1 deletes up to row 30000 of 20000"),
+    ],
+)
+def test_a_dataset_with_too_few_rows_for_its_rounds_is_refused(sets, said, tmp_path):
+    loaded = scenario.load("ci", sets=["dataset.rows=20000", *sets])
+    with pytest.raises(DatasetError, match=said):
+        bench.run(Request(scenario=loaded, out=tmp_path / "out"), None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_of_another_table_version_is_refused_with_what_works(tmp_path):
+    (tmp_path / ".hoodie").mkdir()
+    properties = "hoodie.table.name=t\nhoodie.table.type=COPY_ON_WRITE\nhoodie.table.version=9\n"
+    (tmp_path / ".hoodie/hoodie.properties").write_text(properties)
+    with pytest.raises(ScenarioError, match=r"has table version 9.*CALL downgrade_table"):
+        scenario.load("ci", sets=[f"table.source={tmp_path}"])
+
+
+def test_columns_that_a_source_does_not_have_are_named(tmp_path):
+    pq.write_table(pa.table({"id": ["a"], "v": [1]}), tmp_path / "rows.parquet")
+    (tmp_path / "rows.csv").write_text("id,v\na,1\n")
+    for name in ("rows.parquet", "rows.csv"):
+        sets = [f"dataset.source.path={tmp_path / name}", "dataset.source.record_key=['key']"]
+        with pytest.raises(ScenarioError, match=r"dataset\.source: no column 'key'.*'id'"):
+            scenario.load("ci", sets=sets)
 
 
 def test_options_of_an_engine_reach_its_cells_alone():
@@ -277,7 +300,7 @@ def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():
     loaded = scenario.load(
         "quickstart",
         sets=[
-            "dataset.rows=500",
+            "dataset.rows=50000",
             "dataset.update_share=0.25",
             "dataset.name=events",
             "table.options.hoodie.parquet.small.file.limit=0",
@@ -286,7 +309,7 @@ def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():
         ],
         overrides={"indexes": ["bucket"], "spark.master": "local[1]"},
     )
-    assert (loaded.dataset.rows, loaded.dataset.update_share) == (500, 0.25)
+    assert (loaded.dataset.rows, loaded.dataset.update_share) == (50_000, 0.25)
     assert loaded.dataset.name == "events"
     assert loaded.table.options["hoodie.parquet.small.file.limit"] == "0"
     record = loaded.table.index_options["record"]
@@ -298,10 +321,10 @@ def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():
 def test_parts_of_a_key_may_be_quoted_as_in_toml():
     option = "hoodie.metadata.record.index.min.filegroup.count"
     loaded = scenario.load(
-        "ci", sets=[f'table.index_options.record."{option}"=6', "'dataset'.rows=500"]
+        "ci", sets=[f'table.index_options.record."{option}"=6', "'dataset'.rows=50000"]
     )
     assert loaded.table.index_options["record"][option] == "6"
-    assert loaded.dataset.rows == 500
+    assert loaded.dataset.rows == 50_000
     with pytest.raises(ScenarioError, match="table"):
         scenario.load("ci", sets=['table."unfinished=6'])
 
@@ -450,7 +473,7 @@ def test_a_source_must_be_a_hudi_table_and_is_found_beside_its_file(tmp_path):
     with pytest.raises(ScenarioError, match=r"table\.source: an empty path"):
         scenario.load("ci", sets=["table.source="])
     (tmp_path / "t" / ".hoodie").mkdir(parents=True)
-    (tmp_path / "t" / ".hoodie" / "hoodie.properties").write_text("")
+    (tmp_path / "t" / ".hoodie" / "hoodie.properties").write_text("hoodie.table.version=6")
     (tmp_path / "s.toml").write_text('[table]\nsource = "t"\n')
     assert scenario.load(str(tmp_path / "s.toml")).table.source == str(tmp_path / "t")
 
