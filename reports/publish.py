@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from keymark.reports.errors import ReportError
-from keymark.reports.model import projection
+from keymark.reports.model import facts, projection
+from keymark.reports.model.projection import Run
 from keymark.reports.render import export
+from keymark.reports.render.charts import Lettering
 from keymark.reports.render.engines_chart import PREFIX as ENGINES_PREFIX
+from keymark.reports.render.figures import Chart
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.text import clean
 from keymark.reports.sections import page
@@ -65,7 +68,7 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
     root = next((path for path in paths if target.is_relative_to(path)), target)
     try:
         make_folder(target, root)
-        index = _write(target, report)
+        index = _write(target, runs, report)
         write(target / "summary.md", summary_markdown(report))
         write(target / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
         write(target / "samples.csv", export.samples_csv(runs))
@@ -75,7 +78,14 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
     return Published(index=index, report=report, summary=summary)
 
 
-def _write(target: Path, report: Report) -> Path:
+def _write_charts(folder: Path, found: Sequence[Chart], lettering: Lettering) -> None:
+    for chart in found:
+        svg, png = chart.drawing.alone(lettering)
+        write(folder / f"{chart.key}.svg", svg)
+        write(folder / f"{chart.key}.png", png)
+
+
+def _write(target: Path, runs: Sequence[Run], report: Report) -> Path:
     charts = target / "report" / "charts"
     make_folder(charts, target)
     prefixes = (MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX, NOISE_PREFIX)
@@ -85,13 +95,14 @@ def _write(target: Path, report: Report) -> Path:
     ]
     for each in (*stale, *charts.parent.glob("which_index*.md")):
         each.unlink()
-    grown = [chart for part in report.growths for chart in part.charts]
-    modelled = [chart for part in report.models for chart in part.charts]
-    beside = [chart for part in report.engines for chart, _ in part.charts]
-    noises = [part.chart for part in report.noises]
-    for chart in (*report.charts, *grown, *modelled, *beside, *noises):
-        write(charts / f"{chart.key}.svg", chart.drawing.svg)
-        write(charts / f"{chart.key}.png", chart.drawing.png)
+    _write_charts(charts, report.charts, facts.lettering(runs))
+    owned = [(part.run_id, part.charts) for part in report.growths]
+    owned += [(part.run_id, part.charts) for part in report.models]
+    owned += [(part.run_id, [chart for chart, _ in part.charts]) for part in report.engines]
+    owned += [(part.run_id, [part.chart]) for part in report.noises]
+    letterings = {clean(run.run_id): facts.lettering([run]) for run in runs}
+    for run_id, found in owned:
+        _write_charts(charts, found, letterings[run_id])
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))
     index = target / "report" / "index.html"

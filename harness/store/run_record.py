@@ -147,6 +147,8 @@ class MachineRecord(Recorded):
     """The machine; 0 or empty where it does not say."""
 
     cores: int = 0
+    processor: Text = ""
+    memory_bytes: int = 0
     load_1m: float = 0.0
     governor: Text = ""
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from statistics import median
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
 from keymark.harness.store.results import PHASES
 from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN
 from keymark.reports.history.series import History, NumberHistory
-from keymark.reports.render.charts import INK, Drawing, render, style_panel
+from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.format_values import axis_scale
 from keymark.reports.render.text import clean
 
@@ -35,7 +35,7 @@ def history_chart(history: History) -> Drawing:
     shown = (found or list(history.series))[:PANELS]
     title = "Changes of level" if history.changed else "No change of level"
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
         for axes, series in zip(panels, shown, strict=True):
             _panel(axes, series)
@@ -46,7 +46,7 @@ def history_chart(history: History) -> Drawing:
             "dashed: change"
         )
 
-    return render(draw, rows=_PANEL_ROWS * len(shown), title=title)
+    return Drawing(draw=draw, rows=_PANEL_ROWS * len(shown), title=title)
 
 
 def _panel(axes: Axes, series: NumberHistory) -> None:

@@ -16,6 +16,7 @@ from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.history.chart import history_chart, said
 from keymark.reports.history.series import History, read
+from keymark.reports.render.charts import Lettering
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.text import clean, markdown
@@ -42,8 +43,11 @@ def history(
         try:
             make_folder(folder, folder)
             drawing = history_chart(found)
-            write(folder / "history.svg", drawing.svg)
-            write(folder / "history.png", drawing.png)
+            runs_named = f"{clean(found.runs[0])} to {clean(found.runs[-1])}"
+            lettering = Lettering(subtitle=f"{len(found.runs):,} runs: {runs_named}")
+            svg, png = drawing.alone(lettering)
+            write(folder / "history.svg", svg)
+            write(folder / "history.png", png)
             write(folder / "history.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
             write(folder / "history.md", page(found))
         except OSError as error:

@@ -7,13 +7,15 @@ options that look like secrets are never shown.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keymark.harness.engines import NATIVE, hudi_version
 from keymark.harness.redaction import is_sensitive, redact_text
 from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
+from keymark.reports.render.charts import Lettering
 from keymark.reports.render.text import NOTHING, clean, listed
 
 Fact = tuple[str, str]
@@ -56,6 +58,47 @@ def compared(run: Run) -> str:
             f"after {_count(plan.schedule.warmups or 0) or 'no'} warm-up"
         )
     return f"{', '.join(parts)}."
+
+
+def lettering(runs: Sequence[Run]) -> Lettering:
+    """What stands around a chart of some runs: data, engines, machine, repetitions, source."""
+    subtitles = dict.fromkeys(_measured_on(run) for run in runs)
+    sources = [
+        ", ".join([clean(run.run_id, 80), *filter(None, [clean(run.record.started[:10])])])
+        for run in runs
+    ]
+    revision = clean(runs[0].record.versions.get("revision", "")[:12])
+    made_by = f"Keymark, revision {revision}" if revision else "Keymark"
+    return Lettering(
+        subtitle="; ".join(subtitles), source=f"Source: {made_by}, run {listed(sources)}"
+    )
+
+
+def _measured_on(run: Run) -> str:
+    record, sizes = run.record, _sizes(run.record)
+    data, machine = record.scenario.dataset, record.machine
+    tables = f"{min(data.sizes):,} to {max(data.sizes):,}" if data.sizes else _count(sizes.rows)
+    batches = f"{min(data.batches):,} to {max(data.batches):,}" if data.batches else ""
+    batches = batches or _count(sizes.batch_rows if record.scenario.workload.rounds else 0)
+    memory = f"{machine.memory_bytes / (1 << 30):.0f} GiB" if machine.memory_bytes else ""
+    cores = f"{machine.cores:,} cores" if machine.cores else ""
+    times = record.repetitions or record.scenario.schedule.repetitions
+    parts = [
+        f"{tables} rows" if tables else "",
+        f"batches of {batches}" if batches else "",
+        listed([_engine_words(name) for name in dict.fromkeys(cell.engine for cell in run.cells)]),
+        " of ".join(filter(None, [cores, clean(machine.processor, 60)])),
+        memory,
+        f"{times:,} repetition{'s' if times > 1 else ''}" if times else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _engine_words(engine: str) -> str:
+    version = hudi_version(engine)
+    if version:
+        return f"Apache Hudi {version}"
+    return "Keymark's own engine" if engine == NATIVE else f"engine {clean(engine, 40)}"
 
 
 def environment(run: Run) -> list[Fact]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from keymark.harness.store.units import Unit
@@ -17,7 +17,7 @@ from keymark.reports.plan.answer import Plan
 from keymark.reports.plan.decide import sweep
 from keymark.reports.plan.formulas import known
 from keymark.reports.plan.predict import Estimate, added
-from keymark.reports.render.charts import INK, render, style_panel
+from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.svg import inline
 
@@ -88,7 +88,7 @@ def curves(made: Plan) -> list[Curve]:
 def svg(curve: Curve) -> str:
     """The picture as markup to put into a page."""
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         axes = figure.subplots()
         style_panel(axes, "seconds")
         axes.set(xscale="log", yscale="log", xlabel=AXES[curve.along])
@@ -108,7 +108,7 @@ def svg(curve: Curve) -> str:
         axes.minorticks_off()
         figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=9)
 
-    picture = render(draw, rows=_ROWS, title=curve.title).bare_svg
+    picture = Drawing(draw=draw, rows=_ROWS, title=curve.title).bare_svg
     # Within HTML an SVG needs no name space, and the page names no address.
     return inline(picture, prefix=curve.along, label=curve.label).replace(_NAME_SPACE, "")
 

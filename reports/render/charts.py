@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
@@ -25,7 +25,7 @@ from keymark.harness.store.units import Unit
 from keymark.indexes.spec import UNKNOWN_COLOR
 from keymark.reports.model.projection import CellView
 from keymark.reports.model.tables import Column, SummaryTable
-from keymark.reports.render.format_values import amount, axis_scale
+from keymark.reports.render.format_values import axis_scale, digits
 from keymark.reports.stats.statistics import CONFIDENCE, Summary
 
 INK = "#1b1f24"
@@ -46,7 +46,9 @@ PHASE_LOOKS = {
 }
 
 _WIDTH = 4.5
-_TITLE = 46
+_PIXELS = 1600
+# Letters in a line of that width.
+_TITLE, _SUBTITLE, _SOURCE = 46, 74, 86
 _STYLE = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -64,18 +66,64 @@ _STYLE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """One chart in all its forms.
+class Lettering:
+    """What is written around a chart that stands alone, beside its title.
 
     Attributes:
-        svg: stand-alone SVG, text kept as text.
-        png: the same at 200 dots per inch.
-        bare_svg: without title and background, for a page that has its own.
+        subtitle: what was measured, on what machine and how often.
+        source: where the numbers are from.
     """
 
-    svg: str
-    png: bytes
-    bare_svg: str
+    subtitle: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One chart, drawn when it is asked for.
+
+    Attributes:
+        draw: fills a figure.
+        rows: the height, in bars.
+        title: of the chart where it stands alone.
+    """
+
+    draw: Callable[[FigureBase], None]
+    rows: int
+    title: str
+
+    @property
+    def bare_svg(self) -> str:
+        """Without title and background, for a page that has its own."""
+        with _quiet_style():
+            figure = Figure(figsize=(_WIDTH, self._height), layout="constrained")
+            self.draw(figure)
+            return _saved(figure, "svg", transparent=True).decode()
+
+    def alone(self, lettering: Lettering) -> tuple[str, bytes]:
+        """For publication: an SVG whose text is text, and a PNG 1,600 pixels wide."""
+        title = textwrap.wrap(self.title, _TITLE)
+        subtitle = textwrap.wrap(lettering.subtitle, _SUBTITLE)
+        source = textwrap.wrap(lettering.source, _SOURCE)
+        above = 0.14 + 0.2 * len(title) + 0.14 * len(subtitle)
+        below = 0.06 + 0.12 * len(source)
+        with _quiet_style():
+            height = above + self._height + below
+            figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+            head, body, foot = figure.subfigures(
+                3, 1, height_ratios=(above, self._height, below), hspace=0, squeeze=False
+            )[:, 0]
+            top = 1 - 0.06 / above
+            head.text(0.02, top, "\n".join(title), va="top", fontsize=11, fontweight="bold")
+            top -= 0.2 * len(title) / above
+            head.text(0.02, top, "\n".join(subtitle), va="top", fontsize=7.5)
+            self.draw(body)
+            foot.text(0.02, 0.04 / below, "\n".join(source), va="bottom", fontsize=6.5)
+            return _saved(figure, "svg").decode(), _saved(figure, "png")
+
+    @property
+    def _height(self) -> float:
+        return 0.95 + 0.44 * self.rows
 
 
 def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
@@ -87,19 +135,19 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
     ]
     scale, unit = axis_scale(column.unit, max(summary.high for _, summary in shown))
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         kinds = list(dict.fromkeys((cell.run_label, cell.engine) for cell in cells))
         for row, (cell, summary) in enumerate(shown):
             _bar(axes, row, summary, scale)
             axes.patches[-1].set_facecolor(cell.spec.color)
             axes.patches[-1].set_hatch(_hatch(kinds.index((cell.run_label, cell.engine))))
-            _value_label(axes, row, summary.high / scale, amount(summary.median, column.unit))
+            _value_label(axes, row, summary.high / scale, digits(summary.median / scale))
         top = max(summary.high for _, summary in shown) / scale
         _finish(axes, [cell.label for cell, _ in shown], top * 1.27)
         axes.set_xlabel(f"{unit}, lower is better\n{interval_words([s for _, s in shown])}")
 
-    return render(draw, rows=len(shown), title=title)
+    return Drawing(draw=draw, rows=len(shown), title=title)
 
 
 def stack(whole: SummaryTable, title: str) -> Drawing:
@@ -110,7 +158,7 @@ def stack(whole: SummaryTable, title: str) -> Drawing:
     parts, totals = stacked_medians(whole)
     scale, unit = axis_scale(Unit.SECONDS.value, max(totals))
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         left, inside = [0.0] * len(totals), []
         for phase, lengths in parts.items():
@@ -130,20 +178,20 @@ def stack(whole: SummaryTable, title: str) -> Drawing:
             for row, length in enumerate(drawn):
                 if length and not hatch:
                     text = axes.text(
-                        left[row] + length / 2, row, amount(lengths[row], Unit.SECONDS.value),
+                        left[row] + length / 2, row, digits(length),
                         ha="center", va="center", color=ink, fontsize=8.5,
                     )  # fmt: skip
                     inside.append((text, axes.patches[-len(drawn) + row]))
                 left[row] += length
         for row, end in enumerate(left):
-            _value_label(axes, row, end, amount(totals[row], Unit.SECONDS.value))
+            _value_label(axes, row, end, digits(totals[row] / scale))
         _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
         axes.set_xlabel(f"{unit}, medians\nat the end of a bar: the total")
         figure.legend(loc="outside lower left", ncols=5, frameon=False, handlelength=1.2,
                       columnspacing=1.1, fontsize=9)  # fmt: skip
         _drop_too_wide(figure, inside)
 
-    return render(draw, rows=len(totals) + 1, title=title)
+    return Drawing(draw=draw, rows=len(totals) + 1, title=title)
 
 
 def style_panel(axes: Axes, name: str) -> None:
@@ -200,9 +248,9 @@ def _bar(axes: Axes, row: int, summary: Summary, scale: float) -> None:
     axes.errorbar(median, row, xerr=around, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
 
 
-def _drop_too_wide(figure: Figure, inside: Sequence[tuple[Text, Patch]]) -> None:
+def _drop_too_wide(figure: FigureBase, inside: Sequence[tuple[Text, Patch]]) -> None:
     """Take away texts that are wider than the part of a bar which they are written on."""
-    figure.draw_without_rendering()
+    figure.get_figure(root=True).draw_without_rendering()
     for text, patch in inside:
         if text.get_window_extent().width > 0.94 * patch.get_window_extent().width:
             text.remove()
@@ -233,27 +281,12 @@ def _hatch(kind: int) -> str:
     return HATCHES[kind % len(HATCHES)]
 
 
-def render(draw: Callable[[Figure], None], *, rows: int, title: str) -> Drawing:
-    """Let `draw` fill a matplotlib figure of the house style, as high as so many bars."""
-    with _quiet_style():
-        size = (_WIDTH, 0.95 + 0.44 * rows)
-        bare = Figure(figsize=size, layout="constrained")
-        draw(bare)
-        lines = textwrap.wrap(title, _TITLE)
-        full = Figure(figsize=(size[0], size[1] + 0.15 + 0.2 * len(lines)), layout="constrained")
-        draw(full)
-        full.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=11, fontweight="bold")
-        return Drawing(
-            svg=_saved(full, "svg").decode(),
-            png=_saved(full, "png"),
-            bare_svg=_saved(bare, "svg", transparent=True).decode(),
-        )
-
-
 def _saved(figure: Figure, form: str, *, transparent: bool = False) -> bytes:
     target = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else {"Software": None}
-    figure.savefig(target, format=form, dpi=200, metadata=metadata, transparent=transparent)
+    figure.savefig(
+        target, format=form, dpi=_PIXELS / _WIDTH, metadata=metadata, transparent=transparent
+    )
     return target.getvalue()
 
 

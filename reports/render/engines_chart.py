@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 from matplotlib.ticker import LogLocator, NullLocator
 
-from keymark.reports.render.charts import GRID, INK, Drawing, interval_words, number_ticks, render
+from keymark.reports.render.charts import GRID, INK, Drawing, interval_words, number_ticks
 from keymark.reports.render.format_values import times
 from keymark.reports.stats.statistics import Summary
 
@@ -26,7 +26,7 @@ def engines_chart(
     ends = [end for ratio in shown for end in (ratio.low, ratio.high) if end > 0]
     low, high = min(1.0, *ends) / _ROOM, max(1.0, *ends) * _ROOM
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
         axes.axvline(1.0, color=INK, linewidth=1.2)
         for row, (_, color, ratio) in enumerate(ratios):
@@ -57,4 +57,4 @@ def engines_chart(
         for side in ("top", "right", "bottom"):
             axes.spines[side].set_visible(False)
 
-    return render(draw, rows=len(ratios), title=title)
+    return Drawing(draw=draw, rows=len(ratios), title=title)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
@@ -20,7 +20,6 @@ from keymark.reports.render.charts import (
     Drawing,
     interval_words,
     number_ticks,
-    render,
     style_panel,
 )
 from keymark.reports.render.format_values import axis_scale
@@ -94,7 +93,7 @@ def growth_chart(measure: Measure, found: Sequence[Line], *, title: str, along: 
     names = list(dict.fromkeys(line.name for line in found))
     scales = Scales.of(measure, found)
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         every = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, panel in zip(every, shown, strict=True):
             _finish(axes, ", ".join([*panel_names(panel[0], found), scales.unit]), scales)
@@ -106,7 +105,7 @@ def growth_chart(measure: Measure, found: Sequence[Line], *, title: str, along: 
         summaries = [each for line in found for each in line.summaries().values()]
         every[-1].set_xlabel(f"{along}\n{interval_words(summaries)}")
 
-    return render(draw, rows=_PANEL_ROWS * len(shown) + 1, title=title)
+    return Drawing(draw=draw, rows=_PANEL_ROWS * len(shown) + 1, title=title)
 
 
 def panel_names(line: Line, found: Sequence[Line]) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from keymark.harness.store.units import Unit
-from keymark.reports.render.charts import INK, Drawing, render, style_panel
+from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.format_values import amount
 from keymark.reports.stats.lookup_model import CACHES, LookupModel
 
@@ -23,7 +23,7 @@ def model_chart(model: LookupModel, state: str, title: str) -> Drawing:
     """Draw the points of one state of the index, cold above warm, with the model of each."""
     color = model.spec.color
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         panels = figure.subplots(len(CACHES), 1, sharex=True, sharey=True)
         for axes, cache in zip(panels, CACHES, strict=True):
             axes.set_xscale("log")
@@ -42,7 +42,7 @@ def model_chart(model: LookupModel, state: str, title: str) -> Drawing:
             fontsize=9, handlelength=1.2, columnspacing=1.0,
         )  # fmt: skip
 
-    return render(draw, rows=_ROWS, title=title)
+    return Drawing(draw=draw, rows=_ROWS, title=title)
 
 
 def marker(model: LookupModel, shards: int) -> str:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 
 from keymark.harness.store.results import Beat
 from keymark.harness.store.units import Unit
 from keymark.reports.model.projection import Run
-from keymark.reports.render.charts import INK, Drawing, render, style_panel
+from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.format_values import amount, axis_scale, digits, interval
 from keymark.reports.render.grids import Entry, Grid, Row
@@ -124,7 +124,7 @@ def _percent(share: float) -> str:
 def _drawing(beats: Sequence[Beat]) -> Drawing:
     minutes = [(beat.at - beats[0].at) / 60 for beat in beats]
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: FigureBase) -> None:
         panels = figure.subplots(len(LOADS), 1, sharex=True)
         for axes, (load, name) in zip(panels, LOADS.items(), strict=True):
             values = [getattr(beat, name) for beat in beats]
@@ -140,4 +140,4 @@ def _drawing(beats: Sequence[Beat]) -> Drawing:
             "minutes of the run\nline: the median; steady points are a quiet machine"
         )
 
-    return render(draw, rows=len(LOADS) * _PANEL_ROWS, title=_CHART_TITLE)
+    return Drawing(draw=draw, rows=len(LOADS) * _PANEL_ROWS, title=_CHART_TITLE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from index_cases import batch, create, lookup
 from test_hbase import truth
@@ -16,14 +18,12 @@ pytestmark = pytest.mark.xdist_group("hbase")
 
 @pytest.fixture
 def access():
-    """An HBase table that is not there, and is not there afterwards."""
+    """An HBase table that was never there, and is not there afterwards."""
     missing = HBaseCells().missing()
     if missing:
         pytest.skip(missing)
     running = hbase_server.running(hbase_server.default_folder())
-    found = Access(hbase_server.HOST, running.thrift_port, "keymark_test")
-    with connected(found) as client:
-        client.drop()
+    found = Access(hbase_server.HOST, running.thrift_port, f"keymark_test_{uuid4().hex}")
     yield found
     with connected(found) as client:
         client.drop()

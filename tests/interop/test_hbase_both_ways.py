@@ -6,6 +6,7 @@ Needs an HBase that runs (`make hbase`), and Hudi 0.15: later bundles have no su
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -45,8 +46,8 @@ class HBaseCell(Cell):
 
 
 @pytest.fixture
-def cell(request):
-    """A cell whose HBase table is not there, and is not there afterwards.
+def cell():
+    """A cell whose HBase table was never there, and is not there afterwards.
 
     Each test has one of its own: Hudi's client does not find one again that was made anew.
     """
@@ -54,9 +55,7 @@ def cell(request):
     if missing:
         pytest.skip(missing)
     port = hbase_server.running(hbase_server.default_folder()).thrift_port
-    access = Access(hbase_server.HOST, port, f"keymark_{request.function.__name__}")
-    with connected(access) as client:
-        client.drop()
+    access = Access(hbase_server.HOST, port, f"keymark_test_{uuid4().hex}")
     yield HBaseCell("hbase", "simple", "", "", access)
     with connected(access) as client:
         client.drop()
