@@ -98,6 +98,7 @@ class Drawing:
         with _quiet_style():
             figure = Figure(figsize=(_WIDTH, self._height), layout="constrained")
             self.draw(figure)
+            _fix_layout(figure)
             return _saved(figure, "svg", transparent=True).decode()
 
     def alone(self, lettering: Lettering) -> tuple[str, bytes]:
@@ -119,6 +120,7 @@ class Drawing:
             head.text(0.02, top, "\n".join(subtitle), va="top", fontsize=7.5)
             self.draw(body)
             foot.text(0.02, 0.04 / below, "\n".join(source), va="bottom", fontsize=6.5)
+            _fix_layout(figure)
             return _saved(figure, "svg").decode(), _saved(figure, "png")
 
     @property
@@ -279,6 +281,17 @@ def _two_lines(label: str) -> str:
 
 def _hatch(kind: int) -> str:
     return HATCHES[kind % len(HATCHES)]
+
+
+def _fix_layout(figure: Figure) -> None:
+    """Round the places of all axes: the last digits of matplotlib's layout differ between runs."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
+    for axes in figure.axes:
+        x, y, width, height = axes.get_position().bounds
+        axes.set_position((round(x, 5), round(y, 5), round(width, 5), round(height, 5)))
 
 
 def _saved(figure: Figure, form: str, *, transparent: bool = False) -> bytes:

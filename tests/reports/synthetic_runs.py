@@ -55,7 +55,12 @@ INFO = {
         "spark": {"master": "local[2]", "conf": {}},
     },
     "versions": {"keymark": "0.1.0", "python": "3.11.2", "spark": "3.5.5", "java": "17.0.13"},
-    "machine": {"os": "Linux", "cpu": "an example of a CPU", "cores": 2, "memory_bytes": 8 << 30},
+    "machine": {
+        "system": "Linux",
+        "processor": "an example of a CPU",
+        "cores": 2,
+        "memory_bytes": 8 << 30,
+    },
     "spark_conf": {"spark.master": "local[2]", "spark.speculation": "false"},
     "notes": ["bucket: the rows were re-loaded into a bucket table, off the clock"],
 }

@@ -9,6 +9,7 @@ from synthetic_runs import quickstart
 
 from keymark.reports.model import projection, tables
 from keymark.reports.render import charts
+from keymark.reports.render.format_values import axis_scale, digits
 
 
 @pytest.fixture
@@ -25,19 +26,20 @@ def test_a_bar_has_its_value_written_on_where_it_is_wide_enough(cells):
     whole = tables.phases(cells)
     drawn = texts(charts.stack(whole, "title").bare_svg)
     parts, totals = charts.stacked_medians(whole)
+    scale, _ = axis_scale("s", max(totals))
     wide = [
-        charts.amount(length, "s")
+        digits(length / scale)
         for name, lengths in parts.items()
         for length, total in zip(lengths, totals, strict=True)
         if length > 0.3 * max(totals) and not charts.PHASE_LOOKS[name][1] and total
     ]
     narrow = [
-        charts.amount(length, "s")
+        digits(length / scale)
         for lengths in parts.values()
         for length in lengths
         if 0 < length < 0.05 * max(totals)
     ]
-    ends = [charts.amount(total, "s") for total in totals]
+    ends = [digits(total / scale) for total in totals]
     assert wide
     assert narrow
     assert set(wide) <= set(drawn)
@@ -53,7 +55,7 @@ def test_a_label_has_its_engine_in_a_line_of_its_own():
 @pytest.mark.parametrize("words", [3, 30])
 def test_a_title_is_as_wide_as_its_chart_at_most(cells, words):
     whole = tables.phases(cells)
-    drawn = texts(charts.stack(whole, " ".join(["lengthy"] * words)).svg)
+    drawn = texts(charts.stack(whole, " ".join(["lengthy"] * words)).alone(charts.Lettering())[0])
     lines = [text for text in drawn if "lengthy" in text]
     assert sum(line.count("lengthy") for line in lines) == words
     assert max(map(len, lines)) <= 46

@@ -259,7 +259,7 @@ def test_of_many_pairs_only_those_that_meet_are_told(tmp_path):
         "growth_write_latency",
         "growth_batch_write_latency",
     ]
-    assert "rows of a batch, tables of 100 rows" in part.charts[1].drawing.svg
+    assert "rows of a batch, tables of 100 rows" in part.charts[1].drawing.bare_svg
     assert [grid.caption for grid in part.maps] == ["Fastest index: upsert batch"]
 
 
