@@ -32,7 +32,7 @@ import pytest
 
 from keymark import Table
 from keymark.indexes.installed import specs
-from keymark.reports.render.charts import GRID, INK, render
+from keymark.reports.render.charts import GRID, INK, Drawing, Lettering
 from keymark.table.format.parquet.base_file import read_base_file
 from keymark.table.index.build.record_index import ENTRY_BYTES, build_record_index, scan_tasks
 from keymark.table.index.build.scan import ScanTask
@@ -238,7 +238,8 @@ def draw_growth(medians: dict[str, dict[float, float]], path: Path) -> None:
         axes.grid(color=GRID)
 
     title = "Building a record index costs the same per key"
-    path.write_text(render(draw, rows=7, title=title).svg)
+    svg, _ = Drawing(draw=draw, rows=7, title=title).alone(Lettering())
+    path.write_text(svg)
 
 
 @contextlib.contextmanager
