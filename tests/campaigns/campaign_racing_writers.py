@@ -38,7 +38,7 @@ from keymark.table.storage.stores import storage_at
 WRITERS = 8
 _ROUNDS = 10
 # (store, rounds): the server of S3's protocol takes a second for a round.
-_STORES = (("disk", 1000), ("far", 1000), ("s3", 100))
+_STORES = (("disk", 1000), ("far", 1000), ("s3", 1000))
 _TERMS = LeaseTerms(wait=2, validity=0.3, renewal=0.1)
 _STOP_SECONDS = 0.5
 _WON, _LOST, _FENCED = b"W", b"L", b"F"
