@@ -1,4 +1,4 @@
-"""The commands `run`, `scenarios`, `engine` and `hbase`; only modules named `cli` print.
+"""The commands `run`, `scenarios` and `engine`; only modules named `cli` print.
 
 `run` measures into a run folder and then starts `keymark report RUN` in a process of its own:
 statistics and charts see nothing but the folder's files, and its answer is what `run` prints.
@@ -15,32 +15,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeElapsedColumn
 
 from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, revisions
 from keymark.harness.errors import HarnessError
-from keymark.harness.hbase import server as hbase_server
 from keymark.harness.redaction import terminal_text
 from keymark.harness.scenario import scenario as scenarios_
 from keymark.harness.scenario.schema import scenario_schema
 from keymark.harness.store import run_folder_mirror
 from keymark.harness.store.store import RunFolder
+from keymark.table.runtime.bar import progress_bar
 
 _SPEED_S = 600.0
 """What the time left is estimated from: a trial may take minutes."""
@@ -187,7 +176,7 @@ def install(
             raise HarnessError(mistake or f"engine {name!r} has nothing to install")
     done = []
     for name in engines:
-        with _download_bar(name) as told:
+        with download_bar(name) as told:
             path = jars.install(str(hudi_version(name)), told)
         done.append({"engine": name, "path": str(path)})
         if not as_json:
@@ -209,78 +198,11 @@ def list_engines(
     print("\n".join(names))
 
 
-hbase_app = typer.Typer(
-    help="Start and stop an HBase on this machine, for the index `hbase`.", add_completion=False
-)
-FolderOpt = Annotated[
-    Path | None, typer.Option("--dir", help="folder of its data; default in the user's cache")
-]
-JsonOpt = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-
-
-@hbase_app.command()
-def start(
-    *,
-    folder: FolderOpt = None,
-    thrift_port: Annotated[int, typer.Option(help="port of Thrift")] = hbase_server.THRIFT_PORT,
-    zookeeper_port: Annotated[
-        int, typer.Option(help="port of ZooKeeper, for Hudi")
-    ] = hbase_server.ZOOKEEPER_PORT,
-    as_json: JsonOpt = False,
-) -> None:
-    """Start HBase, unless it runs; the first time its jars (145 MB) are downloaded."""
-    with Shown() as shown:
-        found = hbase_server.start(
-            (folder or hbase_server.default_folder()).absolute(),
-            thrift_port=thrift_port,
-            zookeeper_port=zookeeper_port,
-            told=shown.begin,
-            download=_download_bar,
-        )
-    _tell_hbase(found, as_json=as_json)
-
-
-@hbase_app.command()
-def stop(*, folder: FolderOpt = None, as_json: JsonOpt = False) -> None:
-    """Stop HBase; its tables stay."""
-    place = (folder or hbase_server.default_folder()).absolute()
-    with Shown() as shown:
-        stopped = hbase_server.stop(place, shown.begin)
-    if as_json:
-        print(json.dumps({"stopped": stopped}))
-    else:
-        print("HBase is stopped" if stopped else f"no HBase of {place} runs")
-
-
-@hbase_app.command()
-def status(*, folder: FolderOpt = None, as_json: JsonOpt = False) -> None:
-    """Tell whether HBase runs, and where; exit code 1 if it does not."""
-    found = hbase_server.running((folder or hbase_server.default_folder()).absolute())
-    _tell_hbase(found, as_json=as_json)
-    if found is None:
-        raise typer.Exit(1)
-
-
-def _tell_hbase(found: hbase_server.Running | None, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"running": found is not None, **(asdict(found) if found else {})}))
-    elif found is None:
-        print("HBase does not run: `make hbase` starts it")
-    else:
-        print(
-            f"HBase runs: Thrift at {hbase_server.HOST}:{found.thrift_port}, ZooKeeper at "
-            f"{hbase_server.HOST}:{found.zookeeper_port}, data in {found.folder}"
-        )
-
-
 @contextmanager
-def _download_bar(name: str) -> Iterator[jars.Told]:
+def download_bar(name: str) -> Iterator[jars.Told]:
     """Progress of one download on standard error."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console
-    ) as bar:
-        task = bar.add_task("", total=None)
+    with progress_bar(DownloadColumn()) as bar:
+        task = bar.add_task(name, total=None)
         yield lambda come, total: bar.update(task, completed=come, total=total or None)
 
 
@@ -300,18 +222,8 @@ class Shown:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-            get_time=clock,
-            speed_estimate_period=_SPEED_S,
+        self._bar = progress_bar(
+            MofNCompleteColumn(), TimeElapsedColumn(), clock=clock, speed_s=_SPEED_S
         )
         self._task: TaskID = self._bar.add_task("", total=None)
 
@@ -330,7 +242,7 @@ class Shown:
         """Tell what is being done."""
         what = terminal_text(what)
         self._bar.update(self._task, description=what)
-        if not self._console.is_terminal:
+        if not self._bar.console.is_terminal:
             task = self._bar.tasks[0]
             done = f"[{task.completed:.0f}/{task.total:.0f}] " if task.total else ""
             left = f" ({task.time_remaining:.0f} s left)" if task.time_remaining else ""

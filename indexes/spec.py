@@ -25,6 +25,10 @@ TASKS, THREADS = "tasks", "threads"
 UNKNOWN_COLOR = "#8a9099"
 """The colour of indexes that say no other one."""
 
+# What options ask for that Hudi has for several indexes and Keymark refuses.
+LOOKUP_TASKS = "a number of lookup tasks by hand (cores and sizes say it)"
+CACHED_ROWS = "caching incoming rows (they are in memory while tagged)"
+
 _COLOR = re.compile(r"#[0-9a-f]{6}")
 
 
@@ -141,6 +145,7 @@ class IndexSpec:
         move_option: says whether a key moves when it arrives with another partition path.
         duplicates: default of `hoodie.datasource.insert.dup.policy` on its tables.
         options: that belong to it.
+        unsupported_options: that Hudi has for it and Keymark refuses, each with what it asks for.
         requirements: what must be there before it works.
         counters: what its lookups count.
         in_hudi: whether Apache Hudi has it.
@@ -166,6 +171,7 @@ class IndexSpec:
     move_option: str | None = None
     duplicates: str = "none"
     options: tuple[IndexOption, ...] = ()
+    unsupported_options: Mapping[str, str] = field(default_factory=dict)
     requirements: Requirements = field(default_factory=Requirements)
     counters: tuple[LookupCounter, ...] = ()
     in_hudi: bool = False

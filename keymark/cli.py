@@ -24,7 +24,7 @@ COMMANDS = {
     "kernels": ("keymark.harness.cli", "kernels", "measure the kernels of two revisions in turns"),
     "scenarios": ("keymark.harness.cli", "scenarios", "list the built-in scenarios"),
     "engine": ("keymark.harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
-    "hbase": ("keymark.harness.cli", "hbase_app", "start and stop an HBase for the index hbase"),
+    "hbase": ("keymark.harness.hbase.cli", "app", "start and stop an HBase for the index hbase"),
     "report": ("keymark.reports.cli", "app", "write the report of one or several runs"),
     "gate": ("keymark.reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
     "history": (

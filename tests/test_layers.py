@@ -26,8 +26,9 @@ ALLOWED = {
     "datasets": set(),
     "table": set(),
 }
-# The one module beside them: `data profile` reads tables of Hudi's as their users do.
-DOORS = {"keymark.datasets.cli": {"table"}}
+# Two modules beside them: `data profile` reads tables of Hudi's as their users do, and what a run
+# does around the cells of the HBase index asks the harness for the local HBase.
+DOORS = {"keymark.datasets.cli": {"table"}, "keymark.indexes.hbase.cells": {"harness"}}
 REPORTS_SEE = {
     *(
         "keymark.harness.store.results",

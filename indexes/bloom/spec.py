@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keymark.indexes.bloom.cost import COUNTERS, OPTIONS, bloom_cost
-from keymark.indexes.spec import IndexSpec, Requirements
+from keymark.indexes.spec import CACHED_ROWS, LOOKUP_TASKS, IndexSpec, Requirements
 
 SPEC = IndexSpec(
     name="bloom",
@@ -13,6 +13,11 @@ SPEC = IndexSpec(
     color="#56b4e9",
     reads_filters=True,
     options=OPTIONS,
+    unsupported_options={
+        "hoodie.bloom.index.parallelism": LOOKUP_TASKS,
+        "hoodie.bloom.index.use.caching": CACHED_ROWS,
+        "hoodie.bloom.index.input.storage.level": CACHED_ROWS,
+    },
     requirements=Requirements(options=("hoodie.index.type",)),
     counters=COUNTERS,
     in_hudi=True,

@@ -46,6 +46,10 @@ SPEC = IndexSpec(
         IndexOption(name=BUCKET_FIELDS, fixed=True, of_key=True),
         IndexOption(name="hoodie.index.bucket.engine", default="SIMPLE", choices=("SIMPLE",)),
     ),
+    unsupported_options=dict.fromkeys(
+        ("hoodie.bucket.index.max.num.buckets", "hoodie.bucket.index.min.num.buckets"),
+        "consistent buckets (re-sharding)",
+    ),
     requirements=Requirements(
         options=("hoodie.index.type", BUCKET_COUNT),
         steps=("write all rows anew, into buckets",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keymark.indexes.simple.cost import COUNTERS, simple_cost
-from keymark.indexes.spec import IndexOption, IndexSpec, Requirements
+from keymark.indexes.spec import LOOKUP_TASKS, IndexOption, IndexSpec, Requirements
 
 SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
 
@@ -16,6 +16,7 @@ SPEC = IndexSpec(
     is_compared=True,
     move_option=SIMPLE_MOVE,
     options=(IndexOption(name=SIMPLE_MOVE, default="true", fixed=True),),
+    unsupported_options={"hoodie.global.simple.index.parallelism": LOOKUP_TASKS},
     requirements=Requirements(options=("hoodie.index.type",)),
     counters=COUNTERS,
     in_hudi=True,

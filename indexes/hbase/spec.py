@@ -47,6 +47,21 @@ OPTIONS = (
     IndexOption(name=THRIFT_CONNECTIONS, default="2", positive=True),
 )
 
+UNSUPPORTED = {
+    "hoodie.index.hbase.min.qps.fraction": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.max.qps.fraction": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.zkpath.qps_root": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.desired_puts_time_in_secs": "sharing HBase's load between jobs",
+    "hoodie.index.hbase.sleep.ms.for.put.batch": "pausing between batches (as in Hudi)",
+    "hoodie.index.hbase.sleep.ms.for.get.batch": "pausing between batches (as in Hudi)",
+    "hoodie.index.hbase.zk.session_timeout_ms": "asking ZooKeeper",
+    "hoodie.index.hbase.zk.connection_timeout_ms": "asking ZooKeeper",
+    "hoodie.index.hbase.kerberos.user.keytab": "Kerberos",
+    "hoodie.index.hbase.kerberos.user.principal": "Kerberos",
+    "hoodie.index.hbase.regionserver.kerberos.principal": "Kerberos",
+    "hoodie.index.hbase.master.kerberos.principal": "Kerberos",
+}
+
 
 def tag(at: Workload, mode: str) -> dict[str, float]:
     """Round trips of `hoodie.index.hbase.get.batch.size` keys each; the server does the rest.
@@ -72,6 +87,7 @@ SPEC = IndexSpec(
     entries_option=HBASE_TABLE,
     move_option=HBASE_MOVE,
     options=OPTIONS,
+    unsupported_options=UNSUPPORTED,
     requirements=Requirements(
         options=("hoodie.index.type", HBASE_TABLE, HBASE_QUORUM, HBASE_PORT),
         steps=("start HBase", "create its table", "put the keys of the base files"),
@@ -79,7 +95,7 @@ SPEC = IndexSpec(
     ),
     in_hudi=True,
     hudi_before=(1, 1, 0),
-    cells="keymark.harness.hbase.cells:HBaseCells",
+    cells="keymark.indexes.hbase.cells:HBaseCells",
     # Hudi's row writer makes no entries in HBase: the next upsert would find none of its keys.
     hudi_options={"hoodie.datasource.write.row.writer.enable": "false"},
     cost=IndexCost(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keymark.indexes.simple.cost import COUNTERS, simple_cost
-from keymark.indexes.spec import IndexSpec
+from keymark.indexes.spec import CACHED_ROWS, LOOKUP_TASKS, IndexSpec
 
 # It is what HoodieIndexConfig takes for Spark when nothing is said: no option is required.
 SPEC = IndexSpec(
@@ -12,6 +12,11 @@ SPEC = IndexSpec(
     is_global=False,
     order=3,
     color="#e69f00",
+    unsupported_options={
+        "hoodie.simple.index.parallelism": LOOKUP_TASKS,
+        "hoodie.simple.index.use.caching": CACHED_ROWS,
+        "hoodie.simple.index.input.storage.level": CACHED_ROWS,
+    },
     counters=COUNTERS,
     in_hudi=True,
     cost=simple_cost(is_global=False),

@@ -178,28 +178,11 @@ ALIASES = {
     },
 }
 
-_LOOKUP_PARALLELISM = (
-    "hoodie.bloom.index.parallelism",
-    "hoodie.simple.index.parallelism",
-    "hoodie.global.simple.index.parallelism",
-)
-_LOOKUP_CACHING = (
-    "hoodie.bloom.index.use.caching",
-    "hoodie.bloom.index.input.storage.level",
-    "hoodie.simple.index.use.caching",
-    "hoodie.simple.index.input.storage.level",
-)
-# Known to Hudi, not to Keymark yet: refused by name and with the reason.
-UNSUPPORTED = {
+# Known to Hudi, not to Keymark yet, with the reason. Those of indexes are in their specs.
+_UNSUPPORTED = {
     "hoodie.metadata.index.async": "asynchronous indexing by option (see table index schedule)",
     "hoodie.datasource.write.drop.partition.columns": "dropping partition columns",
     "hoodie.table.cdc.enabled": "change data capture",
-    **dict.fromkeys(
-        _LOOKUP_PARALLELISM, "a number of lookup tasks by hand (cores and sizes say it)"
-    ),
-    **dict.fromkeys(_LOOKUP_CACHING, "caching incoming rows (they are in memory while tagged)"),
-    "hoodie.bucket.index.max.num.buckets": "consistent buckets (re-sharding)",
-    "hoodie.bucket.index.min.num.buckets": "consistent buckets (re-sharding)",
     "hoodie.storage.layout.partitioner.class": "storage layout partitioners",
     "hoodie.combine.before.insert": "combining the rows of an insert",
     "hoodie.bulkinsert.sort.mode": "other sort modes of bulk_insert than by partition",
@@ -208,18 +191,6 @@ UNSUPPORTED = {
         "keys of timestamps as java.sql.Timestamp prints them"
     ),
     "hoodie.keygen.datetime.parser.class": "another parser of dates than Hudi's own",
-    "hoodie.index.hbase.min.qps.fraction": "sharing HBase's load between jobs",
-    "hoodie.index.hbase.max.qps.fraction": "sharing HBase's load between jobs",
-    "hoodie.index.hbase.zkpath.qps_root": "sharing HBase's load between jobs",
-    "hoodie.index.hbase.desired_puts_time_in_secs": "sharing HBase's load between jobs",
-    "hoodie.index.hbase.sleep.ms.for.put.batch": "pausing between batches (as in Hudi)",
-    "hoodie.index.hbase.sleep.ms.for.get.batch": "pausing between batches (as in Hudi)",
-    "hoodie.index.hbase.zk.session_timeout_ms": "asking ZooKeeper",
-    "hoodie.index.hbase.zk.connection_timeout_ms": "asking ZooKeeper",
-    "hoodie.index.hbase.kerberos.user.keytab": "Kerberos",
-    "hoodie.index.hbase.kerberos.user.principal": "Kerberos",
-    "hoodie.index.hbase.regionserver.kerberos.principal": "Kerberos",
-    "hoodie.index.hbase.master.kerberos.principal": "Kerberos",
     "hoodie.metadata.index.secondary.enable": "the secondary index",
     "hoodie.metadata.log.compaction.enable": "compacting logs into logs",
 }
@@ -231,6 +202,17 @@ def defaults() -> Mapping[str, str | None]:
     return MappingProxyType(
         _DEFAULTS | {name: option.default for name, option in index_options().items()}
     )
+
+
+@functools.cache
+def unsupported() -> Mapping[str, str]:
+    """The options that are refused by name, each with what it asks for."""
+    of_indexes = {
+        name: reason
+        for spec in specs().values()
+        for name, reason in spec.unsupported_options.items()
+    }
+    return MappingProxyType(_UNSUPPORTED | of_indexes)
 
 
 @functools.cache
@@ -284,10 +266,11 @@ def check_options(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if name.startswith(STORAGE_SETTINGS):
             continue
-        if name in UNSUPPORTED:
-            raise UnsupportedTableError(f"option {name}: {UNSUPPORTED[name]} is not supported yet")
+        if name in unsupported():
+            reason = unsupported()[name]
+            raise UnsupportedTableError(f"option {name}: {reason} is not supported yet")
         if name not in defaults():
-            near = difflib.get_close_matches(name, [*defaults(), *UNSUPPORTED], n=1)
+            near = difflib.get_close_matches(name, [*defaults(), *unsupported()], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidOptionError(f"unknown option {name}{hint}")
         _check_value(name, str(value))

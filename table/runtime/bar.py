@@ -1,7 +1,9 @@
-"""A progress bar for the command line."""
+"""The progress bar of the command line."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console
@@ -9,27 +11,47 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
 
 
+def progress_bar(
+    *columns: ProgressColumn,
+    transient: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+    speed_s: float = 30.0,
+) -> Progress:
+    """What is done, a bar and the time left, on standard error where that is a terminal.
+
+    Args:
+        columns: after the bar; none: how many of how many.
+        transient: whether it is wiped off at the end.
+        clock: seconds.
+        speed_s: over how many seconds speed is averaged.
+    """
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *(columns or (MofNCompleteColumn(),)),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=transient,
+        get_time=clock,
+        speed_estimate_period=speed_s,
+    )
+
+
 class Bar:
-    """A progress bar with the time left, on standard error, where that is a terminal."""
+    """A progress bar with a task for each unit of work."""
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
+        self._bar = progress_bar(transient=True)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ import pytest
 from harness_fakes import SMALL
 
 from keymark.harness.engines import jars
-from keymark.harness.hbase.cells import HBaseCells
+from keymark.indexes.hbase.cells import HBaseCells
 
 ROOT = Path(__file__).parents[2]
 SETS = [*SMALL, "schedule.repetitions=2"]

@@ -10,8 +10,8 @@ import xml.etree.ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
-from keymark.harness import cli
 from keymark.harness.errors import HarnessError
+from keymark.harness.hbase import cli
 from keymark.harness.hbase import server as hbase_server
 
 PORTS = {"thrift_port": 1, "zookeeper_port": 2}
@@ -90,7 +90,7 @@ def test_all_addresses_are_local(tmp_path):
 def test_commands_without_a_server(tmp_path):
     runner = CliRunner()
     folder = ["--dir", str(tmp_path)]
-    told = runner.invoke(cli.hbase_app, ["status", *folder, "--json"])
+    told = runner.invoke(cli.app, ["status", *folder, "--json"])
     assert (told.exit_code, json.loads(told.stdout)) == (1, {"running": False})
-    told = runner.invoke(cli.hbase_app, ["stop", *folder, "--json"])
+    told = runner.invoke(cli.app, ["stop", *folder, "--json"])
     assert (told.exit_code, json.loads(told.stdout)) == (0, {"stopped": False})

@@ -9,7 +9,7 @@ from index_cases import batch, create, lookup
 from test_hbase import truth
 
 from keymark.harness.hbase import server as hbase_server
-from keymark.harness.hbase.cells import HBaseCells
+from keymark.indexes.hbase.cells import HBaseCells
 from keymark.indexes.hbase.client import Access, ThriftClient, connected
 from keymark.table.errors import IndexUnavailableError
 

@@ -15,7 +15,7 @@ from interop_cells import OPTIONS, Cell, Ledger
 
 from keymark import Table
 from keymark.harness.hbase import server as hbase_server
-from keymark.harness.hbase.cells import HBaseCells
+from keymark.indexes.hbase.cells import HBaseCells
 from keymark.indexes.hbase.client import FILE_NAME, PARTITION_PATH, Access, connected
 from keymark.indexes.hbase.index import HBaseIndex
 from keymark.table.errors import IndexUnavailableError, TableWarning

@@ -22,7 +22,7 @@ from keymark.table.properties.config import (
     parse_config,
     save_config,
 )
-from keymark.table.properties.options import UNSUPPORTED, check_options, defaults
+from keymark.table.properties.options import check_options, defaults, unsupported
 from keymark.table.storage.local_storage import LocalStorage
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
@@ -161,4 +161,4 @@ def test_facts_are_kept_and_decide(tmp_path):
 def test_every_default_is_allowed():
     given = {name: value for name, value in defaults().items() if value is not None}
     assert check_options(given) == given
-    assert not defaults().keys() & UNSUPPORTED.keys()
+    assert not defaults().keys() & unsupported().keys()

@@ -1,4 +1,4 @@
-"""The entries of cells with the HBase index: each loaded table has an HBase table of its own.
+"""What a run does around the HBase index's cells: each loaded table has its own HBase table.
 
 Once a repetition's entries are put back, HBase writes all it holds to disk, so that every
 repetition meets the same files.
@@ -96,7 +96,7 @@ class HBaseCells:
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def clear(self, options: Mapping[str, str]) -> None:
-        """The HBase table goes."""
+        """Drop the HBase table."""
         if HBASE_TABLE in options:
             with hbase_client.connected(_access(options)) as client:
                 client.drop()
