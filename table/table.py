@@ -70,7 +70,7 @@ from keymark.table.write.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from keymark.table.rows.arrow import Rows
+    from keymark.table.rows.arrow import Keys, Rows
 
 Names = str | Sequence[str] | None
 
@@ -136,7 +136,7 @@ class Table:
         record index.
         """
         if record_key is not None and not column_names(record_key):
-            raise InvalidOptionError("record_key names no record key column: leave it out for none")
+            raise InvalidOptionError("record_key is empty: leave it out to have keys generated")
         given = check_options(options or {})
         storage = storage or storage_at(path, given, create=True)
         index = index or default_index().name
@@ -201,15 +201,15 @@ class Table:
         """Add many rows as new files, without collecting them; keys are checked at the end."""
         return bulk.bulk_insert(self._writer(rows), self._rows(rows))
 
-    def delete(self, keys: Any) -> CommitResult:
-        """Take keys away.
+    def delete(self, keys: Keys) -> CommitResult:
+        """Delete keys.
 
         Keys are encoded keys, values of the key column, or rows of the key (and partition) columns.
         """
         texts, partitions = self._keys_and_partitions(keys)
         return client.delete(self._writer(keys), texts, partitions)
 
-    def purge(self, keys: Any, progress: Progress = no_progress) -> PurgeReport:
+    def purge(self, keys: Keys, progress: Progress = no_progress) -> PurgeReport:
         """Erase keys, as `delete` takes them, from all that the table keeps, and prove it.
 
         They go from older slices, too: instants that need those cannot be read any more.
@@ -217,7 +217,7 @@ class Table:
         texts, _ = self._keys_and_partitions(keys)
         return Purger(writer=self._writer(texts), progress=progress).run(texts)
 
-    def lookup(self, keys: Any, *, stats: LookupStats | None = None) -> pa.Table:
+    def lookup(self, keys: Keys, *, stats: LookupStats | None = None) -> pa.Table:
         """Where keys are, in their order: record_key, partition_path, file_id, instant_time.
 
         Nulls for absent keys. With a session or keys in a DataFrame, Spark looks many up by shard.
@@ -236,7 +236,7 @@ class Table:
 
     def read(
         self,
-        keys: Any = None,
+        keys: Keys | None = None,
         where: str | None = None,
         columns: Sequence[str] | None = None,
         as_of: str | None = None,
@@ -254,7 +254,10 @@ class Table:
         return read_frame(self, keys, where, columns=columns, as_of=as_of, stats=stats)
 
     def scan(
-        self, keys: Any = None, columns: Sequence[str] | None = None, as_of: str | None = None
+        self,
+        keys: Keys | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: str | None = None,
     ) -> ReadPlan:
         """The rows without Spark: which files will be read, and their rows file by file."""
         state = TableState.load(self.storage, as_of)
@@ -266,7 +269,7 @@ class Table:
         """The base files of a snapshot that can hold the keys."""
         return files_of_keys(state, keys, self._context(state, None))
 
-    def keys_of(self, keys: Any) -> pa.Array:
+    def keys_of(self, keys: Keys) -> pa.Array:
         """Encoded record keys of a list, an array or a frame."""
         return self._keys_and_partitions(keys)[0]
 
@@ -363,7 +366,7 @@ class Table:
         return describe_partitions(self.storage)
 
     def abort_index(self, partition: str = RECORD_INDEX) -> None:
-        """Give a scheduled partition up."""
+        """Give up a scheduled partition."""
         with self._held() as (services, lease):
             services.indexer(lease).abort(partition)
 
@@ -485,6 +488,6 @@ class Table:
             return rows
         return to_arrow(rows, columns_of(self.storage) if is_pandas(rows) else None)
 
-    def _keys_and_partitions(self, keys: Any) -> tuple[pa.Array, pa.Array | None]:
+    def _keys_and_partitions(self, keys: Keys) -> tuple[pa.Array, pa.Array | None]:
         config = completed(self.config, self.storage, self._given)
         return keys_and_partitions(keys, config, self.storage)

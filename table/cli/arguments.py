@@ -21,6 +21,7 @@ OptionOpt = Annotated[
     typer.Option("--option", metavar="K=V", help="A hoodie.* or keymark.* option."),
 ]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DryRunOpt = Annotated[bool, typer.Option("--dry-run", help="Only say what is to be done.")]
 KeysOpt = Annotated[
     Path | None, typer.Option("--keys", metavar="FILE", help="Keys: Parquet, or a key per line.")
 ]

@@ -9,6 +9,7 @@ import typer
 
 from keymark.indexes.installed import specs
 from keymark.table.cli.arguments import (
+    DryRunOpt,
     JsonOpt,
     MasterOpt,
     OptionOpt,
@@ -41,7 +42,7 @@ def list_partitions(
 def use(
     path: PathArg,
     name: Annotated[str, typer.Argument(metavar="NAME", help="record, global_simple, ...")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    dry_run: DryRunOpt = False,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
@@ -117,7 +118,7 @@ def abort(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Give a scheduled build up."""
+    """Give up a scheduled build."""
     open_table(path, option, master).abort_index(name)
     answer({"partition": name}, as_json=as_json)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Mapping
 
 import pyarrow as pa
 import rich.table
@@ -13,7 +13,7 @@ from rich import box
 from keymark import terminal
 
 
-def answer(document: dict[str, Any], *, as_json: bool) -> None:
+def answer(document: Mapping[str, object], *, as_json: bool) -> None:
     """Print a document: as JSON, or a line a field."""
     if as_json:
         print_json(document)
@@ -47,7 +47,7 @@ def print_rows(rows: pa.Table) -> None:
     terminal.console().print(shown)
 
 
-def print_json(document: dict[str, Any]) -> None:
+def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document."""
     json.dump(document, sys.stdout, ensure_ascii=False, default=str)
     print()
@@ -58,7 +58,7 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _line(value: Any) -> str:
+def _line(value: object) -> str:
     if isinstance(value, dict):
         return "  ".join(f"{name} {_line(item)}" for name, item in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)

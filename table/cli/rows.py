@@ -120,7 +120,7 @@ def delete(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Take keys away, given as rows with the key columns, a keys file or single keys."""
+    """Delete keys, given as rows with the key columns, a keys file or single keys."""
     table = open_table(path, option, master)
     if bool(data) + (keys is not None) + bool(key) != 1:
         raise InputError("delete takes either DATA, --keys or --key")
@@ -200,13 +200,10 @@ def read(
         print_json(counts | ({"records": first.to_pylist()} if listed else {}))
         return
     if out is None:
-        print_rows(first if chosen else first.drop_columns(_metas(first)))
+        # A person sees the meta columns if --columns asks for them.
+        hidden = [] if chosen else [name for name in first.column_names if name in META_COLUMNS]
+        print_rows(first.drop_columns(hidden))
     answer(counts, as_json=False)
-
-
-def _metas(rows: pa.Table) -> list[str]:
-    """The meta columns of rows; a person sees them if they are asked for by --columns."""
-    return [name for name in rows.column_names if name in META_COLUMNS]
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from keymark.table.cli.arguments import (
+    DryRunOpt,
     JsonOpt,
     MasterOpt,
     OptionOpt,
@@ -59,7 +60,7 @@ def check(
 @app.command()
 def recover(
     path: PathArg,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    dry_run: DryRunOpt = False,
     option: OptionOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
@@ -75,7 +76,7 @@ def recover(
 @app.command()
 def accept(
     path: PathArg,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say it.")] = False,
+    dry_run: DryRunOpt = False,
     option: OptionOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
@@ -116,7 +117,7 @@ def services(
     path: PathArg,
     service: Service,
     instant: Annotated[str | None, typer.Option("--instant", metavar="T")] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="Give the savepoint up.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Give up the savepoint.")] = False,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,

@@ -197,7 +197,7 @@ def _explained(path: Path, texts: Collection[str]) -> str | None:
                     return f"{path}, line {number}: expected a JSON object"
                 json.dumps(row, ensure_ascii=False).encode()
             except UnicodeError:
-                return f"{path}, line {number}: a text is no valid Unicode"
+                return f"{path}, line {number}: a text is not valid Unicode"
             except (ValueError, RecursionError) as error:
                 return f"{path}, line {number}: {error}"
             for name, value in row.items():

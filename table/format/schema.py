@@ -180,7 +180,7 @@ def from_avro(text: str) -> pa.Schema:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnsupportedTableError(f"the table's Avro schema is malformed: {error!r}") from error
     if not pa.types.is_struct(kind):
-        raise UnsupportedTableError("the table's Avro schema is no record")
+        raise UnsupportedTableError("the table's Avro schema is not a record")
     return pa.schema(list(kind))
 
 

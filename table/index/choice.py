@@ -98,7 +98,7 @@ def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage
 
 
 def _layout_options(spec: IndexSpec) -> list[str]:
-    """The options without which nobody knows the file group of a key."""
+    """The options that are needed to know the file group of a key."""
     if not spec.owns_layout:
         return []
     return [option.name for option in spec.fixed_options if not option.of_key]
@@ -137,7 +137,7 @@ def index_table_properties(
         facts[option.name] = given.get(option.name, ",".join(record_key))
         for name in column_names(facts[option.name]):
             if name not in record_key:
-                raise InvalidOptionError(f"option {option.name}: {name} is no record key column")
+                raise InvalidOptionError(f"option {option.name}: {name} is not a record key column")
     return facts
 
 

@@ -99,7 +99,7 @@ class ExternalIndex(Index, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExternalEntries:
-    """The entries of one table's index, for what is no write of rows."""
+    """The entries of one table's index, for operations that write no rows."""
 
     index: ExternalIndex
     options: Options
@@ -178,7 +178,7 @@ def withdraw_entries(index: ExternalIndex, instant: str, context: IndexContext) 
 
 
 def rebuild(index: ExternalIndex, context: IndexContext, progress: Progress) -> int:
-    """Make all entries anew, under the lease; how many. Until that ends none is believed."""
+    """Rebuild all entries under the lease; how many. Until it ends, no entry is trusted."""
     for status in context.storage.list(ENTRIES):
         context.storage.delete(status.path)
     context.storage.replace(_REBUILD, b"")
@@ -251,7 +251,7 @@ def _is_completed(timeline: Timeline, instant: str) -> bool:
 
 
 def _still_true(index: ExternalIndex, changes: pa.Table, context: IndexContext) -> pa.Table:
-    """Of the changes those that make entries say what the base files say."""
+    """The changes that are needed for the entries to agree with the base files."""
     keys = changes["key"].combine_chunks()
     right = _held(keys, index.lookup(keys, context), context)
     there = _held(keys, changes, context)

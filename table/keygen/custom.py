@@ -23,10 +23,10 @@ class KeyGenerator(Protocol):
     """Record keys and partition paths of rows; the same for the same row, whenever it is asked."""
 
     def record_keys(self, batch: pa.Table, /) -> pa.Array:
-        """Of a batch the record keys: strings, none null or empty."""
+        """The record keys of a batch: strings, none null or empty."""
 
     def partition_paths(self, batch: pa.Table, /) -> pa.Array:
-        """Of a batch the partition paths: strings, without nulls.
+        """The partition paths of a batch: strings, without nulls.
 
         Not asked where the table has no partition fields.
         """
@@ -46,7 +46,7 @@ def load_generator(name: str, definition: KeyDefinition) -> KeyGenerator:
     missing = [m for m in _METHODS if not callable(getattr(found, m, None))]
     if not isinstance(found, type) or missing:
         lacks = f": it has no method {missing[0]}" if missing else ""
-        raise InvalidOptionError(f"key generator {name} is no class of a key generator{lacks}")
+        raise InvalidOptionError(f"key generator {name} is not a key generator class{lacks}")
     try:
         made: KeyGenerator = found(definition)
     except Exception as error:

@@ -25,7 +25,7 @@ _NO_KEYS = pa.array([], pa.string())
 
 @dataclass(frozen=True, slots=True)
 class StoredKeys:
-    """How the keys of a table's rows are had.
+    """How to get the keys of a table's rows.
 
     Attributes:
         definition: what makes them; None where they are stored.
@@ -63,7 +63,13 @@ class StoredKeys:
             if found is not None:
                 return list(found)
         elif MIN_KEY in (metadata.metadata or {}):
-            _tell_of_stored()
+            # A range in a file's footer is made of stored keys. Python tells of it once.
+            warnings.warn(
+                "stored record keys are ignored: the table makes them from its columns (virtual "
+                "keys)",
+                TableWarning,
+                stacklevel=1,
+            )
         return [self.of_rows(read_columns(source, metadata, list(self.columns)), source.name)]
 
     def read(self, source: RangeReader, metadata: pq.FileMetaData) -> pa.Array:
@@ -98,12 +104,3 @@ class StoredKeys:
 def _joined(chunks: list[pa.Array]) -> pa.Array:
     """Chunks as one array; a single one is not copied."""
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays([_NO_KEYS, *chunks])
-
-
-def _tell_of_stored() -> None:
-    """Warn of keys that nobody reads; a range in a file's footer is made of such. Told once."""
-    warnings.warn(
-        "stored record keys are ignored: the table makes them from its columns (virtual keys)",
-        TableWarning,
-        stacklevel=1,
-    )

@@ -36,5 +36,6 @@ def zone_named(name: str, option: str) -> dt.tzinfo:
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             pass
     raise InvalidOptionError(
-        f"option {option}: {name!r} is no time zone; give UTC, GMT+8:00 or a name as Asia/Kolkata"
+        f"option {option}: {name!r} is not a time zone; give UTC, GMT+8:00 or a name such as "
+        "Asia/Kolkata"
     )

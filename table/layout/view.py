@@ -7,7 +7,7 @@ gone. Source: AbstractTableFileSystemView of Hudi 0.15.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from keymark.table.errors import CorruptFileError, InputError
@@ -36,14 +36,28 @@ class Snapshot:
         return tuple(sorted({file.partition_path for file in self.files}))
 
 
+def listed_files(listing: Listing) -> Iterator[BaseFile]:
+    """The base files of a listing, committed or not; other files are passed over."""
+    for partition, names in listing.items():
+        for name, size in names.items():
+            file = parse_base_file(partition, name, size)
+            if file is not None:
+                yield file
+
+
 def snapshot(listing: Listing, timeline: Timeline, as_of: str | None = None) -> Snapshot:
     """The latest visible base file of each file group, at an instant or now.
 
     Raises:
-        InputError: files that held rows at the instant are gone, or nobody can tell any more.
+        InputError: files that held rows at the instant are gone, or it is no longer known.
     """
     as_of = None if as_of is None else as_of_instant(as_of)
-    found = [file for file in _base_files(listing) if as_of is None or file.instant_time <= as_of]
+    found = []
+    for file in listed_files(listing):
+        if file.size <= 0:
+            raise CorruptFileError(file.path, 0, "a base file has no bytes")
+        if as_of is None or file.instant_time <= as_of:
+            found.append(file)
     visible = timeline.visible({file.instant_time for file in found})
     replaced = timeline.replaced_file_ids()
     latest: dict[tuple[str, str], BaseFile] = {}
@@ -84,14 +98,3 @@ def _check_kept(latest: Mapping[tuple[str, str], BaseFile], timeline: Timeline, 
             gone.add(location)
     if gone:
         raise InputError(f"rows as of {as_of} are gone: {len(gone)} of their files were cleaned")
-
-
-def _base_files(listing: Listing) -> Iterable[BaseFile]:
-    for partition, names in listing.items():
-        for name, size in names.items():
-            file = parse_base_file(partition, name, size)
-            if file is None:
-                continue
-            if size <= 0:
-                raise CorruptFileError(file.path, 0, "a base file has no bytes")
-            yield file

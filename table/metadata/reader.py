@@ -25,7 +25,7 @@ from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.format.hfile.reader import HFileReader, Owner
 from keymark.table.format.hfile.strings import concat
 from keymark.table.format.kernels.order import key_order
-from keymark.table.format.log.block import BlockType, HeaderKey, LogBlock
+from keymark.table.format.log.block import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock
 from keymark.table.format.log.deletes import decode_deletes
 from keymark.table.format.log.reader import read_blocks
 from keymark.table.layout.model import BaseFile, FileSlice, LogFile
@@ -46,7 +46,6 @@ from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
 _SUFFIXED = re.compile(r"^\d{17}(00[1-6]|0[1-9]\d|[1-9]\d\d)$")
 _INITIAL = re.compile(r"^(\d{17}|0{14})(0[1-9]\d|[1-9]\d\d)$")
 _BOOTSTRAP = "0" * 14
-ROLLBACK_BLOCK = "0"
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,8 @@ class Shard:
                 positions.append(undecided[hits])
                 values.append(found)
             else:
-                hits = _positions(wanted, source)
+                deleted = pc.is_in(wanted.cast(pa.binary()), source.cast(pa.binary()))
+                hits = np.flatnonzero(deleted.to_numpy(zero_copy_only=False))
             undecided = np.delete(undecided, hits)
         if not positions:
             return np.empty(0, np.int64), pa.array([], pa.binary())
@@ -249,14 +249,8 @@ class Shard:
 
 def _check_rollback(block: LogBlock) -> None:
     kind = block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)
-    if kind != ROLLBACK_BLOCK:
+    if kind != ROLLBACK_COMMAND:
         raise CorruptFileError(block.source.name, block.content_offset, f"unknown command {kind}")
-
-
-def _positions(keys: pa.Array, wanted: pa.Array) -> npt.NDArray[np.int64]:
-    """Positions of `wanted` within sorted `keys`."""
-    found = pc.is_in(keys.cast(pa.binary()), wanted.cast(pa.binary()))
-    return np.flatnonzero(found.to_numpy(zero_copy_only=False))
 
 
 def _batches(source: HFileReader | pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -361,7 +355,7 @@ class MetadataTable:
             folder, _, name = path.rpartition("/")
             owner = slice_of(partition, name) if folder == partition else None
             if owner is not None and owner[1] >= opened.get(owner[0], start):
-                raise CorruptFileError(path, 0, "a commit names this file and it is gone")
+                raise CorruptFileError(path, 0, "a commit names this file; it is missing")
 
     def _latest(self, file_id: str, bases: list[BaseFile], logs: list[LogFile]) -> FileSlice:
         times = {b.instant_time for b in bases} | {log.base_instant_time for log in logs}

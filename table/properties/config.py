@@ -253,7 +253,7 @@ def _load(storage: Storage) -> tuple[TableConfig, bytes]:
     if torn:
         # It says more of what is wrong, or has its last line without an end.
         return parse_config(decode_properties(torn, PROPERTIES)), torn
-    raise NotATableError(f"{storage.root} is no Hudi table: {PROPERTIES} is missing")
+    raise NotATableError(f"{storage.root} is not a Hudi table: {PROPERTIES} is missing")
 
 
 def _is_torn(data: bytes) -> bool:
@@ -300,6 +300,8 @@ def meaning(config: TableConfig) -> dict[str, str]:
     """What the seal holds of a table: names of entries and values; defaults are left out."""
     properties = config.properties
     kinds = properties.get(PARTITION_SPEC, properties.get(PARTITION_FIELDS, ""))
+    # They say whether a key moves, and are true or false.
+    moves = [spec.move_option for spec in specs().values() if spec.move_option]
     found = {
         RECORD_KEY: ",".join(config.record_key),
         PARTITION_FIELDS: ",".join(config.partition_fields),
@@ -312,17 +314,12 @@ def meaning(config: TableConfig) -> dict[str, str]:
         METADATA_PARTITIONS: ",".join(sorted(config.metadata_partitions)),
         BUILDING_PARTITIONS: ",".join(sorted(config.building)),
         **{name: properties.get(name, "") for name in texts()},
-        **{name: properties.get(name, "").lower() for name in _moves()},
+        **{name: properties.get(name, "").lower() for name in moves},
     }
     for name, default in FLAGS.items():
         if _flag(properties, name) != default:
             found[name] = str(not default).lower()
     return {name: text for name, text in found.items() if text}
-
-
-def _moves() -> tuple[str, ...]:
-    """The entries that say whether a key moves; they are true or false."""
-    return tuple(spec.move_option for spec in specs().values() if spec.move_option)
 
 
 def broken_seal(config: TableConfig) -> list[Difference]:

@@ -104,7 +104,7 @@ _POSITIVE = frozenset(
     }
 )
 _PROBABILITIES = frozenset({"hoodie.index.bloom.fpp"})
-# Switches without a default: whether one is on is a fact of the table.
+# Switches without a default: whether one is on depends on the table.
 _SWITCHES = frozenset({RECORD_INDEX_ON, COLUMN_STATS_ON, BLOOM_FILTERS_ON})
 
 # name -> default as text; None where the default depends on the table. Those of indexes are in
@@ -292,7 +292,7 @@ def _by_own_names(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_kept(options: Options) -> None:
-    """Archiving must leave what cleaning retains; limits that nobody gave are widened for that."""
+    """Archiving must leave what cleaning retains; limits that were not given grow to fit."""
     if not options.given.keys() & {KEEP_MIN, KEEP_MAX}:
         return
     minimum, retained = options.integer(KEEP_MIN), options.integer(COMMITS_RETAINED)
@@ -331,7 +331,7 @@ def _check_value(name: str, value: str) -> None:
 
 def _integer(name: str, value: str) -> int:
     if not value.isdecimal() or len(value) > 18:
-        raise InvalidOptionError(f"option {name}: {value!r} is no whole number")
+        raise InvalidOptionError(f"option {name}: {value!r} is not a whole number")
     return int(value)
 
 
@@ -339,7 +339,7 @@ def _number(name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError as error:
-        raise InvalidOptionError(f"option {name}: {value!r} is no number") from error
+        raise InvalidOptionError(f"option {name}: {value!r} is not a number") from error
 
 
 def _flag(name: str, value: str) -> bool:

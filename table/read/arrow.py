@@ -166,7 +166,7 @@ def open_base(storage: Storage, file: BaseFile) -> RangeReader:
                 "anew, or let cleaning retain more commits (hoodie.cleaner.commits.retained)"
             ) from error
         with naming_the_remedy():
-            detail = "the table names this file and it is gone"
+            detail = "the table needs this file; it is missing"
             raise CorruptFileError(file.path, 0, detail) from error
 
 

@@ -1,4 +1,4 @@
-"""A SQL condition as far as files can be told by it.
+"""A SQL condition, as far as files can be skipped by it.
 
 Spark's own parse tree becomes tests of one column against literals, joined by AND and OR. Only
 literals count whose type Spark compares with the column's without changing a value: everything else
@@ -96,7 +96,7 @@ def parse_condition(spark: SparkSession, where: str | None, schema: pa.Schema) -
         parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
         tree = parser.parseExpression(where)
     except Exception as error:
-        raise InputError(f"where is no condition that Spark can parse: {where!r}") from error
+        raise InputError(f"where is not a condition that Spark can parse: {where!r}") from error
     return _condition(tree, schema)
 
 

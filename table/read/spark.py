@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from keymark.table.rows.arrow import Keys
+
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _KEYS_IN_FILTER = 1000
 
@@ -44,7 +46,7 @@ class OpenTable(Protocol):
     def session(self) -> SparkSession:
         """The Spark session to read with."""
 
-    def keys_of(self, keys: Any) -> pa.Array:
+    def keys_of(self, keys: Keys) -> pa.Array:
         """Encoded record keys of a list, an array or a frame."""
 
     def prune(self, state: TableState, keys: pa.Array) -> tuple[BaseFile, ...]:
@@ -53,7 +55,7 @@ class OpenTable(Protocol):
 
 def read_frame(  # noqa: PLR0913  Table.read's parameters
     table: OpenTable,
-    keys: Any,
+    keys: Keys | None,
     where: str | None,
     *,
     columns: Sequence[str] | None,
@@ -81,8 +83,10 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     frame = scan_files(spark, state.storage, files, plan.full)
     if wanted is not None:
         keys = StoredKeys.of(state.config)
-        made = keys.virtual
-        frame = _only_made(frame, wanted, keys) if made else _only_keys(spark, frame, wanted)
+        if keys.virtual:
+            frame = frame.mapInArrow(_KeepKeys(wanted.unique(), keys), frame.schema)
+        else:
+            frame = _only_keys(spark, frame, wanted)
     for name in hidden_columns(state.config):
         frame = frame.withColumn(name, F.lit(None).cast("string"))
     if where is not None:
@@ -190,9 +194,9 @@ def _scan_by_tasks(
 
 
 @contextmanager
-def with_conf(spark: Any, name: str, value: str) -> Iterator[None]:
+def with_conf(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """Set an option of a session for a while; the session is the user's again after."""
-    before = spark.conf.get(name)
+    before = str(spark.conf.get(name))
     spark.conf.set(name, value)
     try:
         yield
@@ -212,10 +216,6 @@ class _KeepKeys:
             rows = pa.Table.from_batches([batch])
             made = self.keys.of_rows(rows, "a base file")
             yield from rows.filter(pc.is_in(made, value_set=self.wanted)).to_batches()
-
-
-def _only_made(frame: DataFrame, wanted: pa.Array, keys: StoredKeys) -> DataFrame:
-    return frame.mapInArrow(_KeepKeys(wanted.unique(), keys), frame.schema)
 
 
 def _only_keys(spark: SparkSession, frame: DataFrame, keys: pa.Array) -> DataFrame:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import pyarrow as pa
 
@@ -20,25 +20,28 @@ if TYPE_CHECKING:
     )
     """What is taken as rows; a list holds a mapping a row."""
 
+    Keys: TypeAlias = Rows | pa.Array | pa.ChunkedArray | Iterable[object]
+    """Encoded keys, values of the key column, or rows with the key columns."""
 
-def is_frame(rows: object) -> bool:
+
+def is_frame(rows: object) -> TypeGuard[DataFrame]:
     """Whether the value is a Spark DataFrame, classic or Connect."""
     return hasattr(rows, "sparkSession") and hasattr(rows, "schema")
 
 
-def is_rows(rows: object) -> bool:
+def is_rows(rows: object) -> TypeGuard[pa.Table | Sequence[Mapping[str, Any]]]:
     """Whether the value is rows with named columns, other than a Spark DataFrame."""
     if isinstance(rows, list | tuple):
         return bool(rows) and all(isinstance(row, Mapping) for row in rows)
     return isinstance(rows, pa.Table | pa.RecordBatch) or is_pandas(rows)
 
 
-def is_pandas(rows: object) -> bool:
+def is_pandas(rows: object) -> TypeGuard[pd.DataFrame]:
     """Whether the value is a DataFrame of pandas, which itself is slow to import."""
     return type(rows).__module__.startswith("pandas.") and type(rows).__name__ == "DataFrame"
 
 
-def to_arrow(rows: Any, known: pa.Schema | None = None) -> pa.Table:
+def to_arrow(rows: object, known: pa.Schema | None = None) -> pa.Table:
     """Rows as a table; a Spark DataFrame is collected once, in the order of its partitions.
 
     Args:
@@ -59,8 +62,9 @@ def to_arrow(rows: Any, known: pa.Schema | None = None) -> pa.Table:
             "rows must be a Spark or pandas DataFrame, a pyarrow Table or a list of dicts, "
             f"not {type(rows).__name__}"
         )
-    if hasattr(rows, "toArrow"):  # PySpark 4
-        return rows.toArrow()
+    collect = getattr(rows, "toArrow", None)  # PySpark 4
+    if collect is not None:
+        return collect()
     batches = rows._collect_as_arrow()  # noqa: SLF001  the only way to Arrow in PySpark 3.5
     return pa.Table.from_batches(batches, batches[0].schema if batches else arrow_schema(rows))
 
@@ -76,12 +80,14 @@ def _of_pandas(rows: pd.DataFrame, known: pa.Schema | None) -> pa.Table:
     return pa.Table.from_arrays(arrays, [str(name) for name in rows.columns])
 
 
-def _of_mappings(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _of_mappings(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: as_array([row.get(name) for row in rows], name) for name in names})
 
 
-def as_array(values: Any, name: object, kind: pa.DataType | None = None) -> pa.Array:
+def as_array(
+    values: Sequence[object] | pd.Series, name: object, kind: pa.DataType | None = None
+) -> pa.Array:
     """A list or a pandas Series, in which NaN is null."""
     try:
         return pa.array(values, kind)
@@ -90,7 +96,7 @@ def as_array(values: Any, name: object, kind: pa.DataType | None = None) -> pa.A
         raise InputError(f"column {str(name)!r} has no one type: {reason}") from error
 
 
-def arrow_schema(rows: Any) -> pa.Schema:
+def arrow_schema(rows: object) -> pa.Schema:
     """The schema of a Spark DataFrame, an Arrow table or a batch."""
     return arrow_of(rows.schema) if is_frame(rows) else to_arrow(rows).schema
 

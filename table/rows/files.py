@@ -32,7 +32,9 @@ _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 def read_data(paths: Sequence[Path], table: Table) -> pa.Table:
     """The rows of data files; CSV takes its types from the table, JSON its texts."""
     tables: list[pa.Table] = []
-    texts = _texts(table)
+    # The columns that are text; none of a new table.
+    schema = columns_of(table.storage)
+    texts = {field.name for field in schema if pa.types.is_string(field.type)}
     for path in paths:
         tables.append(_read_file(path, table, texts))
         # A new table has no types yet: those of the files before it count.
@@ -101,7 +103,7 @@ class _FileReader:
 
 
 def _check_names(names: Sequence[str], place: str) -> None:
-    """Refuse columns of one name: nobody can say which of them is meant."""
+    """Refuse columns with the same name: it would be unclear which one is meant."""
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"{place}: column {twice!r} is named twice")
@@ -126,12 +128,6 @@ def _read_csv(path: Path, table: Table) -> pa.Table:
         quoted_strings_can_be_null=False,
     )
     return pyarrow.csv.read_csv(path, convert_options=options)
-
-
-def _texts(table: Table) -> set[str]:
-    """The columns of a table that are text; none of a new table."""
-    schema = columns_of(table.storage)
-    return {field.name for field in schema if pa.types.is_string(field.type)}
 
 
 def read_keys(path: Path, table: Table) -> pa.Array | list[str]:

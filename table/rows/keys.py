@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,9 +15,12 @@ from keymark.table.rows.arrow import as_array, is_frame, is_rows, to_arrow
 from keymark.table.state.table_state import columns_of
 from keymark.table.storage.storage import Storage
 
+if TYPE_CHECKING:
+    from keymark.table.rows.arrow import Keys
+
 
 def keys_and_partitions(
-    keys: Any, config: TableConfig, storage: Storage
+    keys: Keys, config: TableConfig, storage: Storage
 ) -> tuple[pa.Array, pa.Array | None]:
     """Encoded record keys: string, and partition paths: string, where they can be told.
 

@@ -44,7 +44,11 @@ def main() -> None:
                 table.drop_index()
                 table.build_index()
                 table.build_index(COLUMN_STATS)
-                _read_statistics(TableState.load(table.storage))
+                # What a read by a condition does before Spark.
+                state = TableState.load(table.storage)
+                assert state.metadata is not None
+                files = state.snapshot.files
+                read_ranges(state.metadata.shards(COLUMN_STATS), "v", files, file_keys(files))
 
 
 def _kinds() -> dict[str, IndexSpec]:
@@ -55,13 +59,6 @@ def _kinds() -> dict[str, IndexSpec]:
         if spec.cost is not None and not spec.entries
     }
     return {spec.name: spec for spec in kinds.values()}
-
-
-def _read_statistics(state: TableState) -> None:
-    """What a read by a condition does before Spark."""
-    assert state.metadata is not None
-    files = state.snapshot.files
-    read_ranges(state.metadata.shards(COLUMN_STATS), "v", files, file_keys(files))
 
 
 if __name__ == "__main__":

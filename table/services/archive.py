@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from keymark.table.layout.model import Instant
-from keymark.table.layout.naming import METADATA, TEMP, parse_base_file, parse_log_file
-from keymark.table.layout.view import Listing
+from keymark.table.layout.naming import METADATA, TEMP, parse_log_file
+from keymark.table.layout.view import Listing, listed_files
 from keymark.table.metadata.partitions import FILES
 from keymark.table.metadata.reader import MetadataTable
 from keymark.table.properties.config import TableConfig, archive_folder
@@ -115,7 +115,9 @@ class Archiver:
         """
         gone = outdated(self.timeline, data, self._bound())
         if gone:
-            gone = outdated(self.timeline, data, min(self._bound(), self._needed()))
+            # Later ones are needed to read the table as it is.
+            bound = min(self._bound(), self._uncompacted(), self._uncleaned())
+            gone = outdated(self.timeline, data, bound)
             self._sweep_uncommitted()
             _sweep_markers(self.timeline.storage, {instant.time for instant in gone})
             _move(self.timeline, gone, self.lease)
@@ -126,7 +128,7 @@ class Archiver:
     def _archive_metadata(self, data: Timeline, limits: Limits) -> tuple[Instant, ...]:
         """What went from the metadata table's timeline, by what is left of the data's.
 
-        Instants that the data's timeline tells of are told here, too
+        Instants that the data's timeline names are kept here, too
         (TimelineUtils.getEarliestInstantForMetadataArchival).
         """
         if self.metadata is None:
@@ -161,10 +163,6 @@ class Archiver:
         """The first instant of the data that stays, as far as the timelines can tell."""
         saved = min((i.time for i in self.timeline.completed({"savepoint"})), default=_NO_BOUND)
         return min(saved, self._compaction())
-
-    def _needed(self) -> str:
-        """The first instant of the data without which something would be read wrong."""
-        return min(self._uncompacted(), self._uncleaned())
 
     def _compaction(self) -> str:
         """The latest compaction of the metadata table: later blocks are not merged yet."""
@@ -203,13 +201,8 @@ class Archiver:
         replaced = self.timeline.replaced_file_ids()
         if not replaced:
             return _NO_BOUND
-        listing = self._listing()
-        files = (
-            parse_base_file(partition, name, size)
-            for partition, names in listing.items()
-            for name, size in names.items()
-        )
-        there = {(file.partition_path, file.file_id) for file in files if file is not None}
+        files = listed_files(self._listing())
+        there = {(file.partition_path, file.file_id) for file in files}
         return min((replaced[place] for place in replaced.keys() & there), default=_NO_BOUND)
 
 
@@ -218,7 +211,7 @@ def outdated(timeline: Timeline, limits: Limits, before: str) -> tuple[Instant, 
 
     With the oldest commits go the instants of other actions that are older than the commits left,
     but for the latest of each action: the next clean of Hudi starts from it. Hudi counts each
-    action by the same limits and keeps up to `maximum` more, that nobody asks for.
+    action by the same limits and keeps up to `maximum` more, which no reader needs.
 
     Args:
         timeline: the timeline.

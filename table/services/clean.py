@@ -21,7 +21,7 @@ from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.schema import from_avro, with_meta, without_meta
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import METADATA, PINS, parse_base_file, parse_log_file
-from keymark.table.layout.view import snapshot
+from keymark.table.layout.view import listed_files, snapshot
 from keymark.table.metadata.reader import MetadataTable
 from keymark.table.metadata.writer import DeltaCommit, take_back_delta
 from keymark.table.runtime.clock import Clock
@@ -30,7 +30,6 @@ from keymark.table.state.table_state import TableState, table_schema
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.clean_metadata import (
-    Clean,
     CleanPlan,
     decode_clean_plan,
     encode_clean,
@@ -54,11 +53,8 @@ def outdated_files(state: TableState, retention: Retention) -> dict[str, list[st
     kept = savepoint_files(state.timeline) | _pinned_files(state)
     replaced = state.timeline.replaced_file_ids()
     groups: dict[tuple[str, str], list[BaseFile]] = {}
-    for partition, names in state.listing.items():
-        for name, size in names.items():
-            file = parse_base_file(partition, name, size)
-            if file is not None:
-                groups.setdefault((partition, file.file_id), []).append(file)
+    for file in listed_files(state.listing):
+        groups.setdefault((file.partition_path, file.file_id), []).append(file)
     visible = state.timeline.visible({f.instant_time for files in groups.values() for f in files})
     found: dict[str, list[str]] = {}
     for location, files in sorted(groups.items()):
@@ -86,7 +82,7 @@ def _pinned_files(state: TableState) -> set[tuple[str, str]]:
     """(partition path, file name) of every file that an index build is reading."""
     pinned: set[tuple[str, str]] = set()
     for status in state.storage.walk(PINS):
-        # A snapshot that is gone all the same cannot be kept; its build will tell.
+        # Files that are gone already cannot be kept; the build itself fails then.
         with contextlib.suppress(InputError):
             files = snapshot(state.listing, state.timeline, status.name).files
             pinned |= {(file.partition_path, file.name) for file in files}
@@ -142,16 +138,9 @@ class Cleaner:
         names: dict[str, tuple[str, ...]] = {}
         for file in files:
             names[file.partition_path] = (*names.get(file.partition_path, ()), file.name)
-        done = Clean(
-            time=instant,
-            earliest=plan.earliest.time if plan.earliest else "",
-            last_completed=plan.last_completed,
-            files=names,
-            policy=plan.policy,
-        )
         completions = [delta.completion()] if delta is not None else []
         path = state.timeline.path(instant, "clean", COMPLETED)
-        self.lease.publish([*completions, (path, encode_clean(done))])
+        self.lease.publish([*completions, (path, encode_clean(plan.done(instant, names)))])
 
 
 def _plan(timeline: Timeline, files: Files, retention: Retention | None) -> CleanPlan:
@@ -177,7 +166,8 @@ def _named(partition: str, paths: Iterable[str]) -> Iterable[BaseFile]:
         name = path.rpartition("/")[2]
         file = parse_base_file(partition, name, 0)
         if file is None or not path.endswith(f"/{partition}/{name}" if partition else f"/{name}"):
-            raise CorruptFileError(path, 0, "a clean plan names what is no base file of the table")
+            detail = "a clean plan names a path that is not a base file of the table"
+            raise CorruptFileError(path, 0, detail)
         yield file
 
 
@@ -256,14 +246,7 @@ def _finish_slices(timeline: Timeline, instant: str, plan: CleanPlan) -> None:
         listed = tuple(path.rpartition("/")[2] for path in paths)
         for name in listed:
             if not (parse_base_file(partition, name, 0) or parse_log_file(partition, name, 0)):
-                raise CorruptFileError(name, 0, "a clean plan names what is no file of a slice")
+                raise CorruptFileError(name, 0, "a clean plan names a file of no file slice")
             timeline.storage.delete(f"{METADATA}/{partition}/{name}")
         names[partition] = listed
-    done = Clean(
-        time=instant,
-        earliest=plan.earliest.time if plan.earliest else "",
-        last_completed=plan.last_completed,
-        files=names,
-        policy=plan.policy,
-    )
-    timeline.complete(instant, "clean", encode_clean(done))
+    timeline.complete(instant, "clean", encode_clean(plan.done(instant, names)))

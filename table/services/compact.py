@@ -96,7 +96,14 @@ class GroupCompaction:
         named = identity(self.shard.slice.file_id, self.instant)
         ends = {"minRecordKey": first, "maxRecordKey": last}
         data = writer.finish(file_info={**ends, IDENTITY: named})
-        base = self._base_file(data)
+        base = BaseFile(
+            partition_path=self.partition,
+            file_id=self.shard.slice.file_id,
+            write_token=content_token(data),
+            instant_time=self.instant,
+            size=len(data),
+            extension="hfile",
+        )
         put_again(self.shard.storage, f"{METADATA}/{base.path}", data)
         return WriteStat(
             file_id=base.file_id,
@@ -132,16 +139,6 @@ class GroupCompaction:
             log_version=log.version,
             records=0,
             size=log.size,
-        )
-
-    def _base_file(self, data: bytes) -> BaseFile:
-        return BaseFile(
-            partition_path=self.partition,
-            file_id=self.shard.slice.file_id,
-            write_token=content_token(data),
-            instant_time=self.instant,
-            size=len(data),
-            extension="hfile",
         )
 
     def _cells(self) -> Iterator[tuple[pa.Array, pa.Array]]:

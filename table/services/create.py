@@ -57,7 +57,8 @@ def create_table(
     check_clock(storage, clock, Options(given))
     properties[METADATA_PARTITIONS] = ",".join(sorted((FILES, *groups)))
     with exclusively(storage, clock, LeaseTerms.of(Options(given))):
-        if _holds_table(storage):
+        named = storage.exists(PROPERTIES) or storage.exists(PROPERTIES_BACKUP)
+        if named or Timeline.load(storage).instants:
             raise StorageError(f"{storage.root} holds a table already")
         # Without properties and instants it can only be what a dead create left.
         storage.delete_tree(METADATA)
@@ -91,11 +92,6 @@ def _check_identity(identity: TableSpec) -> None:
             raise InvalidOptionError(f"a {role} column is named twice: {', '.join(fields)}")
     if not identity.name.isprintable() or not identity.name:
         raise InvalidOptionError(f"table name {identity.name!r} is not printable")
-
-
-def _holds_table(storage: Storage) -> bool:
-    named = storage.exists(PROPERTIES) or storage.exists(PROPERTIES_BACKUP)
-    return named or bool(Timeline.load(storage).instants)
 
 
 def new_properties(identity: TableSpec, index: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -86,7 +86,7 @@ class TableServices:
             if switch == "false" and partition in config.maintained:
                 raise InvalidOptionError(
                     f"option {option}=false: the table has {partition}, and only "
-                    f"`table index drop PATH {partition}` takes it away"
+                    f"`table index drop PATH {partition}` removes it"
                 )
             if partition in config.maintained:
                 continue
@@ -204,7 +204,7 @@ class TableServices:
 
 
 def _at_rest(storage: Storage, config: TableConfig) -> bool:
-    """Whether the timelines tell of nothing that died, or may have been left by what did."""
+    """Whether the timelines show neither a dead write nor what one may have left behind."""
     data = Timeline.load(storage)
     if data.pending() or data.completed({"rollback", "restore"}):
         return False

@@ -114,7 +114,10 @@ class Rewriter:
             config = load_config(storage)
             _check(config, target)
             if config.stores_meta and target != "off":
-                self._prove(TableState.load(storage))
+                state = TableState.load(storage)
+                keys = StoredKeys(KeyDefinition.of(config))
+                works = [_Proof(storage, file, keys) for file in state.snapshot.files]
+                self.writer.runner.run(prove_keys, works, weights=[w.file.size for w in works])
             if not stores:
                 declare_keys(config, lease, stores=False, ignored=False)
         results: list[CommitResult] = []
@@ -143,11 +146,6 @@ class Rewriter:
             bytes_after=after,
             instants=tuple(result.instant for result in results),
         )
-
-    def _prove(self, state: TableState) -> None:
-        keys = StoredKeys(KeyDefinition.of(state.config))
-        works = [_Proof(state.storage, file, keys) for file in state.snapshot.files]
-        self.writer.runner.run(prove_keys, works, weights=[work.file.size for work in works])
 
     def _left(self, *, stores: bool) -> list[BaseFile]:
         """The files that are not yet as they are to be."""

@@ -1,4 +1,4 @@
-"""Conditions that Spark hands to a Python source, as the conditions that files are told by.
+"""Conditions that Spark hands to a Python source, as conditions by which files are skipped.
 
 Spark has compared types already: a literal has the type of its column, as a Python value. What is
 left out here only means that more files are read: Spark looks at every row again.
@@ -60,7 +60,7 @@ def _test(each: Any, schema: pa.Schema) -> Comparison | None:
     return Comparison(name, op, values)
 
 
-def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911  a line per type
+def _value(value: object, kind: pa.DataType) -> Any:  # noqa: PLR0911  a line per type
     """A literal as `Comparison` holds it for a column of that type; None if it cannot."""
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else None

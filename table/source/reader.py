@@ -77,7 +77,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     condition: Condition = ANYTHING
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  Spark's name
-        """Keep what files can be told by. All filters go back: Spark applies them to the rows."""
+        """Keep what files can be skipped by. All filters go back: Spark applies them to rows."""
         self.condition = pushed_condition(filters, arrow_of(self.schema))
         return filters
 

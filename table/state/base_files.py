@@ -40,7 +40,7 @@ def read_base(storage: Storage, base: BaseFile) -> BytesReader:
     try:
         data = storage.read(base.path)
     except FileNotFoundError as error:
-        raise CorruptFileError(base.path, 0, "the table names this file and it is gone") from error
+        raise CorruptFileError(base.path, 0, "the table needs this file; it is missing") from error
     check_size(base, len(data))
     return BytesReader(name=base.path, data=data)
 

@@ -1,4 +1,4 @@
-"""What a writer that lost the table may still put, where nobody can be kept out.
+"""What a writer that lost the table may still put, where there are no locks.
 
     .hoodie/.keymark/fenced/<T>    instant T was taken back while its writer may have been alive
 
@@ -53,7 +53,7 @@ def fenced_times(storage: Storage) -> frozenset[str]:
 
 
 def fenced_instants(storage: Storage) -> list[FencedInstant]:
-    """What is remembered; a damaged note counts as one without paths, for ever."""
+    """What is remembered; a damaged note always counts as one without paths."""
     found = []
     for status in storage.list(FENCED):
         try:

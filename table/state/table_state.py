@@ -102,7 +102,7 @@ class TableState:
     def after(self, change: Change) -> TableState:
         """The table after a change of the holder's own: only the timelines are listed again.
 
-        Where the data's timeline tells of more than that change, the table is read anew.
+        Where the data's timeline has more than that change, the table is read anew.
         """
         timeline = self.timeline.again()
         differing = set(timeline.instants) ^ set(self.timeline.instants)

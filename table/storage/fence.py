@@ -125,7 +125,7 @@ class FencedStorage:
         return self
 
     def guard(self) -> AbstractContextManager[bool]:
-        """Keep nobody out."""
+        """Lock nothing."""
         return self.inner.guard()
 
     def hold(self, path: str) -> AbstractContextManager[None]:

@@ -6,7 +6,7 @@ OVERWRITE is one step of the name node and refuses an existing destination
 that name. Where the answer to a rename is lost, the temporary is deleted: if that finds it, nothing
 was renamed, nor ever will be; if not, the file is there.
 
-As on object stores nobody can be kept out for a moment, nor can it be told whether a writer lives:
+As on object stores, there are no locks, and nobody can see whether a writer is alive:
 the lease does without (table/storage/lease.py).
 """
 
@@ -134,7 +134,7 @@ class HadoopStorage(NoLocking):
 
     def _settle(self, temporary: str, path: str, data: bytes, error: Exception) -> None:
         """Return if a rename that raised took place; raise if not, and then it never will."""
-        unknown = StorageError(f"{error}; nobody can tell if it was done")
+        unknown = StorageError(f"{error}; it is unknown whether it was done")
         try:
             taken_back = self._delete(temporary)
             # What is gone was renamed, unless it was taken for a dead writer's.
@@ -231,7 +231,7 @@ class HadoopStorage(NoLocking):
 
     @contextlib.contextmanager
     def guard(self) -> Iterator[bool]:
-        """Keep nobody out."""
+        """Lock nothing."""
         yield False
 
     @contextlib.contextmanager

@@ -10,7 +10,7 @@ dead, is succeeded by making the next number. A holder that stood still for too 
 number: it checks that before it completes an instant, with other processes kept out, and stops.
 Who waits comes before who has not waited: a writer that commits without a pause lets others in.
 
-Where nobody can be kept out (object stores), a holder does not check its number: it makes the next
+Where there are no locks (object stores), a holder does not check its number: it makes the next
 one, by put-if-absent, as a successor would, and so at most one of the two goes on. The files that
 complete an instant are written into that number first. Whoever succeeds a holder that stopped right
 there copies them into its own number and puts them before anything else: both of them come to the
@@ -89,7 +89,7 @@ class Lease:
         clock: the time.
         terms: how long it holds.
         number: of the lease.
-        token: tells this holder from others.
+        token: identifies this holder.
         tenure: how long the holder may go on without asking.
         settled: false from the moment at which a successor may complete what this holder began,
             until it is known that none has to. What was written must not be taken back then.
@@ -133,7 +133,7 @@ class Lease:
     def fenced(self) -> Iterator[None]:
         """Do what makes a write visible: nobody takes the table between the check and the end.
 
-        Where nobody can be kept out, the table is this holder's for the validity of a new lease.
+        Where there are no locks, the table is this holder's for the validity of a new lease.
         """
         with self.storage.guard() as alone:
             if alone:
@@ -165,7 +165,7 @@ class Lease:
             except TableError as error:
                 self._retract(error)
                 raise
-            # What stays behind here, a successor puts again, in vain.
+            # If this fails, the next holder repeats the puts harmlessly.
             with contextlib.suppress(StorageError, LeaseLostError):
                 content = _content(self, self.tenure.until, ())
                 self.storage.replace(lease_path(self.number), content)
@@ -216,7 +216,7 @@ class Lease:
                 self.number = highest
             self._advance(())
         except StorageError as second:
-            raise StorageError(f"{error}; the next writer finds out and goes on") from second
+            raise StorageError(f"{error}; the next writer finds out and finishes it") from second
         self.settled = True
 
     def renew(self) -> None:
@@ -228,7 +228,7 @@ class Lease:
     def release(self, storage: Storage) -> None:
         """Let the next one have the table, unless a successor must finish what this one began.
 
-        A release that cannot be stored is told by the end of the hold.
+        If the release cannot be stored, the lease expires.
 
         Args:
             storage: the table's, as others write to it.
@@ -314,7 +314,8 @@ def _acquire(
                 if terms.wait and not ticket:
                     ticket = waiting.enter_context(_queued(storage, clock, terms))
             if clock.seconds() >= give_up:
-                raise LockHeldError(f"another writer holds {storage.root}: {_holder(storage)}")
+                holder = read_lease(storage, highest_number(storage)).get("owner", "unknown")
+                raise LockHeldError(f"another writer holds {storage.root}: {holder}")
             clock.sleep(_POLL_SECONDS if alone else _POLL_FAR_SECONDS)
 
 
@@ -423,10 +424,6 @@ def _content(lease: Lease, until: int, puts: Puts) -> bytes:
 
 def _renew(lease: Lease, stop: threading.Event) -> None:
     while not stop.wait(lease.terms.renewal):
-        # A renewal that fails leaves the lease to run out: the check before the commit tells.
+        # If a renewal fails, the lease expires, and the check before the commit fails.
         with contextlib.suppress(StorageError, LeaseLostError):
             lease.renew()
-
-
-def _holder(storage: Storage) -> str:
-    return str(read_lease(storage, highest_number(storage)).get("owner", "unknown"))

@@ -1,7 +1,7 @@
 """Opening and listing local files so that nothing in a hostile folder is followed or waited for.
 
 A symbolic link below a table's root could lead anywhere, so it is refused. A FIFO, socket or device
-is never opened: reading one could wait for ever.
+is never opened: reading one could block forever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from keymark.table.errors import MissingFileError, StorageError
 
-NOT_PLAIN = "is no plain file"
+NOT_PLAIN = "is not a plain file"
 LINK_REFUSED = "is a symbolic link, which a table must not contain; use a bind mount instead"
 
 
@@ -43,7 +43,7 @@ def storage_errors(verb: str, path: str) -> Iterator[None]:
 
 
 def _below_a_file(path: object, *, itself: bool) -> bool:
-    """Whether something above an absolute path, or the path itself, is there and is no folder."""
+    """Whether an absolute path, or something above it, exists and is not a folder."""
     if not isinstance(path, str):
         return False
     path = path if itself else os.path.dirname(path)  # noqa: PTH120

@@ -38,7 +38,7 @@ from keymark.table.layout.naming import HOODIE, KEYMARK
 from keymark.table.storage.storage import FileStatus, NoLocking, RangeReader, WindowReader, segments
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, PutMode
     from obstore.store import ObjectStore
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
@@ -95,10 +95,6 @@ class ObjectStorage(NoLocking):
         prefix = _split(self.root)[1]
         return f"{prefix}/{path}".strip("/") if path else prefix
 
-    def _path(self, key: str) -> str:
-        prefix = _split(self.root)[1]
-        return key[len(prefix) + 1 :] if prefix else key
-
     def open(self, path: str) -> RangeReader:
         """Open a file for ranged reads."""
         with _telling("read", self.root, path):
@@ -137,7 +133,7 @@ class ObjectStorage(NoLocking):
             try:
                 owner = self._owner(path)
             except StorageError as error:
-                raise StorageError(f"{lost or error}; nobody can tell if it was done") from None
+                raise StorageError(f"{lost or error}; it is unknown whether it was done") from None
             if owner == token:
                 return
             if owner is not None:
@@ -149,7 +145,7 @@ class ObjectStorage(NoLocking):
         """Write a file over what was there; doing it twice is doing it once."""
         self._write(path, data, "overwrite", "")
 
-    def _write(self, path: str, data: bytes, mode: Any, token: str) -> None:
+    def _write(self, path: str, data: bytes, mode: PutMode, token: str) -> None:
         attributes: Any = {_TOKEN: token} if token else None
         store, key = self._store, self._key(path)
         with _telling("write", self.root, path):
@@ -188,7 +184,9 @@ class ObjectStorage(NoLocking):
         yield from sorted(map(self._status, found), key=lambda status: status.path)
 
     def _status(self, entry: ObjectMeta) -> FileStatus:
-        return FileStatus(path=self._path(entry["path"]), size=entry["size"])
+        prefix, key = _split(self.root)[1], entry["path"]
+        path = key[len(prefix) + 1 :] if prefix else key
+        return FileStatus(path=path, size=entry["size"])
 
     def exists(self, path: str) -> bool:
         """Whether a file, or anything below a folder, is there."""
@@ -219,7 +217,7 @@ class ObjectStorage(NoLocking):
 
     @contextlib.contextmanager
     def guard(self) -> Iterator[bool]:
-        """Keep nobody out; but refuse a store on which two writers would not see each other."""
+        """Lock nothing; but refuse a store on which two writers would not see each other."""
         if not self.one_writer:
             _check_excludes(self.root, self)
         yield False

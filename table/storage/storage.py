@@ -168,14 +168,14 @@ class Storage(Protocol):
     def guard(self) -> AbstractContextManager[bool]:
         """Keep all other processes out for a moment; waits for its turn.
 
-        Yields False where nobody can be kept out, and puts if absent are all there is.
+        Yields False where there are no locks and a put can only be made conditional.
         """
 
     def hold(self, path: str) -> AbstractContextManager[None]:
         """Show that a file's owner is alive, until the end or the death of this process."""
 
     def held(self, path: str) -> bool:
-        """Whether a living process holds the file; True where nobody can tell."""
+        """Whether a living process holds the file; True where it is not known."""
 
 
 @runtime_checkable
@@ -221,7 +221,7 @@ class NoLocking:
         yield
 
     def held(self, path: str) -> bool:
-        """True: nobody can tell."""
+        """True: it is not known."""
         del path
         return True
 

@@ -48,14 +48,14 @@ def load_schema(name: str) -> AvroSchema:
     return AvroSchema(text, fastavro.parse_schema(json.loads(text)))
 
 
-def encode_record(schema: AvroSchema, record: Mapping[str, Any]) -> bytes:
+def encode_record(schema: AvroSchema, record: Mapping[str, object]) -> bytes:
     """The Avro binary of a record, without any header."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, schema.parsed, record)
     return buffer.getvalue()
 
 
-def encode_container(schema: AvroSchema, record: Mapping[str, Any]) -> bytes:
+def encode_container(schema: AvroSchema, record: Mapping[str, object]) -> bytes:
     """A container file of one record; the same record gives the same bytes."""
     encoded = encode_record(schema, record)
     # Any 16 bytes serve as the marker; a digest keeps the file a function of its record.
@@ -97,7 +97,7 @@ def decode_container(data: bytes, name: str, schema: AvroSchema) -> dict[str, An
     try:
         text = header.get(_SCHEMA_KEY, b"").decode()
     except UnicodeDecodeError as error:
-        raise CorruptFileError(name, len(_MAGIC), "a schema that is no UTF-8") from error
+        raise CorruptFileError(name, len(_MAGIC), "a schema that is not UTF-8") from error
     return RecordReader(text, schema, name).decode(encoded, offset)
 
 

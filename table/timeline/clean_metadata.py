@@ -38,6 +38,16 @@ class CleanPlan:
     partitions: tuple[str, ...] = ()
     policy: str = KEEP_LATEST_COMMITS
 
+    def done(self, instant: str, names: Mapping[str, tuple[str, ...]]) -> Clean:
+        """The result, once the files of these names are deleted."""
+        return Clean(
+            time=instant,
+            earliest=self.earliest.time if self.earliest else "",
+            last_completed=self.last_completed,
+            files=names,
+            policy=self.policy,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clean:

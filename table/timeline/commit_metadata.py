@@ -50,7 +50,7 @@ class CommitMetadata:
     changes_keys: bool = False
 
 
-def _stat(values: Mapping[str, Any]) -> dict[str, Any]:
+def _stat(values: Mapping[str, object]) -> dict[str, Any]:
     """A write stat with Hudi's fields in Hudi's order, zeros and nulls where not given."""
     stat: dict[str, Any] = {
         "fileId": None,
@@ -138,10 +138,6 @@ def encode_commit(
     return json.dumps(document, indent=2, ensure_ascii=False).encode()
 
 
-def _moved_keys(stat: Mapping[str, Any]) -> bool:
-    return bool(stat.get("numInserts") or stat.get("numDeletes"))
-
-
 def decode_commit(data: bytes, name: str) -> CommitMetadata:
     """Parse a completed commit; CorruptFileError names the file and what is wrong in it."""
     try:
@@ -172,7 +168,8 @@ def decode_commit(data: bytes, name: str) -> CommitMetadata:
                 for _, stat in stats
                 if stat.get("prevCommit") not in (None, "null")
             },
-            changes_keys=bool(replaced) or any(_moved_keys(stat) for _, stat in stats),
+            changes_keys=bool(replaced)
+            or any(stat.get("numInserts") or stat.get("numDeletes") for _, stat in stats),
         )
     except (
         ValueError,

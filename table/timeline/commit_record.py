@@ -77,12 +77,12 @@ def _commit(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _stat(stat: Mapping[str, Any]) -> dict[str, Any]:
+def _stat(stat: Mapping[str, object]) -> dict[str, Any]:
     texts = {key: _text(stat.get(key)) for key in _TEXTS}
     return texts | {key: _count(stat.get(key)) for key in _COUNTS} | {"totalLogFiles": None}
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None:
         return None
     text = str(value)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from keymark.table.errors import CorruptFileError
-from keymark.table.timeline.avro_file import decode_container, encode_container, load_schema
+from keymark.table.timeline.avro_file import encode_container, load_schema
 
 _PLAN = "compaction_plan"
 _VERSION = 2
@@ -79,27 +77,3 @@ def encode_compaction_plan(operations: Sequence[CompactionOperation]) -> bytes:
         "preserveHoodieMetadata": False,
     }
     return encode_container(load_schema(_PLAN), record)
-
-
-def decode_compaction_plan(data: bytes, name: str) -> tuple[CompactionOperation, ...]:
-    """Parse the plan of a compaction; file names of version 1, which are paths, become names.
-
-    Raises:
-        CorruptFileError: the bytes are no such file, or an operation lacks its file group.
-    """
-    record = decode_container(data, name, load_schema(_PLAN))
-    return tuple(_operation(values, name) for values in record["operations"] or ())
-
-
-def _operation(values: Mapping[str, Any], name: str) -> CompactionOperation:
-    if values["fileId"] is None or values["baseInstantTime"] is None:
-        raise CorruptFileError(name, 0, "a compaction operation without file id or instant")
-    base = values["dataFilePath"]
-    return CompactionOperation(
-        partition_path=values["partitionPath"] or "",
-        file_id=values["fileId"],
-        base_instant_time=values["baseInstantTime"],
-        base_file=base.rpartition("/")[2] if base else None,
-        log_files=tuple(path.rpartition("/")[2] for path in values["deltaFilePaths"] or ()),
-        metrics=values["metrics"] or {},
-    )

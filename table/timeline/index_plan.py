@@ -39,7 +39,13 @@ def encode_index_plan(partitions: Sequence[IndexedPartition]) -> bytes:
 
 def decode_index_plan(data: bytes, name: str) -> tuple[IndexedPartition, ...]:
     """Parse the plan of an indexing action; CorruptFileError if the bytes are none."""
-    return _partitions(decode_container(data, name, load_schema(_PLAN)), name)
+    infos = decode_container(data, name, load_schema(_PLAN))["indexPartitionInfos"] or ()
+    if any(i["metadataPartitionPath"] is None or i["indexUptoInstant"] is None for i in infos):
+        raise CorruptFileError(name, 0, "an index partition without path or instant")
+    return tuple(
+        IndexedPartition(partition=i["metadataPartitionPath"], upto=i["indexUptoInstant"])
+        for i in infos
+    )
 
 
 def encode_index_commit(partitions: Sequence[IndexedPartition]) -> bytes:
@@ -52,11 +58,6 @@ def encode_index_commit(partitions: Sequence[IndexedPartition]) -> bytes:
     return encode_container(load_schema(_METADATA), record)
 
 
-def decode_index_commit(data: bytes, name: str) -> tuple[IndexedPartition, ...]:
-    """Parse the result of an indexing action; CorruptFileError if the bytes are none."""
-    return _partitions(decode_container(data, name, load_schema(_METADATA)), name)
-
-
 def _infos(partitions: Sequence[IndexedPartition]) -> list[dict[str, Any]]:
     return [
         {
@@ -66,13 +67,3 @@ def _infos(partitions: Sequence[IndexedPartition]) -> list[dict[str, Any]]:
         }
         for indexed in partitions
     ]
-
-
-def _partitions(record: dict[str, Any], name: str) -> tuple[IndexedPartition, ...]:
-    infos = record["indexPartitionInfos"] or ()
-    if any(i["metadataPartitionPath"] is None or i["indexUptoInstant"] is None for i in infos):
-        raise CorruptFileError(name, 0, "an index partition without path or instant")
-    return tuple(
-        IndexedPartition(partition=i["metadataPartitionPath"], upto=i["indexUptoInstant"])
-        for i in infos
-    )

@@ -68,7 +68,7 @@ def format_instant(epoch_ms: int, zone: tzinfo | None) -> str:
 def as_of_instant(text: str) -> str:
     """An instant time given by a user: 17 digits, or 14 for the end of that second."""
     if not re.fullmatch(r"[0-9]{14}(?:[0-9]{3})?", text):
-        raise InputError(f"{text!r} is no instant: yyyyMMddHHmmss or yyyyMMddHHmmssSSS")
+        raise InputError(f"{text!r} is not an instant: yyyyMMddHHmmss or yyyyMMddHHmmssSSS")
     return text if len(text) == 17 else f"{text}999"
 
 

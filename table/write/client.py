@@ -70,7 +70,7 @@ def insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
 
 
 def delete(writer: Writer, keys: pa.Array, partitions: pa.Array | None) -> CommitResult:
-    """Take keys away; a partition-local index needs their partition paths."""
+    """Delete keys; a partition-local index needs their partition paths."""
     if partitions is None and not load_index(writer.index).is_global:
         raise InputError(
             f"delete on a table with the {writer.index} index needs the partition columns"
@@ -88,7 +88,7 @@ def delete(writer: Writer, keys: pa.Array, partitions: pa.Array | None) -> Commi
 
 
 def delete_found(writer: Writer, found: pa.Table) -> CommitResult:
-    """Take keys away where a search of the files found them, whatever the index says of them.
+    """Delete keys where a search of the files found them, whatever the index says.
 
     Args:
         writer: the table.

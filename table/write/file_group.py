@@ -75,7 +75,7 @@ class WriteTarget:
     options: BaseFileOptions
     metadata_partitions: tuple[str, ...]
     keys: StoredKeys = field(default_factory=StoredKeys)
-    """How the keys of stored rows are had."""
+    """How to get the keys of stored rows."""
     stores_meta: bool = True
     """Whether rows are written with meta columns; else those hold null."""
     stat_columns: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ def _merge(work: FileGroupWrite, stored: pa.Table, stored_keys: pa.Array) -> _Me
 
 
 def _carried(work: FileGroupWrite, stored: pa.Table, keys: pa.Array) -> pa.Table:
-    """Stored rows as they go on: where keys are stored they are, whoever wrote the row before."""
+    """Stored rows for the new slice; with their keys where the table stores keys."""
     if not (work.target.stores_meta and work.target.keys.virtual):
         return stored
     paths = pa.repeat(pa.scalar(work.partition_path), stored.num_rows)
@@ -230,7 +230,7 @@ def _stale(
     matched: npt.NDArray[np.int64],
     rows: npt.NDArray[np.int32 | np.int64],
 ) -> Any:
-    """Of the matches those whose stored row is newer, where event time decides."""
+    """Matches whose stored row is newer, where event time decides."""
     ordering = work.target.ordering
     none = np.zeros(len(matched), bool)
     if ordering is None or work.rows is None or not len(matched):

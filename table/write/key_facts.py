@@ -1,4 +1,4 @@
-"""What keys depend on and a table of Hudi's does not say: told by options, or by its rows.
+"""What keys depend on and a table of Hudi's does not say: given by options, or seen from its rows.
 
 The key of a complex generator's single field is `value` or `field:value`, as the release wrote it:
 a base file shows which. Both in one table would give every row a second key, so the encoding is

@@ -140,7 +140,7 @@ def _new_groups(tx: WriteTransaction, new: Batch) -> list[str]:
 def _stale_moves(
     tx: WriteTransaction, batch: Batch, tags: pa.Table, moved: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Of the moving rows those whose stored row is newer, where event time decides."""
+    """Moving rows whose stored row is newer, where event time decides."""
     stale = np.zeros(len(batch), bool)
     rows = np.flatnonzero(moved)
     if tx.target.ordering is None or not len(rows):

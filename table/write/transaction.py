@@ -348,7 +348,7 @@ def _first_schema(incoming: pa.Schema | None, config: TableConfig) -> str | None
 
 
 def _warn_of_two_forms(config: TableConfig, schema: pa.Schema | None) -> None:
-    """Tell that a table of Hudi's may hold a key twice, as two texts."""
+    """Warn that a table written by Hudi may hold a key twice, as two texts."""
     if schema is None or KEY_ENCODING in config.properties:
         return
     for name in config.record_key:

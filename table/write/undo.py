@@ -1,4 +1,4 @@
-"""What failed writes left is taken back.
+"""Taking back what failed writes left.
 
 What a failed write leaves is its data files (named by markers made before them), its log files in
 the metadata table and its instants. Undoing deletes them in an order that keeps the instant pending

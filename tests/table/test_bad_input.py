@@ -232,7 +232,7 @@ def test_paths_that_are_no_table(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty/.hoodie").mkdir(parents=True)
     for path in ("missing", "file", "empty", "file/below"):
-        with pytest.raises(NotATableError, match="is no Hudi table"):
+        with pytest.raises(NotATableError, match="is not a Hudi table"):
             Table.open(str(tmp_path / path))
     with pytest.raises(StorageError, match="ftp://host/t: tables can be at file://, "):
         Table.open("ftp://host/t")
@@ -371,7 +371,7 @@ def test_sizes_at_their_limits_still_write(tmp_path):
 @pytest.mark.parametrize("as_of", ["2020", "", "yesterday", "2026-01-01", "2" * 16, "2" * 18])
 def test_as_of_something_that_is_no_instant(tmp_path, as_of):
     table = create(tmp_path / "t")
-    with pytest.raises(InputError, match="is no instant"):
+    with pytest.raises(InputError, match="is not an instant"):
         table.scan(as_of=as_of)
 
 

@@ -73,7 +73,7 @@ def test_a_late_base_file_is_never_seen_even_after_archiving(tmp_path, clock):
 
 
 def wakes_late(storage, clock, options):
-    """The writer of the scene above, on a store where nobody can be kept out."""
+    """The writer of the scene above, on a store where there are no locks."""
 
     def succeed():
         clock.sleep(PAST_THE_LEASE)

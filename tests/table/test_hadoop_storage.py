@@ -84,11 +84,11 @@ def test_a_rename_that_was_not_done_never_will_be(storage, tmp_path, monkeypatch
 
 def test_what_nobody_can_tell_is_an_error_that_says_so(storage, monkeypatch):
     losing(monkeypatch, done=True, deleted=True)
-    with pytest.raises(StorageError, match="nobody can tell if it was done"):
+    with pytest.raises(StorageError, match="it is unknown whether it was done"):
         storage.put("mine", b"mine")
     losing(monkeypatch, done=False)
     monkeypatch.setattr(HadoopStorage, "_delete", broken)
-    with pytest.raises(StorageError, match="EOFException; nobody can tell if it was done"):
+    with pytest.raises(StorageError, match="EOFException; it is unknown whether it was done"):
         storage.put("mine", b"mine")
 
 

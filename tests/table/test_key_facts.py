@@ -89,7 +89,7 @@ def test_custom_partitions(tmp_path):
         ({**DAYS, TIME_OUTPUT: ""}, {}, "output.dateformat"),
         ({**DAYS, TIME_OUTPUT: "G yyyy"}, {}, "G is not supported"),
         ({**DAYS, TIME_OUTPUT: "yyyy'"}, {}, "malformed"),
-        ({**DAYS, TIME_OUTPUT_ZONE: "Mars/Base"}, {}, "'Mars/Base' is no time zone"),
+        ({**DAYS, TIME_OUTPUT_ZONE: "Mars/Base"}, {}, "'Mars/Base' is not a time zone"),
         ({**DAYS, TIME_TYPE: "DATE_STRING"}, {}, "texts need a date pattern"),
         ({**DAYS, TIME_TYPE: "DATE_STRING", TIME_INPUT: "dd/MM/yy"}, {}, "which century"),
         ({TIME_OUTPUT: "yyyy"}, {}, "goes with a timestamp-based or custom"),
@@ -220,7 +220,7 @@ def test_own_class(tmp_path):
     [
         ("nowhere:Keys", "cannot be imported"),
         ("own_keys:Absent", "cannot be imported"),
-        ("own_keys:_column", "is no class of a key generator"),
+        ("own_keys:_column", "is not a key generator class"),
         ("own_keys:KeysOnly", "it has no method partition_paths"),
         ("subprocess:Popen", "it has no method record_keys"),
         ("own_keys:Broken", "cannot be made: not with"),

@@ -31,7 +31,7 @@ TYPES = {
 
 # Where Hudi does something else than it seems to: a zone that is not the one named, a century that
 # depends on the year in which it is asked.
-REFUSED = ("'EST' is no time zone", "yy is not supported in input")
+REFUSED = ("'EST' is not a time zone", "yy is not supported in input")
 
 
 def config_of(case) -> TableConfig:

@@ -1,4 +1,4 @@
-"""The lease where nobody can be kept out: at most one of two holders completes an instant.
+"""The lease where there are no locks: at most one of two holders completes an instant.
 
 Strategy: a store in memory, a clock that the test moves, and holders that stop at any storage call
 of a publication and go on after a successor came.

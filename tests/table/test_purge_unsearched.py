@@ -242,12 +242,12 @@ def test_lines_hold_no_key_and_the_command_shows_them(root, tmp_path):
     assert done.exit_code == 1
     answer = json.loads(done.stdout)
     assert answer["unsearched"] == [
-        "of (a key): is no plain file",
-        "\\xff\n: is no plain file",
+        "of (a key): is not a plain file",
+        "\\xff\n: is not a plain file",
     ]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 1
-    assert "of (a key): is no plain file" in done.stdout
+    assert "of (a key): is not a plain file" in done.stdout
     assert KEYS[0] not in done.stdout
 
 

@@ -68,9 +68,9 @@ def test_a_number_that_no_column_holds_is_refused(tmp_path, number):
 
 
 def test_texts_must_be_unicode(tmp_path):
-    refused(tmp_path, GOOD + '{"k": "\\ud800"}\n', "line 2: a text is no valid Unicode")
-    refused(tmp_path, GOOD + '{"\\ud800": 1}\n', "line 2: a text is no valid Unicode")
-    refused(tmp_path, GOOD.encode() + b'{"k": "\xff"}\n', "line 2: a text is no valid Unicode")
+    refused(tmp_path, GOOD + '{"k": "\\ud800"}\n', "line 2: a text is not valid Unicode")
+    refused(tmp_path, GOOD + '{"\\ud800": 1}\n', "line 2: a text is not valid Unicode")
+    refused(tmp_path, GOOD.encode() + b'{"k": "\xff"}\n', "line 2: a text is not valid Unicode")
     refused(tmp_path, GOOD + '{"k": "b\n"}\n', "line 2: a text has no end")
 
 

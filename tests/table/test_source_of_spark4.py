@@ -112,7 +112,7 @@ def test_no_other_file_is_opened(spark, path, tmp_path):
     assert (int(row.price), row.tags) == (7, [7, None])
     assert frame().where("uuid IN ('u7', 'u11')").count() == 2
     assert frame().where("uuid = 'nobody'").count() == 0
-    with pytest.raises(Exception, match="the table names this file and it is gone"):
+    with pytest.raises(Exception, match="the table needs this file; it is missing"):
         frame().count()
 
 

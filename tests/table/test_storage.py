@@ -128,13 +128,13 @@ def test_a_survey_names_what_cannot_be_looked_into(linked):
     found = {item.path: getattr(item, "reason", None) for item in linked.survey("")}
     assert found["a"] is None
     assert "symbolic link" in found["link"]
-    assert found["pipe"] == "is no plain file"
+    assert found["pipe"] == "is not a plain file"
 
 
 def test_a_pipe_is_neither_a_file_nor_waited_for(storage):
     os.mkfifo(f"{storage.root}/pipe")
     for read in (storage.read, storage.open):
-        with pytest.raises(StorageError, match="pipe is no plain file"):
+        with pytest.raises(StorageError, match="pipe is not a plain file"):
             read("pipe")
     assert _paths(storage) == storage.list("") == []
 

@@ -66,7 +66,7 @@ class AvroCursor(ByteCursor):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            self.fail("a text that is no UTF-8")
+            self.fail("a text that is not UTF-8")
 
     def boolean(self) -> bool:
         """A boolean."""
@@ -247,7 +247,7 @@ def group_tails(
     program = np.frombuffer(fields, np.uint8)
     codes, tails, bad = _group_tails(offsets, _words(data, int(offsets[-1])), program, mark)
     if bad >= 0:
-        raise CorruptFileError(name, 0, f"value {bad} is no metadata record of type {mark}")
+        raise CorruptFileError(name, 0, f"value {bad} is not a metadata record of type {mark}")
     return codes, [data[start : start + length].tobytes() for start, length in tails.tolist()]
 
 

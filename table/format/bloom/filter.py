@@ -172,7 +172,7 @@ class BloomFilter:
         try:
             body = base64.b64decode(text, validate=True)
         except binascii.Error as error:
-            raise CorruptFileError(name, 0, f"bloom filter is no Base64: {error}") from error
+            raise CorruptFileError(name, 0, f"bloom filter is not Base64: {error}") from error
         header = SIMPLE_HEADER if type_code == SIMPLE else DYNAMIC_HEADER
         fields = parse_header(header, body, 0, name)
         shape = (fields[3], fields[1])

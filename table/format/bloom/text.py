@@ -101,12 +101,12 @@ class BloomText:
 
         Raises:
             InputError: an empty key.
-            CorruptFileError: a character looked at is no Base64.
+            CorruptFileError: a character looked at is not Base64.
         """
         text = np.frombuffer(self.text, np.uint8)
         found = _find_keys(text, self.starts, self.shape, key_buffers(keys))
         if (found == _DAMAGED).any():
-            raise CorruptFileError(self.name, 0, "bloom filter is no Base64")
+            raise CorruptFileError(self.name, 0, "bloom filter is not Base64")
         present: npt.NDArray[np.bool_] = found == _PRESENT
         return present
 
@@ -118,13 +118,13 @@ def _header(text: bytes, start: int, size: int, name: str) -> bytes:
     try:
         part = binascii.a2b_base64(text[4 * first : 4 * last], strict_mode=True)
     except binascii.Error as error:
-        raise CorruptFileError(name, start, f"bloom filter is no Base64: {error}") from error
+        raise CorruptFileError(name, start, f"bloom filter is not Base64: {error}") from error
     return part[start - 3 * first :][:size]
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _bit(text: _Bytes, at: np.uint64, bit: np.uint32) -> Any:
-    """A bit of a byte of the body: 0, 1, or _DAMAGED where the text is no Base64."""
+    """A bit of a byte of the body: 0, 1, or _DAMAGED where the text is not Base64."""
     group = at // np.uint64(3)
     turn = at - group * np.uint64(3)
     place = group * np.uint64(4) + turn

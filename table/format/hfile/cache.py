@@ -5,13 +5,19 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Protocol
+
+
+class Part(Protocol):
+    """What is kept; numpy arrays are such."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes in memory."""
 
 
 class BlockCache:
     """The parts used last; may be shared by the readers and threads of a process.
-
-    A part is anything that tells its bytes as `nbytes`, as numpy arrays do.
 
     A copy that goes to another process starts empty.
 
@@ -29,7 +35,7 @@ class BlockCache:
         self.hits = 0
         self.misses = 0
         self.held = 0
-        self._parts: OrderedDict[Hashable, Any] = OrderedDict()
+        self._parts: OrderedDict[Hashable, Part] = OrderedDict()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[BlockCache], tuple[int]]:
@@ -47,7 +53,7 @@ class BlockCache:
                 self._parts.move_to_end(key)
             return part
 
-    def put(self, key: Hashable, part: Any) -> None:
+    def put(self, key: Hashable, part: Part) -> None:
         """Keep a part in place of those not used for longest, if it fits at all.
 
         Args:

@@ -107,7 +107,7 @@ class Marks(NamedTuple):
     kinds: _Ints
 
 
-def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
+def deflate_cells(block: bytes | _Bytes, marks: Marks | None = None) -> bytes | None:
     """A gzip member of the cells of a data block.
 
     Args:
@@ -117,7 +117,7 @@ def deflate_cells(block: Any, marks: Marks | None = None) -> bytes | None:
     Returns:
         None where a general compressor does better.
     """
-    data = np.frombuffer(memoryview(block), np.uint8)
+    data = np.frombuffer(block, np.uint8)
     data.flags.writeable = False
     if not _BLOCK_BYTES_MIN <= len(data) <= _BLOCK_BYTES_MAX:
         return None

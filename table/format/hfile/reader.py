@@ -16,7 +16,7 @@ from keymark.table.format.coding import encode_int32
 from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.hfile import kernels
 from keymark.table.format.hfile.block import BlockKind, BlockReader
-from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.format.hfile.cache import BlockCache, Part
 from keymark.table.format.hfile.file_info import IDENTITY, decode_file_info, identity
 from keymark.table.format.hfile.index import DataBlockRef, IndexNode, data_blocks, read_root
 from keymark.table.format.hfile.strings import concat, from_arrow, to_arrow
@@ -140,7 +140,7 @@ class HFileReader:
         """The part of the file at `at` that an earlier lookup kept, None if there is none."""
         return None if self._cache is None else self._cache.get((*self._identity, at))
 
-    def _keep(self, at: int | str, part: Any) -> None:
+    def _keep(self, at: int | str, part: Part) -> None:
         if self._cache is not None:
             self._cache.put((*self._identity, at), part)
 

@@ -54,7 +54,9 @@ class Ordered(NamedTuple):
         kinds = _read_only(starts.to_numpy(), np.int32)
         return cls(nothing, none, none, from_arrow(values, "value"), kinds)
 
-    def with_keys(self, keys: pa.Array, order: Any, codes: Any) -> Ordered:
+    def with_keys(
+        self, keys: pa.Array, order: npt.NDArray[np.int64], codes: npt.NDArray[np.int32 | np.int64]
+    ) -> Ordered:
         """Other cells with the same distinct values, from Arrow and numpy.
 
         Args:
@@ -82,7 +84,7 @@ class Ordered(NamedTuple):
         return self.keys.size(row, row + 1) + self.values.size(code, code + 1)
 
 
-def _read_only(numbers: Any, kind: Any) -> Any:
+def _read_only(numbers: npt.ArrayLike, kind: npt.DTypeLike) -> npt.NDArray[Any]:
     """A view of numbers as the kernels are compiled for them."""
     numbers = np.asarray(numbers).astype(kind, copy=False).view()
     numbers.flags.writeable = False

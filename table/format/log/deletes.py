@@ -110,12 +110,12 @@ def decode_deletes(content: bytes, name: str) -> pa.Array:
     keys = np.empty((2, data.size // _RECORD_BYTES_MIN), np.int64)
     fault, count = _split_records(data, keys)
     if fault != _NO_FAULT:
-        detail = f"what follows {count} delete records is no delete record with a record key"
+        detail = f"the bytes after {count} delete records are not a delete record with a record key"
         raise CorruptFileError(name, _HEADER_BYTES + fault, detail)
     try:
         return to_arrow(data, keys[0, :count], keys[1, :count]).cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise CorruptFileError(name, _HEADER_BYTES, "a record key that is no UTF-8") from error
+        raise CorruptFileError(name, _HEADER_BYTES, "a record key that is not UTF-8") from error
 
 
 @njit(cache=True, nogil=True)

@@ -8,7 +8,6 @@ from keymark.table.format.coding import encode_int32, encode_int64
 from keymark.table.format.log.block import (
     FORMAT_VERSION,
     MAGIC,
-    ROLLBACK_COMMAND,
     BlockType,
     HeaderKey,
 )
@@ -30,16 +29,6 @@ def _encode_map(entries: Mapping[HeaderKey, str]) -> bytes:
         value = text.encode()
         parts += (encode_int32(key), encode_int32(len(value)), value)
     return b"".join(parts)
-
-
-def rollback_block(instant: str, target: str) -> bytes:
-    """A command that removes the blocks of instant `target`; written by the rollback `instant`."""
-    headers = {
-        HeaderKey.TARGET_INSTANT_TIME: target,
-        HeaderKey.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
-        HeaderKey.INSTANT_TIME: instant,
-    }
-    return encode_block(BlockType.COMMAND, headers, b"")
 
 
 def empty_delete_block(instant: str) -> bytes:

@@ -74,8 +74,9 @@ def close_file(out: bytearray, footer: Fields, path: str | None) -> bytes:
     """
     start = len(out)
     if path is not None:
-        chunks = [_crc_of_chunk(out, chunk[_CHUNK_META][1]) for chunk in _chunks(footer)]
-        text = b"".join(chunks) + b"0" * _DIGITS
+        groups: list[Fields] = footer[_ROW_GROUPS][1][1]
+        chunks = [chunk[_CHUNK_META][1] for group in groups for chunk in group[_COLUMNS][1][1]]
+        text = b"".join(_crc_of_chunk(out, chunk) for chunk in chunks) + b"0" * _DIGITS
         footer = _with_entries(footer, {FILE_ENTRY: path.encode(), CHECKSUMS_ENTRY: text})
         write_struct(out, footer)
         at = out.index(text, out.rindex(CHECKSUMS_ENTRY)) + len(text) - _DIGITS
@@ -83,11 +84,6 @@ def close_file(out: bytearray, footer: Fields, path: str | None) -> bytes:
     else:
         write_struct(out, footer)
     return b"".join((out, struct.pack("<I", len(out) - start), _MAGIC))
-
-
-def _chunks(footer: Fields) -> list[Fields]:
-    groups: list[Fields] = footer[_ROW_GROUPS][1][1]
-    return [chunk for group in groups for chunk in group[_COLUMNS][1][1]]
 
 
 def _crc_of_chunk(out: bytearray, meta: Fields) -> bytes:

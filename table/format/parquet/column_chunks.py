@@ -1,6 +1,6 @@
 """Column chunks of a base file, checked before anyone decodes them.
 
-Files of ours have a checksum of each chunk. Of others the page headers are compared with the
+Files of Keymark's have a checksum for each chunk. In others, page headers are compared with the
 footer: their sizes bound what a decoder allocates, and their counts tell of damage. What is in a
 page of theirs is known to be right if it is compressed by gzip, which has a checksum.
 """

@@ -135,7 +135,7 @@ class _FooterCheck:
         reader, leaves = self.reader, self.leaves
         if leaves is None:
             reader.fail("row groups before the schema")
-        chunks = _structs_of(reader, group, _COLUMNS)
+        chunks = _list_of(reader, group, _COLUMNS, STRUCT)
         rows = _value(reader, group, _GROUP_ROWS, I64)
         if len(chunks) != len(leaves) or rows < 0:
             reader.fail(f"{rows} rows in {len(chunks)} chunks of {len(leaves)} columns")
@@ -251,7 +251,7 @@ _MISSING: Any = object()
 
 
 def _value(
-    reader: ThriftReader, fields: Fields, number: int, kind: int, other: Any = _MISSING
+    reader: ThriftReader, fields: Fields, number: int, kind: int, other: object = _MISSING
 ) -> Any:
     """A field of a type; `other` where it may be missing and is."""
     if number not in fields:
@@ -271,10 +271,6 @@ def _list_of(reader: ThriftReader, fields: Fields, number: int, member: int) -> 
         reader.fail(f"field {number} of a Thrift struct is a list of type {kind}")
     found: list[Any] = values
     return found
-
-
-def _structs_of(reader: ThriftReader, fields: Fields, number: int) -> list[Fields]:
-    return _list_of(reader, fields, number, STRUCT)
 
 
 def _text(path: Sequence[bytes]) -> str:

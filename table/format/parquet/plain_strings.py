@@ -87,7 +87,7 @@ def _chunk(
     return arrays
 
 
-def _values(page: bytes, count: Any) -> pa.Array | None:
+def _values(page: bytes, count: object) -> pa.Array | None:
     """The strings of a page, None if they are not as many as its header says.
 
     Definition levels look like one string more, before the others; the caller knows that no null

@@ -34,8 +34,8 @@ from keymark.table.index.build.target import BuildTarget, Built, open_groups
 from keymark.table.index.stale_index import refuse_stale_index, stale_since
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import WriteStat
-from keymark.table.layout.naming import BUILD, METADATA, PINS, parse_base_file
-from keymark.table.layout.view import Snapshot, snapshot
+from keymark.table.layout.naming import BUILD, METADATA, PINS
+from keymark.table.layout.view import Snapshot, listed_files, snapshot
 from keymark.table.metadata.column_stats import stat_schema
 from keymark.table.metadata.partitions import (
     BLOOM_FILTERS,
@@ -224,9 +224,13 @@ class Indexer:
             take_back_base_files(lease.storage, partition)
             state = TableState.load(lease.storage)
             state.timeline.ensure_started(build.instant, "indexing", b"")
-            # All that the timelines tell is read here: instants are archived by and by.
-            start = _snapshot_of(state, build.upto)
-            target = self._target(state, partition, _opened_at(state, partition))
+            # Both timelines are read here: later, instants may have been archived.
+            start = Snapshot(())
+            if build.upto != _BOOTSTRAP:
+                start = snapshot(state.listing, state.timeline, build.upto)
+            assert state.metadata is not None
+            opened = state.metadata.slices(partition)[0].base_instant_time
+            target = self._target(state, partition, opened)
             schema = self._stat_schema(state)
         built = self._put_files(replace(target, files=start.files), schema)
         proven = state
@@ -272,7 +276,7 @@ class Indexer:
         return records.records
 
     def abort(self, partition: str) -> None:
-        """Give a scheduled partition up."""
+        """Give up a scheduled partition."""
         build = scheduled(self.storage, partition)
         save_partitions(self.storage, partition, live=None)
         self.storage.delete_tree(f"{METADATA}/{partition}")
@@ -291,29 +295,19 @@ class Indexer:
             raise InputError(f"the table has no {partition}")
         if partition == FILES and config.maintained != (FILES,):
             others = ", ".join(name for name in config.maintained if name != FILES)
-            raise InputError(f"files is what the others rest on: drop {others} first")
+            raise InputError(f"the other partitions need files: drop {others} first")
         drop_partition(self.storage, config, partition)
 
     def _build_files(self, lease: Lease) -> None:
         """The `files` partition of a table without metadata table, from one listing."""
         timeline = Timeline.load(self.storage)
         listing = list_storage(self.storage)
-        times = {
-            file.instant_time
-            for folder, names in listing.items()
-            for name, size in names.items()
-            if (file := parse_base_file(folder, name, size)) is not None
-        }
-        visible = timeline.visible(times)
-        committed = {
-            folder: {
-                name: size
-                for name, size in names.items()
-                if (file := parse_base_file(folder, name, size)) is not None
-                and file.instant_time in visible
-            }
-            for folder, names in listing.items()
-        }
+        files = list(listed_files(listing))
+        visible = timeline.visible({file.instant_time for file in files})
+        committed: dict[str, dict[str, int]] = {folder: {} for folder in listing}
+        for file in files:
+            if file.instant_time in visible:
+                committed[file.partition_path][file.name] = file.size
         self.storage.delete_tree(METADATA)
         config = load_config(self.storage)
         initialize(self.storage, config.name, {}, latest=_latest(timeline), listing=committed)
@@ -344,10 +338,8 @@ class Indexer:
             return self.options.integer("hoodie.metadata.index.column.stats.file.group.count")
         if partition == BLOOM_FILTERS:
             return self.options.integer("hoodie.metadata.index.bloom.filter.file.group.count")
-        return estimate_groups(self._rows(state), group_sizing(self.options))
-
-    def _rows(self, state: TableState) -> int:
-        return count_rows(self.storage, state.snapshot.files, runner=self.runner)
+        rows = count_rows(self.storage, state.snapshot.files, runner=self.runner)
+        return estimate_groups(rows, group_sizing(self.options))
 
     def _stat_schema(self, state: TableState) -> pa.Schema:
         """The columns that column_stats describes."""
@@ -429,7 +421,7 @@ def group_sizing(options: Options) -> GroupSizing:
 
 def _check_name(partition: str) -> None:
     if not supported(partition):
-        raise InvalidOptionError(f"{partition!r} is no partition of the metadata table")
+        raise InvalidOptionError(f"{partition!r} is not a partition of the metadata table")
 
 
 def _latest(timeline: Timeline) -> str:
@@ -443,18 +435,6 @@ def _free_instant(state: TableState) -> str:
     taken = {instant.time for instant in state.metadata.timeline.instants}
     numbers = range(_FIRST_SUFFIX, 1000)
     return next(t for n in numbers if (t := f"{latest}{n:03d}") not in taken)
-
-
-def _snapshot_of(state: TableState, upto: str) -> Snapshot:
-    if upto == _BOOTSTRAP:
-        return Snapshot(())
-    return snapshot(state.listing, state.timeline, upto)
-
-
-def _opened_at(state: TableState, partition: str) -> str:
-    """The instant that opened the groups of a partition that is being built."""
-    assert state.metadata is not None
-    return state.metadata.slices(partition)[0].base_instant_time
 
 
 def _delete_others(target: BuildTarget) -> None:

@@ -1,6 +1,6 @@
 """Changing the index of a table: what has to be done, what is different afterwards, doing it.
 
-The index is a fact of the table (`properties/facts.py`): it changes by this and nothing else.
+The index is a property of the table (`properties/facts.py`): it changes by this and nothing else.
 Whatever the new index needs is made and proved first; one rewriting of hoodie.properties then
 switches over. A switch that dies before leaves the table with its old index.
 """
@@ -109,7 +109,10 @@ class Switcher:
         if partition is not None:
             self.services.indexer(lease).build(partition, lease)
         if self._enters(state, after, self._facts(state, after)):
-            self._enter(state, after)
+            services = self.services
+            entries = external_entries(after, services.options, services.runner)
+            assert entries is not None
+            rebuild(entries.index, entries.context(state), services.progress)
         with lease.fenced():
             config = load_config(storage)
             kept = {
@@ -126,12 +129,6 @@ class Switcher:
         named = state.config.properties.get(option)
         return self.before != after or named != facts[option]
 
-    def _enter(self, state: TableState, after: str) -> None:
-        services = self.services
-        entries = external_entries(after, services.options, services.runner)
-        assert entries is not None
-        rebuild(entries.index, entries.context(state), services.progress)
-
     def _proofs(self, state: TableState, after: str) -> list[str]:
         """What must be shown before a partition-local index gives way to a global one."""
         widens = spec_of(after).is_global and not spec_of(self.before).is_global
@@ -147,8 +144,14 @@ class Switcher:
         asked = self.given.get(INDEX_TYPE)
         if asked is not None and index_name(asked) != after:
             raise InvalidOptionError(f"option {INDEX_TYPE}={asked} contradicts index {after}")
-        if spec_of(after).owns_layout and self.before != after:
-            _refuse_other_layout(state, after)
+        lays_out = spec_of(after).owns_layout and self.before != after
+        if lays_out and state.snapshot.files:
+            # Even if they were buckets: another index may have put any key into them.
+            raise UnsupportedTableError(
+                f"{state.storage.root} has rows, and laying them out by buckets is a load: create "
+                f"a table with --index {after} and bulk-insert this one's rows (`table read --out` "
+                "gives them)"
+            )
         config = state.config
         known = {
             name: config.properties[name]
@@ -222,13 +225,3 @@ def _entries(index: str, facts: Mapping[str, str]) -> str:
     """What holds the entries of an index outside of the table."""
     spec = spec_of(index)
     return f"{spec.entries} {facts.get(spec.entries_option)}"
-
-
-def _refuse_other_layout(state: TableState, after: str) -> None:
-    """Refuse to call files buckets. Even if they were: another index may have put any key there."""
-    if state.snapshot.files:
-        raise UnsupportedTableError(
-            f"{state.storage.root} has rows, and laying them out by buckets is a load: create a "
-            f"table with --index {after} and bulk-insert this one's rows (`table read --out` gives "
-            "them)"
-        )

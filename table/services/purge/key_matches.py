@@ -88,7 +88,8 @@ class KeySet:
     def among(self, values: pa.Array | Iterable[str | bytes]) -> frozenset[int]:
         """Which keys are among values (an array of a string or binary type, or an iterable)."""
         if not isinstance(values, pa.Array):
-            values = pa.array([_encoded(value) for value in values], pa.binary())
+            encoded = [each.encode() if isinstance(each, str) else each for each in values]
+            values = pa.array(encoded, pa.binary())
         kind = pa.large_binary()
         rows = pc.unique(pc.index_in(values.cast(kind), value_set=self.texts.cast(kind)))
         return frozenset(row for row in rows.to_pylist() if row is not None)
@@ -97,10 +98,6 @@ class KeySet:
         """Which keys occur anywhere in bytes."""
         whole, part = self.needles.search(data)
         return whole | part
-
-
-def _encoded(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +166,7 @@ def search_file(work: FileSearch) -> KeyMatches:
     """Search a file through and through; a file that is gone holds nothing. A task for a runner.
 
     Raises:
-        CorruptFileError: a file of the table is damaged, so nobody can tell what it holds.
+        CorruptFileError: a file of the table is damaged, so its content is unknown.
     """
     try:
         return _search(work)

@@ -165,7 +165,7 @@ class Purger:
                 was changed.
             StorageError: a file that is needed cannot be read; nothing was changed. Or a file
                 cannot be written or deleted.
-            CorruptFileError: a file is damaged, so nobody can tell what it holds.
+            CorruptFileError: a file is damaged, so its content is unknown.
         """
         _check_keys(keys)
         asked = KeySet.of(keys)

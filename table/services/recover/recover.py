@@ -5,7 +5,7 @@
     other torn instants and torn older slices are moved aside
     the metadata table: what it says of those commits is moved aside; where it is torn itself, it is
         built anew from the data
-    a clean that names the older slices that are gone, so that nobody travels to them
+    a clean that names the older slices that are gone, so that nobody reads as of them
     the entry in hoodie.properties goes
 
 Nothing that is torn is deleted: it lies in `.hoodie/.keymark/torn/<time>/`, under its path in the
@@ -342,8 +342,8 @@ class Recoverer:
         """Build the metadata table anew from the data; its timeline and torn files are kept."""
         for status in list(self.storage.walk(f"{METADATA}/{HOODIE}")):
             self._move(status.path, plan)
-        for torn in self._metadata_torn():
-            self._move(torn, plan)
+        for torn in [s for s in self.storage.walk(METADATA) if not s.size]:
+            self._move(torn.path, plan)
         properties = dict(load_config(self.storage).properties)
         for entry in (METADATA_PARTITIONS, BUILDING_PARTITIONS):
             properties[entry] = ""
@@ -355,24 +355,17 @@ class Recoverer:
             if instant.action == "indexing":
                 self._move_instant(timeline, instant, plan)
         clear_failed(self.storage)
-        indexer = self._indexer()
-        indexer.build(FILES, lease)
-        for partition in _PARTITIONS:
-            if partition in plan.partitions:
-                indexer.build(partition, lease)
-
-    def _metadata_torn(self) -> list[str]:
-        """Files of the metadata table without any content."""
-        return [status.path for status in self.storage.walk(METADATA) if not status.size]
-
-    def _indexer(self) -> Indexer:
-        return Indexer(
+        indexer = Indexer(
             storage=self.storage,
             clock=self.clock,
             runner=self.runner,
             options=Options(self.given),
             progress=self.progress,
         )
+        indexer.build(FILES, lease)
+        for partition in _PARTITIONS:
+            if partition in plan.partitions:
+                indexer.build(partition, lease)
 
     def _finish(self, plan: _Plan, lease: Lease) -> None:
         """Take dead writes back, record lost slices as cleaned, mend the partitions' own files."""

@@ -27,7 +27,7 @@ from keymark.table.format.parquet.base_file import read_footer, read_metadata
 from keymark.table.index.external import ExternalEntries, store_changes
 from keymark.table.layout.model import BaseFile, Instant
 from keymark.table.layout.naming import parse_base_file
-from keymark.table.layout.view import Snapshot, snapshot
+from keymark.table.layout.view import Snapshot, listed_files, snapshot
 from keymark.table.metadata.bloom import bloom_records
 from keymark.table.metadata.column_stats import column_stats_records, stat_schema
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
@@ -189,13 +189,15 @@ def _commit(timeline: Timeline, time: str | None) -> Instant:
     for commit in reversed(commits):
         if time is None or commit.time == time:
             return commit
-    raise InputError("the table has no commit" if time is None else f"{time} is no commit here")
+    raise InputError(
+        "the table has no commit" if time is None else f"{time} is not a commit of the table"
+    )
 
 
 def _savepoint(timeline: Timeline, time: str) -> Savepoint:
     if not any(i.time == time for i in timeline.completed({"savepoint"})):
         known = ", ".join(i.time for i in timeline.completed({"savepoint"})) or "none"
-        raise InputError(f"{time} is no savepoint of the table; there are: {known}")
+        raise InputError(f"{time} is not a savepoint of the table; there are: {known}")
     path = timeline.path(time, "savepoint", COMPLETED)
     return decode_savepoint(timeline.storage.read(path), path)
 
@@ -205,7 +207,7 @@ def _before(state: TableState, targets: Sequence[Instant], savepoint: str | None
     timeline = state.timeline
     kept = replace(timeline, instants=tuple(i for i in timeline.instants if i not in targets))
     if not kept.commit_times() and state.storage.list(archive_folder(timeline)):
-        # Files of archived commits are told by lying before the first one that is not.
+        # Files older than the first active commit count as archived.
         raise InputError(
             f"commit {targets[-1].time} is the first that is not archived: it cannot be taken back"
         )
@@ -240,12 +242,7 @@ def _before(state: TableState, targets: Sequence[Instant], savepoint: str | None
 
 def _written_by(state: TableState, targets: Sequence[Instant]) -> list[BaseFile]:
     times = {target.time for target in targets}
-    files = (
-        parse_base_file(partition, name, size)
-        for partition, names in state.listing.items()
-        for name, size in names.items()
-    )
-    return [file for file in files if file is not None and file.instant_time in times]
+    return [file for file in listed_files(state.listing) if file.instant_time in times]
 
 
 def _paths(root: str, files: Sequence[BaseFile]) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -83,7 +83,7 @@ def test_what_cannot_be_asked_is_refused():
         BloomText.parse(text, "RIBBON", "f")
     with pytest.raises(CorruptFileError):
         BloomText.parse(text, DYNAMIC, "f")
-    with pytest.raises(CorruptFileError, match="no Base64"):
+    with pytest.raises(CorruptFileError, match="is not Base64"):
         BloomText.parse(b"!" + text[1:], SIMPLE, "f")
     with pytest.raises(InputError):
         BloomText.parse(text, SIMPLE, "f").contains(pa.array(["a", ""]))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.hfile.reader import HFileReader
-from keymark.table.format.log.block import MAGIC, BlockType, HeaderKey
+from keymark.table.format.log.block import MAGIC, ROLLBACK_COMMAND, BlockType, HeaderKey
 from keymark.table.format.log.deletes import decode_deletes
 from keymark.table.format.log.reader import read_blocks
-from keymark.table.format.log.writer import empty_delete_block, encode_block, rollback_block
+from keymark.table.format.log.writer import empty_delete_block, encode_block
 from keymark.table.storage.storage import BytesReader
 
 DATA = HFILES.parent / "log"
@@ -41,7 +41,12 @@ def test_init_file_is_made_byte_for_byte():
 
 
 def test_rollback_file_is_made_byte_for_byte():
-    data = rollback_block("20261121165304627006", "20261121165255570")
+    headers = {
+        HeaderKey.TARGET_INSTANT_TIME: "20261121165255570",
+        HeaderKey.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
+        HeaderKey.INSTANT_TIME: "20261121165304627006",
+    }
+    data = encode_block(BlockType.COMMAND, headers, b"")
     assert data == read("rollback.log")
     assert len(data) == 108
 

@@ -77,7 +77,7 @@ def test_a_reader_in_the_middle_of_a_clean_is_told(table):
 def test_a_file_that_is_gone_without_a_reason_is_damage(table):
     plan = table.scan()
     table.storage.delete(plan.files[1].path)
-    with pytest.raises(CorruptFileError, match="it is gone"):
+    with pytest.raises(CorruptFileError, match="it is missing"):
         rows_of(plan)
 
 

@@ -12,7 +12,7 @@ from timeline_cases import ENTRIES, FILES, archived, hudis
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.coding import encode_int32
 from keymark.table.format.log.block import BlockType, HeaderKey
-from keymark.table.format.log.writer import encode_block, rollback_block
+from keymark.table.format.log.writer import encode_block
 from keymark.table.layout.model import Instant
 from keymark.table.storage.storage import BytesReader
 from keymark.table.timeline.archived import (
@@ -191,7 +191,7 @@ def block(content: bytes, schema: str | None = None) -> bytes:
     ("data", "what"),
     [
         (b"", "empty"),
-        (rollback_block("2", "1"), "COMMAND"),
+        (encode_block(BlockType.COMMAND, {HeaderKey.INSTANT_TIME: "2"}, b""), "COMMAND"),
         (block(encode_int32(3) + encode_int32(0), "{"), "schema"),
         (block(encode_int32(2) + encode_int32(0)), "version 2"),
         (block(encode_int32(3) + encode_int32(1 << 30)), "1073741824 records"),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+from functools import partial
 from pathlib import Path
 
 from keymark.table.storage.storage import BytesReader
 from keymark.table.timeline.archived import decode_archive
+from keymark.table.timeline.avro_file import decode_container, load_schema
 from keymark.table.timeline.clean_metadata import decode_clean, decode_clean_plan
 from keymark.table.timeline.commit_record import commit_record, replace_commit_record
-from keymark.table.timeline.compaction_plan import decode_compaction_plan
-from keymark.table.timeline.index_plan import decode_index_commit, decode_index_plan
+from keymark.table.timeline.index_plan import decode_index_plan
 from keymark.table.timeline.restore_metadata import decode_restore_plan, restored
 from keymark.table.timeline.rollback_metadata import decode_plan, rolled_back
 from keymark.table.timeline.savepoint_metadata import decode_savepoint
@@ -37,6 +38,11 @@ def archived(data: bytes, name: str):
     return decode_archive(BytesReader(name=name, data=data))
 
 
+def record_of(schema: str):
+    """A reader of records that Keymark writes and never reads."""
+    return partial(decode_container, schema=load_schema(schema))
+
+
 # ending of a file's name -> what reads it
 DECODERS = {
     ".clean.requested": (decode_clean_plan,),
@@ -46,9 +52,9 @@ DECODERS = {
     ".savepoint": (decode_savepoint,),
     ".restore.requested": (decode_restore_plan,),
     ".restore": (restored,),
-    ".compaction.requested": (decode_compaction_plan,),
+    ".compaction.requested": (record_of("compaction_plan"),),
     ".indexing.requested": (decode_index_plan,),
-    ".indexing": (decode_index_commit,),
+    ".indexing": (record_of("index_commit_metadata"),),
     ".commit": (commit_record,),
     ".replacecommit": (replace_commit_record,),
     ".commits_.archive.1_1-0-1": (archived,),
