@@ -128,7 +128,7 @@ def kernels(
 
     engines = [revisions.named(name) for name in (base, candidate)]
     if engines[0] == engines[1]:
-        raise HarnessError(f"{base} and {candidate} are one revision")
+        raise HarnessError(f"{base} and {candidate} are the same revision")
     repetitions = kernels_.repetitions(set_ or ())
     path = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-kernels"
     folder = RunFolder.open(path) if resume else RunFolder.create(path)
@@ -215,7 +215,7 @@ def parse_duration(text: str) -> float:
 
 
 class Shown:
-    """Progress with the time left, on standard error; one line per step where that is no screen.
+    """Progress with the time left, on standard error; a line for each step if not a terminal.
 
     Args:
         clock: seconds, for the time left.

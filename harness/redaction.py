@@ -1,4 +1,4 @@
-"""Secrets kept out of files, reports and terminals: what a secret is, said in one place.
+"""Keeping secrets out of files, reports and terminals: the one definition of a secret.
 
 A secret is the value of an option, variable or argument whose name says so; the user part of a URL;
 what has the form of a well-known key or token; and the value of each such variable of this
@@ -20,7 +20,7 @@ SENSITIVE = (
     r"secret|passw|passphrase|pwd|token|credential|signature|authorization|x-api-key|"
     r"(?:access|account|api|private|shared|encryption)[._-]?key|keymark\.storage\."
 )
-# `hudi@0.15.0` after a host with a port is no user part.
+# `hudi@0.15.0` after a host with a port is not a user name.
 USER_PART = r"(?<=://)(?:[^\s/]*|[^\s/@:]*:(?!\d+/)[^\s@]*)@"
 _FORMS = (
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36,}|\bsk-[A-Za-z0-9_-]{20,}|"
@@ -81,7 +81,7 @@ def redact(values: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def redact_document(value: Any) -> Any:
+def redact_document(value: object) -> Any:
     """A document of JSON's types, at any depth."""
     if isinstance(value, Mapping):
         return {

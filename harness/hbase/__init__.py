@@ -1,1 +1,1 @@
-"""An HBase on this machine, and cells that need one."""
+"""An HBase on this machine: its server and the command."""

@@ -65,7 +65,7 @@ _START_S, _STOP_S, _POLL_S = 120.0, 60.0, 0.25
 _PROBE_MS = 2000
 
 Told = Callable[[str], None]
-"""Is told what is being done."""
+"""Called with what is being done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def default_folder() -> Path:
 
 
 def running(folder: Path) -> Running | None:
-    """The HBase of a folder, if both its processes live. Its state may be that of a dead one."""
+    """The HBase of a folder, if both its processes live; the state file may be of a dead one."""
     state = _state(folder)
     if state is None:
         return None
@@ -174,7 +174,7 @@ def _state(folder: Path) -> Running | None:
 
 
 def _lives(folder: Path, name: str, pid: int) -> bool:
-    """Whether a process is the one that was started: its number may be another's by now."""
+    """Whether a process is the one that was started; its id may have been reused."""
     asked = subprocess.run(  # noqa: S603  no shell
         ["ps", "-ww", "-o", "state=,args=", "-p", str(pid)],  # noqa: S607  the system's own
         capture_output=True,
@@ -191,7 +191,7 @@ def _mark(folder: Path) -> str:
 
 
 def _inner_ports(zookeeper_port: int) -> dict[str, int]:
-    """Ports that only HBase uses. Were they others at each start, it would wait for those."""
+    """Ports that only HBase uses; they stay the same, or HBase would wait for the earlier ones."""
     return {"master": zookeeper_port + 1, "regionserver": zookeeper_port + 2}
 
 
@@ -254,7 +254,7 @@ def _spawn(
         *rest,
     ]
     with (folder / f"{name}.log").open("wb") as log:
-        # A session of its own: an interrupt of ours is not meant for it.
+        # In a session of its own, so that Ctrl-C does not reach it.
         return subprocess.Popen(  # noqa: S603  our own command
             command,
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""How far a long build has come, how long it took and how long it will: over all its processes.
+"""The progress of a long build over all its processes: what is done, time taken, time left.
 
 A build that is cut off goes on in another process. What it took so far is kept in a file of its
 own, written at each mark of progress; what a process did behind its last mark is not counted.

@@ -100,7 +100,7 @@ def synced(engine: str, options: Mapping[str, str], *, remote: bool) -> str:
 def command() -> list[str]:
     """The command line of this process, as it would be typed at the project's root.
 
-    What is no valid Unicode, such as a name of a file, is escaped.
+    What is not valid Unicode, such as a file name, is escaped.
     """
     words = (word.encode(errors="backslashreplace").decode() for word in sys.argv[1:])
     program = Path(sys.argv[0]).name

@@ -192,7 +192,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
-            continue  # cut off by a kill, or by nobody who runs Spark
+            continue  # cut off by a kill, or not written by Spark
         if isinstance(event, dict):
             yield event
 

@@ -1,4 +1,4 @@
-"""What measuring takes itself: the processor time of the thread that writes Spark's event log.
+"""What measuring costs: the processor time of the thread that writes Spark's event log.
 
 It is the one thing that measuring adds within the time of a step: labels are set before the clock
 starts, counters are read from the log when the run is over. The thread works beside the tasks, so

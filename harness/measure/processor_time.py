@@ -28,7 +28,7 @@ class Spent:
     workers: float
 
     def since(self, before: Spent) -> Spent:
-        """What was spent between; what ended in between took its account with it."""
+        """What was spent in between; processes that ended in between are not counted."""
         return Spent(max(self.total - before.total, 0.0), max(self.workers - before.workers, 0.0))
 
 
@@ -36,7 +36,7 @@ def spent(proc: Path = _PROC) -> Spent | None:
     """What the processes of this run took until now; None where the system does not tell.
 
     Args:
-        proc: where the system tells of its processes.
+        proc: where the system lists its processes.
     """
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}

@@ -19,7 +19,7 @@ _FOLDERS = re.compile(r"^.*/")
 _PLAIN = ("WholeStageCodegen", "mapPartitionsInternal", "map", "mapPartitions")
 
 
-def stage_name(info: Mapping[str, Any], said: str = "") -> str:
+def stage_name(info: Mapping[str, object], said: str = "") -> str:
     """The name of a stage.
 
     Args:

@@ -146,7 +146,9 @@ class MappingRun:
             left = [trial for trial in trials if TrialKey.of(trial) not in taken]
             for _ in range(len(trials) - len(left)):
                 self.progress.end()
-            table = self._table(cell)
+            spec = self.scenario.dataset.spec(cell.data)
+            mappings = Mappings(spec, self.scenario.table.file_rows)
+            table = KeyTable(cell, mappings, self.work / cell.cell_id / "table")
             progress = self._progress(cell)
             if left:
                 is_built = TrialKey.of(load, is_load=True) in taken
@@ -158,11 +160,6 @@ class MappingRun:
                 self._ask(trial, table)
                 self.progress.end()
             shutil.rmtree(table.path, ignore_errors=True)
-
-    def _table(self, cell: Cell) -> KeyTable:
-        spec = self.scenario.dataset.spec(cell.data)
-        mappings = Mappings(spec, self.scenario.table.file_rows)
-        return KeyTable(cell, mappings, self.work / cell.cell_id / "table")
 
     def _progress(self, cell: Cell) -> BuildProgress:
         def show(told: str) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,9 +28,6 @@ from keymark.indexes.installed import specs
 from keymark.table.index.external import CHANGES
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.timeline.timeline import Timeline
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class CellEntries(Protocol):
@@ -141,7 +138,10 @@ def restore(cell: Cell, path: Path, inputs: Inputs, steps: Sequence[Step]) -> No
         frames.append(inputs.deletes())
     if any(step.name == NULL_COLUMNS for step in steps):
         frames.append(inputs.nulled())
-    touched = _keys(path, frames)
+    # The table is opened for its key fields only.
+    table = Table(LocalStorage.at(str(path)))
+    keys = [table.keys_of(frame) for frame in frames]
+    touched = pa.concat_arrays([pa.array([], pa.string()), *keys]).unique()
     placed = independent.locations(path)
     held = placed.filter(pc.is_in(placed["record_key"], value_set=touched))
     stored = pa.concat_arrays([pa.array([], pa.string()), *held["record_key"].chunks])
@@ -169,13 +169,3 @@ def _entries(located: pa.Table, path: Path) -> pa.Table:
     loaded = max(Timeline.load(LocalStorage.at(str(path))).commit_times())
     columns = [located[name] for name in ("record_key", "partition_path", "file_id")]
     return pa.table([*columns, pa.repeat(pa.scalar(loaded), located.num_rows)], schema=CHANGES)
-
-
-def _keys(path: Path, frames: Iterable[DataFrame]) -> pa.StringArray:
-    """The distinct record keys of frames, as the table at `path` writes them.
-
-    The table is opened for its key fields only.
-    """
-    table = Table(LocalStorage.at(str(path)))
-    found = [table.keys_of(frame) for frame in frames]
-    return pa.concat_arrays([pa.array([], pa.string()), *found]).unique()

@@ -22,7 +22,7 @@ from keymark.harness.errors import HarnessError
 from keymark.harness.scenario.fields import Names, Section, Texts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ORDERING = "keymark_ordering"
 """The column that is added where no ordering column is named: 0 in all rows."""
@@ -85,6 +85,8 @@ def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[pa.
         HarnessError: keys are null or come more than once, with counts and no key.
         DatasetError: the table cannot be read or has no such columns.
     """
+    from keymark.table.read.spark import with_conf  # noqa: PLC0415  scenarios are read without it
+
     df = folders.read(
         spark,
         section.path,
@@ -101,7 +103,9 @@ def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[pa.
         mistake = folders.count_keys(df, section.record_key).mistake
         if mistake is not None:
             raise HarnessError(f"{name} cannot be a table with this key: {mistake}")
-        _keep(spark, df, folder)
+        # Spark's older form of a timestamp ends in the year 2262.
+        with with_conf(spark, _TIMESTAMPS, "TIMESTAMP_MICROS"):
+            df.write.parquet(str(folder))
     layout = Layout(
         name=re.sub(r"[^A-Za-z0-9_]", "_", name),
         record_key=section.record_key,
@@ -109,13 +113,3 @@ def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[pa.
         ordering=ordering,
     )
     return pq.read_table(folder), layout
-
-
-def _keep(spark: SparkSession, df: DataFrame, folder: Path) -> None:
-    """Write Parquet with timestamps in microseconds: Spark's older form ends in the year 2262."""
-    before = spark.conf.get(_TIMESTAMPS)
-    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
-    try:
-        df.write.parquet(str(folder))
-    finally:
-        spark.conf.set(_TIMESTAMPS, str(before))

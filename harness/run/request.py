@@ -122,7 +122,7 @@ def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
     )
 
 
-def _resumed(request: Request, described: Mapping[str, Any]) -> tuple[RunFolder, RunRecord]:
+def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFolder, RunRecord]:
     if request.out is None:
         raise RunFolderError("--resume needs --out, the folder of the run to go on with")
     folder = RunFolder.open(request.out, request.kept)

@@ -25,7 +25,7 @@ from keymark.harness.errors import CellError
 from keymark.harness.run import cell as cells
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.step import BUILD, BULK_INSERT, LOAD, Step, StepResult
-from keymark.harness.scenario.matrix import Cell, Schedule, Trial
+from keymark.harness.scenario.matrix import Schedule, Trial
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
@@ -124,14 +124,11 @@ class Runner:
                 self.between.beat(f"{trial.label}|load")
                 wrong = self._load(trial)
                 if wrong is not None:
-                    self._spread(wrong, trial, schedule.cells)
+                    # Cells that share the table are wrong with it.
+                    for cell in schedule.cells:
+                        if cell.table_id == trial.cell.table_id and cell != trial.cell:
+                            self._keep(replace(trial, cell=cell), [wrong], append=True)
             self.progress.end()
-
-    def _spread(self, wrong: StepResult, trial: Trial, cells_: Iterable[Cell]) -> None:
-        """Cells that share a table are wrong with it."""
-        for cell in cells_:
-            if cell.table_id == trial.cell.table_id and cell != trial.cell:
-                self._keep(replace(trial, cell=cell), [wrong], append=True)
 
     def _load(self, trial: Trial) -> StepResult | None:
         """Load a table, even if it was measured before: the snapshot is needed.

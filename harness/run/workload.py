@@ -108,7 +108,10 @@ def take_points(run: StepRun) -> list[StepResult]:
             with run.engine.step(named.label):
                 found = lookups(run.context, run.trial, point, run.path)
             if located is None:
-                located = _pool_locations(run)
+                # An independent reading of the storage, of the model's keys only.
+                pool = run.inputs.model_keys().column("record_key")
+                located = independent.locations(run.files())
+                located = located.filter(pc.is_in(located.column("record_key"), value_set=pool))
             mistakes = [
                 verify.lookup_mistake(each.answer, asked=each.asked, located=located)
                 for each in found
@@ -121,13 +124,6 @@ def take_points(run: StepRun) -> list[StepResult]:
         if results[-1].mistake is not None:
             break
     return results
-
-
-def _pool_locations(run: StepRun) -> pa.Table:
-    """Where the keys of the lookup model are, as an independent reading of the storage says."""
-    pool = run.inputs.model_keys().column("record_key")
-    located = independent.locations(run.files())
-    return located.filter(pc.is_in(located.column("record_key"), value_set=pool))
 
 
 def verify_rows(context: RunContext, cell: Cell, step: Step, *, path: Path) -> str | None:
@@ -146,7 +142,7 @@ def verify_rows(context: RunContext, cell: Cell, step: Step, *, path: Path) -> s
 
 
 def _write(run: StepRun) -> Values:
-    """Write a batch on the clock; what the engine tells of it and what it left on storage."""
+    """Write a batch on the clock; what the engine reports and what it left on storage."""
     call, frame = _call(run)
     rows = run.engine.hold_rows(frame)
     before = run.listing()

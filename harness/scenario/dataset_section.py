@@ -72,7 +72,7 @@ class DatasetSection(Section):
     @classmethod
     def _named(cls, value: dict[str, dict[str, Setting]]) -> dict[str, dict[str, Setting]]:
         wrong = [
-            f"{name!r} is no name of letters, digits, - and _"
+            f"{name!r} is not a name of letters, digits, - and _"
             for name in value
             if not NAME.fullmatch(name)
         ]

@@ -8,12 +8,13 @@ quoted as in TOML.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from keymark.datasets import errors
 
 BUILT_IN = Path(__file__).parents[1] / "scenarios"
 """Folder of the built-in scenarios."""
@@ -31,8 +32,7 @@ def builtin_names() -> tuple[str, ...]:
 def nearest(name: str, known: Iterable[str]) -> str:
     """` (did you mean X?)` with the nearest known name, or the known names if none is near."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known are {', '.join(names)})"
+    return errors.nearest(name, names) or f" (known are {', '.join(names)})"
 
 
 def toml_value(text: str) -> object:

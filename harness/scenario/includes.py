@@ -39,7 +39,7 @@ class Document:
     origins: dict[str, str] = field(default_factory=dict)
     mistakes: list[str] = field(default_factory=list)
 
-    def lay(self, over: Mapping[str, Any], origin: str) -> None:
+    def lay(self, over: Mapping[str, object], origin: str) -> None:
         """Lay what a file says over the values."""
         _merge(self.values, over)
         self.origins.update(dict.fromkeys(_leaves(over), origin))
@@ -166,7 +166,7 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ValueError("not TOML: nested too deeply") from error
 
 
-def _merge(values: dict[str, Any], over: Mapping[str, Any]) -> None:
+def _merge(values: dict[str, Any], over: Mapping[str, object]) -> None:
     for key, value in over.items():
         there = values.get(key)
         if isinstance(there, dict) and isinstance(value, dict):
@@ -175,8 +175,8 @@ def _merge(values: dict[str, Any], over: Mapping[str, Any]) -> None:
             values[key] = value
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Dotted keys of all that is no table, and of empty tables."""
+def _leaves(values: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    """Dotted keys of all values that are not tables, and of empty tables."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, f"{prefix}{key}.")
@@ -184,7 +184,7 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
 
 
-def _resolve(document: dict[str, Any], folder: Path) -> None:
+def _resolve(document: dict[str, object], folder: Path) -> None:
     """Make paths in a file relative to it."""
     table, dataset = document.get("table"), document.get("dataset")
     own = dataset.get("source") if isinstance(dataset, dict) else None

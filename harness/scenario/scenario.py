@@ -182,9 +182,11 @@ def load(
     try:
         scenario = Scenario.model_validate(document.values)
     except ValidationError as error:
-        wrong = map(document.placed, _mistakes(error))
-        raise ScenarioError(name, [*mistakes, *wrong]) from None
-    with suppress(DatasetError):  # which the next line tells of
+        for detail in error.errors():
+            place = ".".join(str(part) for part in detail["loc"])
+            mistakes.append(document.placed(f"{place}: {_explain(detail)}"))
+        raise ScenarioError(name, mistakes) from None
+    with suppress(DatasetError):  # the next line reports it
         scenario = scenario.model_copy(update={"dataset": scenario.dataset.filled()})
     mistakes += map(document.placed, _meaning_mistakes(scenario))
     if mistakes:
@@ -196,13 +198,6 @@ def _list_mistakes(values: Sequence[str]) -> list[str]:
     empty = [] if values else ["must name at least one"]
     return empty + [
         f"{name!r} is named twice" for name in {v for v in values if values.count(v) > 1}
-    ]
-
-
-def _mistakes(error: ValidationError) -> list[str]:
-    return [
-        f"{'.'.join(str(part) for part in detail['loc'])}: {_explain(detail)}"
-        for detail in error.errors()
     ]
 
 
@@ -372,7 +367,9 @@ def _location_mistakes(scenario: Scenario) -> list[str]:
     found = [f"table.location: {name} has no connection to {location}" for name in others]
     scheme, mark, rest = location.partition("://")
     if not mark or scheme in ("file", "memory") or not rest:
-        found.append(f"table.location: {location} is no URL of a store, as s3://bucket/folder")
+        found.append(
+            f"table.location: {location} is not the URL of a store, such as s3://bucket/folder"
+        )
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from keymark.harness.engines import HUDI_FORM, NATIVE, NATIVE_FORM
@@ -40,7 +39,12 @@ def scenario_schema() -> dict[str, Any]:
     made = Scenario.model_json_schema(ref_template="#/definitions/{model}")
     definitions = made.pop("$defs")
     top = {name: made[name] for name in ("properties", "additionalProperties")}
-    top["properties"][INCLUDE] = _include()
+    top["properties"][INCLUDE] = {
+        "type": "array",
+        "description": "Built-in scenarios, and files by path relative to this one, that this one "
+        "is laid over.",
+        "items": {"anyOf": [{"enum": list(builtin_names())}, {"type": "string", "minLength": 1}]},
+    }
     for model in _SECTIONS:
         owner = top if model is Scenario else definitions[model.__name__]
         _describe(model, owner["properties"])
@@ -56,28 +60,14 @@ def scenario_schema() -> dict[str, Any]:
     }
 
 
-def _include() -> dict[str, Any]:
-    return {
-        "type": "array",
-        "description": "Built-in scenarios, and files by path relative to this one, that this one "
-        "is laid over.",
-        "items": {"anyOf": [{"enum": list(builtin_names())}, {"type": "string", "minLength": 1}]},
-    }
-
-
 def _describe(model: type[Section], properties: dict[str, Any]) -> None:
-    """Give each property the words of its attribute, in place of a title."""
-    for name, words in _attributes(model):
+    """Give each property the words of its attribute in the docstring, in place of a title."""
+    _, _, listed = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
+    for name, said in _ENTRY.findall(listed):
         if name in properties:
+            words = " ".join(said.split())
             properties[name].pop("title", None)
             properties[name]["description"] = f"{words[0].upper()}{words[1:]}"
-
-
-def _attributes(model: type[Section]) -> Iterator[tuple[str, str]]:
-    """Names and words of the attributes in a model's docstring."""
-    _, _, listed = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
-    for match in _ENTRY.finditer(listed):
-        yield match.group(1), " ".join(match.group(2).split())
 
 
 def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:

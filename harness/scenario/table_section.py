@@ -62,7 +62,7 @@ class TableSection(Section):
     @classmethod
     def _named(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         wrong = [name for name in value if not NAME.fullmatch(name)]
-        refuse(f"{name!r} is no name of letters, digits, - and _" for name in wrong)
+        refuse(f"{name!r} is not a name of letters, digits, - and _" for name in wrong)
         return value
 
 

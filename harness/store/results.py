@@ -6,10 +6,11 @@ A line of `samples.jsonl` is one `Sample`, a line of `canary.jsonl` one `Beat`, 
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from dataclasses import dataclass, fields
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Self
 
 from pydantic import PlainValidator, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
@@ -36,7 +37,43 @@ Number = Annotated[float, PlainValidator(_finite)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class _JsonLine:
+    """A record that is a line of JSON."""
+
+    def to_json(self) -> str:
+        """The line, without the newline; fields stand in their order."""
+        return json.dumps(
+            {field.name: getattr(self, field.name) for field in fields(self)},
+            ensure_ascii=False,
+            allow_nan=False,
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, line: bytes | str) -> Self:
+        """The record of a line.
+
+        Raises:
+            ValueError: no JSON object, a field missing, of the wrong type or not finite.
+        """
+        try:
+            # mypy takes the class for one of its instances.
+            adapter = _adapter(cls)  # type: ignore[arg-type]
+            record: Self = adapter.validate_python(json.loads(line))
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
+        except ValidationError as error:
+            raise ValueError(wrong_keys(error)) from error
+        return record
+
+
+@functools.cache
+def _adapter(kind: type[_JsonLine]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample(_JsonLine):
     """One number, with everything needed to know what it is.
 
     Attributes:
@@ -74,18 +111,14 @@ class Sample:
     valid: StrictBool
     reason: StrictStr
 
-    def to_json(self) -> str:
-        """The sample as one line of JSON, without the newline."""
-        return _line(self)
-
     @classmethod
-    def from_json(cls, line: bytes | str) -> Sample:
+    def from_json(cls, line: bytes | str) -> Self:
         """A sample from a line of JSON; fields that this version does not know are ignored.
 
         Raises:
             ValueError: no JSON object, a field missing or of the wrong type, or a newer schema.
         """
-        found = _read(_SAMPLE, line)
+        found = super(Sample, cls).from_json(line)
         if found.schema_version > SCHEMA_VERSION:
             raise ValueError(
                 f"schema version {found.schema_version} is newer than {SCHEMA_VERSION}"
@@ -94,7 +127,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Beat(_JsonLine):
     """What one beat of the canary, a small fixed load between the repetitions, has seen.
 
     Attributes:
@@ -117,22 +150,9 @@ class Beat:
     mhz: Number
     steal_s: Number
 
-    def to_json(self) -> str:
-        """The beat as one line of JSON, without the newline."""
-        return _line(self)
-
-    @classmethod
-    def from_json(cls, line: bytes | str) -> Beat:
-        """A beat from a line of JSON.
-
-        Raises:
-            ValueError: no JSON object, a field missing, of the wrong type or not finite.
-        """
-        return _read(_BEAT, line)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(_JsonLine):
     """What the Spark stages of one kind did in one step of one repetition; warm-ups have none.
 
     Attributes:
@@ -159,42 +179,6 @@ class Stage:
     shuffle_write_records: StrictInt
     shuffle_read_bytes: StrictInt
     shuffle_read_records: StrictInt
-
-    def to_json(self) -> str:
-        """The stage as one line of JSON, without the newline."""
-        return _line(self)
-
-    @classmethod
-    def from_json(cls, line: bytes | str) -> Stage:
-        """A stage from a line of JSON.
-
-        Raises:
-            ValueError: no JSON object, a field missing, of the wrong type or not finite.
-        """
-        return _read(_STAGE, line)
-
-
-def _line(record: Sample | Beat | Stage) -> str:
-    return json.dumps(
-        {field.name: getattr(record, field.name) for field in fields(record)},
-        ensure_ascii=False,
-        allow_nan=False,
-        separators=(",", ":"),
-    )
-
-
-_Line = TypeVar("_Line", Sample, Beat, Stage)
-_SAMPLE, _BEAT, _STAGE = TypeAdapter(Sample), TypeAdapter(Beat), TypeAdapter(Stage)
-
-
-def _read(adapter: TypeAdapter[_Line], line: bytes | str) -> _Line:
-    """The record of a line of JSON; ValueError where a field is missing or of another type."""
-    try:
-        return adapter.validate_python(json.loads(line))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    except ValidationError as error:
-        raise ValueError(wrong_keys(error)) from error
 
 
 def wrong_keys(error: ValidationError) -> str:

@@ -59,7 +59,7 @@ def local(name: str) -> Path:
     if not is_url(name):
         return _path(name)
     if ".." in name.split("/"):
-        raise RunFolderError(f"{name} is no URL of a run folder")
+        raise RunFolderError(f"{name} is not the URL of a run folder")
     target = Path(_scratch().name) / name.replace("://", "/").rstrip("/")
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +226,7 @@ def _fetch(storage: Storage, folder: Path, wanted: Callable[[str], bool]) -> Non
             continue  # an event log that was renamed when it was complete
         target = folder / file
         if not target.resolve().is_relative_to(folder.resolve()):
-            raise RunFolderError(f"{storage.root} holds {file!r}, which is no file of a run")
+            raise RunFolderError(f"{storage.root} holds {file!r}, which is not a file of a run")
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as sink:
             for path in sources[file]:

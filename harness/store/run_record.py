@@ -29,13 +29,13 @@ Text = Annotated[str, PlainValidator(_text)]
 
 
 class Recorded(BaseModel):
-    """A part of `run.json`: frozen, checked strictly, with the keys that nobody here knows."""
+    """A part of `run.json`: frozen, checked strictly, with unknown keys kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
     @property
     def document(self) -> dict[str, Any]:
-        """What was said, in JSON's types; fields that nobody set are left out."""
+        """What was said, in JSON's types; fields that were not set are left out."""
         return self.model_dump(exclude_unset=True)
 
 

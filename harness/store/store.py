@@ -25,7 +25,7 @@ LONGEST_NAME = 120
 
 
 def unwatched() -> None:
-    """Of a folder that nobody copies."""
+    """Of a folder that is not copied."""
 
 
 def is_run_name(name: object) -> bool:
@@ -216,7 +216,7 @@ def _replace(path: Path, text: str) -> None:
     temporary = _temporary(path)
     # What a killed run left may be a link, if the folder came from somebody else.
     temporary.unlink(missing_ok=True)
-    # Escaped: what is no valid Unicode, such as a name of a file from the command line.
+    # What is not valid Unicode, such as a file name of the command line, is escaped.
     with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
         file.flush()

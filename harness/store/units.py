@@ -37,47 +37,31 @@ class Metric:
     Attributes:
         name: as written in samples and summaries.
         unit: the base unit of its values.
+        title: what a chart's axis says.
         better: the direction of improvement.
         counter: repeats within `tolerance` on the same data and code; False for times.
         tolerance: relative difference that unchanged code may show (random file ids and instants
             alter compressed sizes by up to 0.1 %); 0 means exact.
-        title: what a chart's axis says.
     """
 
     name: str
     unit: Unit
-    better: Better
-    counter: bool
-    tolerance: float
     title: str
+    better: Better = Better.LOWER
+    counter: bool = True
+    tolerance: float = 0.0
 
 
 def _time(name: str, title: str) -> Metric:
-    return Metric(
-        name=name,
-        unit=Unit.SECONDS,
-        better=Better.LOWER,
-        counter=False,
-        tolerance=0.0,
-        title=title,
-    )
+    return Metric(name=name, unit=Unit.SECONDS, counter=False, title=title)
 
 
 def _bytes(name: str, title: str) -> Metric:
-    return Metric(
-        name=name,
-        unit=Unit.BYTES,
-        better=Better.LOWER,
-        counter=True,
-        tolerance=0.001,
-        title=title,
-    )
+    return Metric(name=name, unit=Unit.BYTES, tolerance=0.001, title=title)
 
 
 def _count(name: str, title: str, better: Better = Better.LOWER) -> Metric:
-    return Metric(
-        name=name, unit=Unit.COUNT, better=better, counter=True, tolerance=0.0, title=title
-    )
+    return Metric(name=name, unit=Unit.COUNT, better=better, title=title)
 
 
 METRICS: dict[str, Metric] = {
@@ -104,18 +88,15 @@ METRICS: dict[str, Metric] = {
         Metric(
             name="keys_per_s",
             unit=Unit.RATE,
+            title="keys per second",
             better=Better.HIGHER,
             counter=False,
-            tolerance=0.0,
-            title="keys per second",
         ),
         Metric(
             name="peak_memory_bytes",
             unit=Unit.BYTES,
-            better=Better.LOWER,
-            counter=False,
-            tolerance=0.0,
             title="peak memory of the process",
+            counter=False,
         ),
     )
 }

@@ -226,16 +226,10 @@ def _timeline(folder: Path) -> tuple[str, set[str], dict[tuple[str, str], str]]:
         if entry.suffix in _COMPLETED:
             completed.add(instant)
         if entry.suffix == ".replacecommit":
-            for group in _replaced_groups(entry):
-                replaced[group] = instant
+            content = json.loads(entry.read_text(encoding="utf-8"))
+            for partition, file_ids in (content.get("partitionToReplaceFileIds") or {}).items():
+                replaced |= {(partition, file_id): instant for file_id in file_ids}
     return min(active, default=""), completed, replaced
-
-
-def _replaced_groups(path: Path) -> Iterator[tuple[str, str]]:
-    content = json.loads(path.read_text(encoding="utf-8"))
-    for partition, file_ids in (content.get("partitionToReplaceFileIds") or {}).items():
-        for file_id in file_ids:
-            yield partition, file_id
 
 
 def _properties(path: Path) -> dict[str, str]:

@@ -7,7 +7,6 @@ independent reading of the storage. A verdict is the reason why a result is wron
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +85,7 @@ def lookup_mistake(answer: pa.Table, *, asked: pa.Table, located: pa.Table) -> s
 
 
 def point_mistake(
-    rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, object]], expected: Sequence[Mapping[str, object]]
 ) -> str | None:
     """A point query gives exactly the rows that an independent reading has for the key."""
     if len(rows) != len(expected):

@@ -135,7 +135,9 @@ def test_indexes_of_variants_are_checked():
 def test_variants_and_model_keys_are_checked():
     with pytest.raises(ScenarioError) as caught:
         scenario.load("ci", sets=["table.variants.a/b.hoodie.index.bloom.fpp=0.1"])
-    assert "table.variants: 'a/b' is no name of letters, digits, - and _" in caught.value.mistakes
+    assert (
+        "table.variants: 'a/b' is not a name of letters, digits, - and _" in caught.value.mistakes
+    )
     with pytest.raises(ScenarioError) as caught:
         scenario.load("ci", sets=["table.variants.a.hoodie.fpp=1", "workload.model_keys=[1]"])
     told = " ".join(caught.value.mistakes)
@@ -177,7 +179,7 @@ def test_what_the_axes_say_is_not_said_twice():
     with pytest.raises(ScenarioError) as caught:
         scenario.load("ci", sets=["dataset.shapes.a.rows=5", "dataset.shapes.b/c.seed=1"])
     (mistake,) = caught.value.mistakes
-    assert mistake.startswith("dataset.shapes: 'b/c' is no name of letters, digits, - and _; ")
+    assert mistake.startswith("dataset.shapes: 'b/c' is not a name of letters, digits, - and _; ")
     assert mistake.endswith("; a.rows: it is said by dataset itself")
 
 
@@ -429,10 +431,10 @@ def test_streams_whose_rows_an_option_would_keep_where_they_are():
 @pytest.mark.parametrize(
     ("location", "rest", "told"),
     [
-        ("runs", {}, "runs is no URL of a store"),
-        ("file:///tmp/x", {}, "is no URL of a store"),
-        ("memory://x/y", {}, "is no URL of a store"),
-        ("s3://", {}, "is no URL of a store"),
+        ("runs", {}, "runs is not the URL of a store"),
+        ("file:///tmp/x", {}, "is not the URL of a store"),
+        ("memory://x/y", {}, "is not the URL of a store"),
+        ("s3://", {}, "is not the URL of a store"),
         ("s3://b/x", {"engines": ["native", "hudi@0.15.0"]}, "hudi@0.15.0 has no connection"),
         ("s3://b/x", {"table.mappings": True}, "table.location: none, with table.mappings"),
     ],
