@@ -152,7 +152,7 @@ class IndexSpec:
         hudi_before: the first release of Hudi that has it no more.
         hudi_options: what Hudi's writer needs beside the type.
         cells: `module:object` of what a run does around its cells (`harness` has the protocol).
-        cost: None where nobody knows.
+        cost: None if it is unknown.
     """
 
     name: str

@@ -192,6 +192,11 @@ def take(texts: Sequence[str], indices: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(texts, pa.string()).take(pa.array(indices))
 
 
+def quoted(name: str) -> str:
+    """A column's name in SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def element(texts: Sequence[str], index: str) -> str:
     """Element of a literal list; written as bytes, so that no quoting rule of SQL can bite."""
     data = "\n".join(texts).encode().hex()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from keymark.datasets.changes.permutation import Permutation
 from keymark.datasets.changes.stream import LATE, ChosenPiece, Stream
 from keymark.datasets.changes.stripes import StripedOrder
-from keymark.datasets.columns.kind import Expressions, element
+from keymark.datasets.columns.kind import Expressions, element, quoted
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.digest import SEEDS, Truth, check_columns
 from keymark.datasets.specs.spec import DatasetSpec
@@ -152,10 +152,10 @@ def rows(spec: DatasetSpec, numbered: DataFrame, columns: Sequence[str]) -> Data
     values = []
     for name in columns:
         source = Expressions(shape=shape, name=name, number=_NUMBER, version=_VERSION, moves=_MOVES)
-        values.append(f"{kinds[name].sql(source)} as {_quoted(name)}")
+        values.append(f"{kinds[name].sql(source)} as {quoted(name)}")
         helpers |= source.helpers
     if helpers:
-        named = (f"{expression} as {_quoted(name)}" for name, expression in helpers.items())
+        named = (f"{expression} as {quoted(name)}" for name, expression in helpers.items())
         numbered = numbered.selectExpr(_NUMBER, _VERSION, _MOVES, *named)
     return numbered.selectExpr(*values)
 
@@ -172,7 +172,7 @@ def digest_dataframe(df: DataFrame, columns: Sequence[str] | None = None) -> Tru
     names = sorted(columns if columns is not None else df.columns)
     check_columns(names, df.columns)
     types = {field.name: field.dataType for field in df.schema.fields}
-    terms = [term for name in names for term in _terms(_quoted(name), types[name], name, 0)]
+    terms = [term for name in names for term in _terms(quoted(name), types[name], name, 0)]
     hashes = [f"xxhash64({', '.join([f'{seed}L', *terms])}) as h{seed}" for seed in SEEDS]
     halves = [
         half
@@ -251,7 +251,7 @@ def _terms(value: str, kind: Any, name: str, depth: int) -> Iterator[str]:
         if type_name == "struct":
             for field in kind.fields:
                 inner = f"{name}.{field.name}"
-                yield from _terms(f"{value}.{_quoted(field.name)}", field.dataType, inner, depth)
+                yield from _terms(f"{value}.{quoted(field.name)}", field.dataType, inner, depth)
         elif type_name in _INTEGERS:
             yield f"cast({value} as bigint)"
         elif type_name == "float":
@@ -280,7 +280,3 @@ def _entries(value: str, kind: MapType, name: str, depth: int) -> str:
         *_terms(f"{value}[{variable}]", kind.valueType, f"{name}.value", depth + 1),
     ]
     return f"transform(array_sort(map_keys({value})), {variable} -> struct({', '.join(terms)}))"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

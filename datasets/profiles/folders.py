@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from keymark.datasets.columns.kind import quoted
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.digest import check_columns
 
@@ -183,11 +184,6 @@ def count_keys(df: DataFrame, record_key: Sequence[str]) -> KeyCounts:
     ).collect()[0]
     rows, nulls, distinct, repeated, most = (int(value) for value in row)
     return KeyCounts(rows=rows, nulls=nulls, distinct=distinct, repeated=repeated, most=most)
-
-
-def quoted(name: str) -> str:
-    """A column's name in SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _ending(file: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from keymark.datasets.profiles.folders import quoted
+from keymark.datasets.columns.kind import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

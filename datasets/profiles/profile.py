@@ -19,10 +19,10 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import numpy.typing as npt
 
-from keymark.datasets.columns.kind import DateFormat
+from keymark.datasets.columns.kind import DateFormat, quoted
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.digest import check_columns
-from keymark.datasets.profiles.folders import KeyCounts, count_keys, quoted
+from keymark.datasets.profiles.folders import KeyCounts, count_keys
 from keymark.datasets.profiles.key_columns import aggregate
 from keymark.datasets.profiles.shapes import (
     TextSample,

@@ -313,7 +313,7 @@ def _typed(value: object) -> object:
         return value
 
 
-def _override(settings: dict[str, Any], path: Sequence[str], value: object) -> str | None:
+def _override(settings: dict[str, object], path: Sequence[str], value: object) -> str | None:
     """Put a value at a dotted key; return what is wrong with the key, if anything."""
     *parents, last = path
     for parent in parents:

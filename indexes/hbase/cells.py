@@ -104,5 +104,5 @@ class HBaseCells:
 
 def _access(options: Mapping[str, str]) -> Access:
     if HBASE_TABLE not in options:
-        raise CellError("HBase ran when the run began and does not any more: `make hbase`")
+        raise CellError("HBase has stopped since the run began: `make hbase` starts it")
     return Access(options[THRIFT_HOST], int(options[THRIFT_PORT]), options[HBASE_TABLE])

@@ -163,7 +163,7 @@ class ThriftClient:
             ) from error
 
     def _is_gone(self) -> bool:
-        """Whether HBase has no such table: what it says of a batch does not tell."""
+        """Whether HBase has no such table: its answer to a batch does not say so."""
         with contextlib.suppress(TException, OSError):
             return self._access.table.encode() not in self._connection.tables()
         return False

@@ -169,13 +169,13 @@ def entries_of(rows: Sequence[Row], access: Access) -> pa.Table:
     """Rows of HBase as entries (rows of CHANGES).
 
     Raises:
-        CorruptFileError: a row lacks a column, or holds what is no UTF-8.
+        CorruptFileError: a row lacks a column, or holds what is not UTF-8.
     """
     try:
         columns = [[key for key, _ in rows], *([cells[c] for _, cells in rows] for c in _COLUMNS)]
         arrays = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
     except (KeyError, pa.ArrowInvalid) as error:
-        raise CorruptFileError(str(access), 0, f"a row is no entry of an index: {error}") from error
+        raise CorruptFileError(str(access), 0, f"a row is not an index entry: {error}") from error
     return pa.table(arrays, schema=CHANGES)
 
 
