@@ -138,6 +138,7 @@ class IndexSpec:
         is_default: whether new tables get it where nothing is said.
         is_compared: whether scenarios that name no indexes measure it.
         metadata_partition: the partition of the metadata table that it looks keys up in.
+        build_options: names of the options that say how that partition is built.
         owns_layout: whether it decides which file group a key is in.
         reads_filters: whether it asks key ranges and bloom filters in footers.
         entries: what holds its entries outside of the table, in words.
@@ -164,6 +165,7 @@ class IndexSpec:
     is_default: bool = False
     is_compared: bool = False
     metadata_partition: str | None = None
+    build_options: tuple[str, ...] = ()
     owns_layout: bool = False
     reads_filters: bool = False
     entries: str = ""
@@ -185,6 +187,16 @@ class IndexSpec:
         """Whether it finds the keys of any table, wherever their rows are."""
         apart = self.metadata_partition or self.entries or self.owns_layout
         return self.is_global and not apart
+
+    @property
+    def takes_loaded_files(self) -> bool:
+        """Whether it can be built upon base files that were loaded with another index."""
+        return not (self.entries or self.owns_layout)
+
+    @property
+    def own_options(self) -> frozenset[str]:
+        """Names of options that make no base file another one, unless it owns the layout."""
+        return frozenset((*(option.name for option in self.options), *self.build_options))
 
     @property
     def fixed_options(self) -> tuple[IndexOption, ...]:

@@ -31,8 +31,11 @@ from keymark.harness.measure.session import cores
 from keymark.harness.scenario.scenario import SparkSection
 from keymark.harness.tables import independent
 from keymark.harness.tables.other_indexes import drop_other_indexes
+from keymark.table.index.choice import declare_index
 from keymark.table.index.protocol import LookupStats, index_name, spec_of
+from keymark.table.properties.config import load_config
 from keymark.table.properties.options import INDEX_TYPE
+from keymark.table.storage.stores import storage_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -222,9 +225,14 @@ class HudiEngine:
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of a table: Hudi's index is a matter of its writer's options.
 
-        Indexes that the table has beside it are dropped.
+        Indexes that the table has beside it are dropped, and so is what Keymark's tables say of
+        their index: with Hudi its writer says it.
         """
         drop_other_indexes(str(path), index)
+        storage = storage_at(str(path), {})
+        config = load_config(storage)
+        if INDEX_TYPE in config.properties:
+            declare_index(storage, config, {})
         return self.open(path, index=index, options=options)
 
     @contextmanager

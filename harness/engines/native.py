@@ -14,7 +14,7 @@ from keymark.harness.measure.log_cost import StepCost
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.harness.tables.table_folders import Tables
-from keymark.table.index.choice import declare_index, fixed_options
+from keymark.table.index.choice import declare_index, fixed_options, index_table_properties
 from keymark.table.index.protocol import spec_of
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import INDEX_TYPE
@@ -64,15 +64,20 @@ class NativeEngine:
         return Table.open(place, options=given, spark=self._spark, ids=ids)
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
-        """A copy of a table without facts of its own, as Hudi writes them, given an index.
+        """A copy of a table, given an index; building it, if that is needed, is left to the caller.
 
-        Indexes that the table has beside it are dropped. A fact of the copy makes it use this one.
+        Indexes that the table has beside it are dropped, and so are facts of another index. Facts
+        of the copy make it use this one.
         """
         drop_other_indexes(self._tables.of(path), index)
         given = {**options, INDEX_TYPE: spec_of(index).table_type}
         storage = storage_at(self._tables.of(path), given)
+        config = load_config(storage)
         facts = {name: value for name, value in given.items() if name in fixed_options()}
-        declare_index(storage, load_config(storage), facts)
+        has_it = config.properties.get(INDEX_TYPE) == given[INDEX_TYPE]
+        said = {**(config.properties if has_it else {}), **options}
+        facts |= index_table_properties(index, config.record_key, said)
+        declare_index(storage, config, facts)
         return self.open(path, index=index, options=options)
 
     def step(self, label: str) -> AbstractContextManager[StepCost | None]:

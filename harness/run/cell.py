@@ -14,7 +14,15 @@ from keymark.harness.engines.base import MeasuredTable
 from keymark.harness.errors import CellError
 from keymark.harness.run import outside_entries, workload
 from keymark.harness.run.context import RunContext
-from keymark.harness.run.step import LOAD, WHOLE, Step, StepResult, StepRun, first_line
+from keymark.harness.run.step import (
+    BUILD_ON_LOAD,
+    LOAD,
+    WHOLE,
+    Step,
+    StepResult,
+    StepRun,
+    first_line,
+)
 from keymark.harness.scenario.matrix import Cell, Trial
 from keymark.harness.store.results import Sample
 from keymark.harness.store.units import METRICS
@@ -36,11 +44,18 @@ def _table_path(context: RunContext, cell: Cell, name: str) -> Path:
     return context.work / cell.cell_id / f"table-{name}"
 
 
-def warm_load(context: RunContext, cell: Cell) -> None:
-    """Load a small throw-away table, so that the measured load does not pay for a cold start."""
+def warm_load(context: RunContext, cell: Cell, loader: Cell | None) -> None:
+    """Load a small throw-away table, so that the measured load does not pay for a cold start.
+
+    If the cell's table starts from the loader's, it is what the cell builds on it that is warmed.
+    """
     path = _table_path(context, cell, "warm")
-    table = _create(context, cell, path)
-    table.bulk_insert(context.engines[cell.engine].hold_rows(context.inputs.batch(1)))
+    loading = loader or cell
+    table = _create(context, loading, path)
+    table.bulk_insert(context.engines[loading.engine].hold_rows(context.inputs.batch(1)))
+    if loader is not None and specs()[cell.index].metadata_partition is not None:
+        engine = context.engines[cell.engine]
+        engine.adopt(path, index=cell.index, options=cell.options).build_index()
     context.tables.remove(path)
 
 
@@ -61,6 +76,46 @@ def load(context: RunContext, trial: Trial) -> StepResult:
             context.tables.remove(path)
             outside_entries.refill(trial.cell, snapshot_path(context, trial.cell))
     return replace(result, mistake=mistake)
+
+
+def start(context: RunContext, trial: Trial, loader: Cell) -> StepResult | None:
+    """Start a cell's table from the loaded one of another cell: same base files, own index.
+
+    They are links to the loaded files where links are possible. On the clock is what the cell's
+    engine builds upon them; nothing is loaded, so a cell has no load time.
+
+    Returns:
+        What building the index took; None where there is nothing to build.
+
+    Raises:
+        CellError: the table does not hold the loaded rows or does not use the cell's index.
+    """
+    cell, keep = trial.cell, trial.repetition == 0
+    builds = specs()[cell.index].metadata_partition is not None
+    if not keep and not builds:
+        return None
+    again = _table_path(context, cell, f"load{trial.repetition}")
+    path = snapshot_path(context, cell) if keep else again
+    engine, result = context.engines[cell.engine], None
+    try:
+        context.tables.restore(snapshot_path(context, loader), path)
+        table = engine.adopt(path, index=cell.index, options=cell.options)
+        if builds:
+            run = StepRun(context=context, trial=trial, step=BUILD_ON_LOAD, path=path, table=table)
+            result = workload.take(run)
+            mistake = result.mistake
+        else:
+            mistake = workload.verify_rows(context, cell, LOAD, path=path)
+        mistake = mistake or verify.index_mistake(table.info(), cell.index)
+    except Exception as error:
+        reason = first_line(error)
+        raise CellError(f"cannot start from the table of {loader.cell_id}: {reason}") from error
+    finally:
+        if not keep:
+            context.tables.remove(path)
+    if mistake is not None and result is None:
+        raise CellError(f"cannot start from the table of {loader.cell_id}: {mistake}")
+    return result and replace(result, mistake=mistake)
 
 
 def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:

@@ -1,7 +1,7 @@
 """Steps that neither write rows nor ask for them: building, compacting and purging.
 
-What a build starts from is made off the clock: the index that the table was loaded with is
-dropped. A purge is believed when the table has proven it and no base file on storage holds a key.
+What a build starts from is made off the clock: the index that a table was loaded with is dropped.
+A purge is believed when the table has proven it and no base file on storage holds a key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from keymark.harness.tables import independent, verify
 
 def build_index(run: StepRun) -> Values:
     """Build the record index of the loaded rows on the clock; what that took."""
-    run.table.drop_index()
+    if run.listing().index_bytes:
+        run.table.drop_index()
     with run.timed() as values:
         run.table.build_index()
     rows, _ = run.inputs.truth(0, deleted=False)

@@ -137,7 +137,7 @@ def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFold
     names = [name for step in steps for name in step.measured]
     samples = folder.samples()
     done, torn = complete_trials(samples, names), unfinished(samples)
-    folder.keep_only(lambda sample: TrialKey.of_sample(sample) in done and not torn(sample))
+    folder.keep_only(lambda sample: TrialKey.of_sample(sample, names) in done and not torn(sample))
     return folder, record
 
 

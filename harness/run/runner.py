@@ -16,7 +16,7 @@ the canary takes its beats (`canary.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
@@ -24,8 +24,15 @@ from typing import NamedTuple, Protocol
 from keymark.harness.errors import CellError
 from keymark.harness.run import cell as cells
 from keymark.harness.run.context import RunContext
-from keymark.harness.run.step import BUILD, BULK_INSERT, LOAD, Step, StepResult
-from keymark.harness.scenario.matrix import Schedule, Trial
+from keymark.harness.run.step import (
+    BUILD,
+    BUILD_INDEX,
+    BULK_INSERT,
+    LOAD,
+    Step,
+    StepResult,
+)
+from keymark.harness.scenario.matrix import Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
@@ -75,9 +82,9 @@ class TrialKey(NamedTuple):
         return cls(trial.cell.cell_id, trial.warmup, trial.repetition, is_load)
 
     @classmethod
-    def of_sample(cls, sample: Sample) -> TrialKey:
-        """The key of the trial that a sample is of."""
-        is_load = sample.step in (BULK_INSERT, BUILD)
+    def of_sample(cls, sample: Sample, steps: Collection[str] = ()) -> TrialKey:
+        """The key of the trial that a sample is of; `steps` are the names of a repetition's."""
+        is_load = sample.step in {BULK_INSERT, BUILD, BUILD_INDEX} - set(steps)
         return cls(sample.cell, sample.warmup, sample.repetition, is_load)
 
 
@@ -108,7 +115,12 @@ class Runner:
 
     def __post_init__(self) -> None:
         """Look up what an earlier process took."""
-        self._taken = set(map(TrialKey.of_sample, self.folder.samples()))
+        names = self._step_names
+        self._taken = {TrialKey.of_sample(sample, names) for sample in self.folder.samples()}
+
+    @property
+    def _step_names(self) -> set[str]:
+        return {name for step in self.steps for name in step.measured}
 
     def load_tables(self, schedule: Schedule) -> None:
         """Load every table, on the clock of the first cell that has it."""
@@ -117,25 +129,28 @@ class Runner:
             if self.contexts[cell.data].source is None:
                 self.progress.begin(f"{cell.cell_id}: first load, to warm up")
                 with suppress(Exception):  # what is wrong goes wrong again in the measured load
-                    cells.warm_load(self.contexts[cell.data], cell)
+                    loader = schedule.loaders.get(cell.table_id)
+                    cells.warm_load(self.contexts[cell.data], cell, loader)
         for trial in schedule.load_trials():
             if trial.cell.cell_id not in self.failed:
                 self.progress.begin(f"{trial.cell.cell_id}: load")
                 self.between.beat(f"{trial.label}|load")
-                wrong = self._load(trial)
+                wrong = self._load(trial, schedule)
                 if wrong is not None:
-                    # Cells that share the table are wrong with it.
+                    # Cells that share the table, or start from it, are wrong with it.
                     for cell in schedule.cells:
-                        if cell.table_id == trial.cell.table_id and cell != trial.cell:
+                        if schedule.depends(cell, trial.cell) and cell != trial.cell:
                             self._keep(replace(trial, cell=cell), [wrong], append=True)
             self.progress.end()
+        self.notes += _shared_notes(schedule)
 
-    def _load(self, trial: Trial) -> StepResult | None:
-        """Load a table, even if it was measured before: the snapshot is needed.
+    def _load(self, trial: Trial, schedule: Schedule) -> StepResult | None:
+        """Load or start a table, even if it was measured before: the snapshot is needed.
 
         The result is given back where it is wrong, for the cells that share the table.
         """
         context = self.contexts[trial.cell.data]
+        loader, is_of_cell = schedule.loaders.get(trial.cell.table_id), trial.cell in schedule.cells
         start = context.clock()
         is_taken = TrialKey.of(trial, is_load=True) in self._taken
         try:
@@ -143,14 +158,20 @@ class Runner:
                 note = cells.adopt(context, trial.cell, context.source)
                 self.notes += [note] if note else []
                 return None
-            if is_taken and trial.repetition > 0:
+            if trial.repetition > 0 and (is_taken or not is_of_cell):
                 return None
-            result = cells.load(context, trial)
+            if loader is None:
+                result: StepResult | None = cells.load(context, trial)
+            else:
+                result = cells.start(context, trial, loader)
         except CellError as error:
             spent = {("total", "wall_s"): context.clock() - start}
             result = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
             is_taken = False
-        self._keep(trial, [result], append=not is_taken)
+        if result is None:
+            return None
+        if is_of_cell and not (result.mistake is None and result.step.name in self._step_names):
+            self._keep(trial, [result], append=not is_taken)
         return result if result.mistake else None
 
     def take(self, trials: Iterable[Trial]) -> None:
@@ -194,6 +215,25 @@ class Runner:
                 self.failed.setdefault(trial.cell.cell_id, reason)
 
 
+def _shared_notes(schedule: Schedule) -> list[str]:
+    """Whose table was loaded for others, and what that means for their load times."""
+    found = []
+    for loader in first_of(schedule.loaders.values(), lambda cell: cell.table_id):
+        names = [
+            cell.cell_id
+            for cell in first_of(schedule.cells, lambda cell: cell.table_id)
+            if cell != loader and schedule.depends(cell, loader)
+        ]
+        whose = f"the table that {loader.cell_id} loaded"
+        if loader not in schedule.cells:
+            whose = f"one table that Keymark loaded with the index {loader.index}, off their clocks"
+        found.append(
+            f"Not loaded: {', '.join(names)}. They started from the base files of {whose}, so "
+            "they have no load time; building an index upon the files is the step build_index."
+        )
+    return found
+
+
 def affordable(left_s: float, *, each: float) -> int:
     """How many more repetitions of `each` seconds fit into what is left of a budget."""
     if left_s <= 0:
@@ -203,9 +243,8 @@ def affordable(left_s: float, *, each: float) -> int:
 
 def complete_trials(samples: Iterable[Sample], step_names: Iterable[str]) -> set[TrialKey]:
     """The trials that have a right wall time for each of their steps; others are taken again."""
-    timed: dict[TrialKey, set[str]] = {}
+    names, timed = set(step_names), dict[TrialKey, set[str]]()
     for sample in samples:
         if sample.metric == "wall_s" and sample.phase == "total" and sample.verified:
-            timed.setdefault(TrialKey.of_sample(sample), set()).add(sample.step)
-    names = set(step_names)
+            timed.setdefault(TrialKey.of_sample(sample, names), set()).add(sample.step)
     return {trial for trial, found in timed.items() if trial.is_load or found >= names}

@@ -59,6 +59,7 @@ class Step:
 
 
 LOAD = Step(name=BULK_INSERT, round=0)
+BUILD_ON_LOAD = Step(name=BUILD_INDEX, round=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,13 @@ B A, ...), which cancels the advantage of coming first to first order.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from keymark.harness.engines import BARE, NATIVE, hudi_version
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.store.data_point import DataPoint
+from keymark.indexes.installed import specs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,58 @@ def first_of(cells: Iterable[Cell], kind: Callable[[Cell], Hashable]) -> tuple[C
     return tuple(found.values())
 
 
+def loaders(cells: Iterable[Cell]) -> dict[str, Cell]:
+    """The cell whose loaded table another one starts from, by the id of the one that starts.
+
+    Tables may share a load if their rows are the same, and so are all options but those of an index
+    alone. The load is that of a cell of the group whose index needs nothing but base files: what it
+    takes is what this cell's load takes. Where no cell has such an index, Keymark loads a table
+    that belongs to no cell. Without an entry are tables that load themselves.
+    """
+    groups: dict[Hashable, dict[str, Cell]] = {}
+    for cell in cells:
+        if _can_start(cell):
+            group = groups.setdefault((cell.data.loaded, _options(cell)), {})
+            group.setdefault(cell.table_id, cell)
+    found: dict[str, Cell] = {}
+    for number, group in enumerate(groups.values(), start=1):
+        members = list(group.values())
+        native = [cell for cell in members if cell.engine == NATIVE]
+        if len(members) > 1 and native:
+            loader = _loader(native, number)
+            found |= {name: loader for name, cell in group.items() if cell != loader}
+    return found
+
+
+def _can_start(cell: Cell) -> bool:
+    """Whether a table of Keymark's newest code, or one that Hudi reads, may be the cell's."""
+    is_ours = cell.engine in (NATIVE, BARE) or hudi_version(cell.engine) is not None
+    return is_ours and specs()[cell.index].takes_loaded_files
+
+
+def _options(cell: Cell) -> frozenset[tuple[str, str]]:
+    """The options of a cell that its base files depend on, as far as names can tell."""
+    of_indexes = {name for spec in specs().values() for name in spec.own_options}
+    of_indexes.update(specs()[cell.index].requirements.options)
+    return frozenset(pair for pair in cell.options.items() if pair[0] not in of_indexes)
+
+
+def _loader(native: list[Cell], number: int) -> Cell:
+    """The cell whose index is nothing but base files, or one that no scenario has."""
+    plain = [spec.name for spec in specs().values() if spec.needs_base_files_only]
+    for cell in sorted(native, key=lambda cell: specs()[cell.index].order):
+        if cell.index in plain:
+            return cell
+    name = f"shared-load/{number}"
+    return replace(
+        native[0],
+        cell_id=name,
+        table_id=name,
+        index=plain[0],
+        options=dict(sorted(_options(native[0]))),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """The trials of a run, in the order in which they are taken.
@@ -122,6 +176,7 @@ class Schedule:
     Attributes:
         cells: that are measured.
         loads: how often each table is loaded.
+        loaders: by the id of a table that starts from another loaded one, the cell of that.
         warm: the cells that take warm-ups.
         warmups: of each of these.
         repetitions: of each cell, that count.
@@ -132,26 +187,37 @@ class Schedule:
     warm: tuple[Cell, ...]
     warmups: int
     repetitions: int
+    loaders: Mapping[str, Cell] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cells: Sequence[Cell], scenario: Scenario) -> Schedule:
         """The schedule of cells that a scenario asks for."""
-        times, warm = scenario.schedule, tuple(cells)
+        times, warm, source = scenario.schedule, tuple(cells), scenario.table.source
         if times.warm == "index":
             warm = first_of(cells, lambda cell: (cell.engine, cell.index))
         return cls(
             cells=tuple(cells),
             # A copy of a table that exists is not measured.
-            loads=1 if scenario.table.source else times.loads,
+            loads=1 if source else times.loads,
             warm=warm,
             warmups=times.warmups,
             repetitions=times.repetitions,
+            loaders=loaders(cells) if scenario.table.shared_load and not source else {},
         )
 
     @property
     def tables(self) -> tuple[Cell, ...]:
-        """The first cell of each loaded table: its load is on that cell's clock."""
-        return first_of(self.cells, lambda cell: cell.table_id)
+        """The first cell of each loaded table: its load is on that cell's clock.
+
+        Those come first that others start from; one of them may belong to no cell.
+        """
+        own = first_of(self.cells, lambda cell: cell.table_id)
+        return first_of((*self.loaders.values(), *own), lambda cell: cell.table_id)
+
+    def depends(self, cell: Cell, loaded: Cell) -> bool:
+        """Whether a cell's table is the one of a loaded cell, or starts from it."""
+        loader = self.loaders.get(cell.table_id)
+        return loaded.table_id in (cell.table_id, loader and loader.table_id)
 
     @property
     def size(self) -> int:

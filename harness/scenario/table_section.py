@@ -19,6 +19,8 @@ class TableSection(Section):
 
     Attributes:
         source: a table to start from instead of generated rows; it is copied, never touched.
+        shared_load: whether Keymark loads rows once for all tables that can start from its base
+            files; an index that decides where rows are, or keeps entries elsewhere, loads its own.
         location: URL of a folder on an object store, as `s3://bucket/runs`, for the tables under
             test; each run makes a folder of its own there and deletes it at its end. Default: the
             run folder.
@@ -32,6 +34,7 @@ class TableSection(Section):
     """
 
     source: str | None = None
+    shared_load: bool = False
     location: str | None = None
     mappings: bool = False
     file_rows: Positive = FILE_ROWS

@@ -114,6 +114,12 @@ SPEC = IndexSpec(
     is_default=True,
     is_compared=True,
     metadata_partition="record_index",
+    build_options=(
+        f"{_PREFIX}.min.filegroup.count",
+        f"{_PREFIX}.max.filegroup.count",
+        f"{_PREFIX}.max.filegroup.size",
+        f"{_PREFIX}.growth.factor",
+    ),
     move_option=RECORD_MOVE,
     duplicates="fail",
     options=(IndexOption(name=RECORD_MOVE, default="false", fixed=True),),

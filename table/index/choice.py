@@ -142,5 +142,7 @@ def index_table_properties(
 
 
 def declare_index(storage: Storage, config: TableConfig, facts: Mapping[str, str]) -> None:
-    """Write facts into the properties of a table that does not carry them."""
-    save_config(storage, {**config.properties, **facts})
+    """Write the facts of an index into the properties of a table, in place of another one's."""
+    gone = index_properties()
+    kept = {name: value for name, value in config.properties.items() if name not in gone}
+    save_config(storage, {**kept, **facts})

@@ -86,6 +86,8 @@ class HonestTable:
         return Written()
 
     def bulk_insert(self, df, /):
+        if self.index == "record":
+            self.build_index()
         return self._write(df)
 
     def upsert(self, df, /):
@@ -119,11 +121,17 @@ class HonestTable:
     def compact(self):
         return INSTANTS[98]
 
+    @property
+    def entries(self):
+        return self.path / ".hoodie" / "metadata" / "record_index" / "0.hfile"
+
     def drop_index(self):
-        (self.path / ".hoodie" / "dropped").touch()
+        self.entries.unlink()
 
     def build_index(self):
-        (self.path / ".hoodie" / "dropped").unlink()
+        assert not self.entries.exists()
+        self.entries.parent.mkdir(parents=True, exist_ok=True)
+        self.entries.write_text("keys")
 
     def purge(self, df, /):
         """Delete the slices that hold a key; the latest does not."""
