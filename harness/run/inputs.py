@@ -19,9 +19,12 @@ from keymark.datasets.generate.digest import RowsDigest, Truth
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.source import SourceDataset
 from keymark.datasets.generate.spark import digest_dataframe
+from keymark.harness.engines import BARE, NATIVE
 from keymark.harness.engines.base import Layout
+from keymark.harness.errors import HarnessError
 from keymark.harness.run import own_data
 from keymark.harness.scenario.dataset_section import DatasetSection
+from keymark.harness.scenario.matrix import Schedule, expand
 from keymark.harness.scenario.scenario import Scenario, WorkloadSection
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.run_record import MeasuredRecord
@@ -67,7 +70,7 @@ class SparkInputs:
         )
 
     def prepare(self, *, load: bool) -> None:
-        """Write all batches and the deletes, and the load unless inputs that share it did."""
+        """Write all batches and the deletes, and the load if that is wanted and not done yet."""
         rounds = range(1, self._workload.rounds + 1)
         if load:
             self._write(self._folder / "load", self.dataset.load(self._spark))
@@ -82,7 +85,9 @@ class SparkInputs:
             self._write(self._part / "nulled", _nulled(rows, self._workload.null_columns))
 
     def load(self) -> DataFrame:
-        """The rows of the first load."""
+        """The rows of the first load; where no files hold them, those who read them make them."""
+        if not (self._folder / "load").is_dir():
+            return self.dataset.load(self._spark)
         return self._read(self._folder / "load")
 
     def batch(self, round_: int, /) -> DataFrame:
@@ -186,6 +191,25 @@ def check_rounds(scenario: Scenario) -> None:
             raise DatasetError(f"{error}; {keys} say how many") from error
 
 
+def check_loads(scenario: Scenario) -> None:
+    """Check that rows which no file holds are loaded by Keymark in the run's own session.
+
+    Raises:
+        HarnessError: another engine would load a table from files, or the rows are not generated.
+    """
+    if scenario.dataset.load_files:
+        return
+    if scenario.dataset.source or scenario.table.source:
+        raise HarnessError("dataset.load_files: rows that are not generated are in files")
+    schedule = Schedule.of(expand(scenario), scenario)
+    for cell in schedule.tables:
+        if cell.table_id not in schedule.loaders and cell.engine not in (NATIVE, BARE):
+            raise HarnessError(
+                f"dataset.load_files: {cell.table_id} is loaded from files; with table.shared_load "
+                "it can start from a table that Keymark loads, if its index allows it"
+            )
+
+
 def write_inputs(
     spark: SparkSession, scenario: Scenario, folder: Path
 ) -> dict[DataPoint, SparkInputs]:
@@ -195,7 +219,8 @@ def write_inputs(
         dataset = _dataset(spark, scenario, folder / "own", data)
         loaded = folder / f"{data.shape or 'rows'}-{data.rows}"
         made = SparkInputs(spark, dataset, scenario.workload, loaded, part=f"batch-{data.batch}")
-        made.prepare(load=not any(other.loaded == data.loaded for other in inputs))
+        is_first = not any(other.loaded == data.loaded for other in inputs)
+        made.prepare(load=is_first and scenario.dataset.load_files)
         inputs[data] = made
     return inputs
 

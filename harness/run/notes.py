@@ -45,6 +45,8 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         )
     if scenario.table.location is not None:
         found.append(f"The tables were at {scenario.table.location}, their rows in the run folder.")
+    if not scenario.dataset.load_files:
+        found.append("Loads made their rows while they wrote them: their times hold both.")
     own = scenario.dataset.source
     if own is not None:
         added = "" if own.ordering else f"; the column {own_data.ORDERING} was added"

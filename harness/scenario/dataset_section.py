@@ -52,6 +52,8 @@ class DatasetSection(Section):
             `update_choice.kind`.
         shapes: further ones, by the name of a shape: each cell is measured with each.
         source: rows of the user's own instead of generated ones.
+        load_files: whether the rows of a load are written as Parquet files before its clock starts.
+            Without, the tasks that load a table make them, on its clock; Keymark's loads only.
     """
 
     name: str = "trips"
@@ -67,6 +69,7 @@ class DatasetSection(Section):
     settings: dict[str, Setting] = Field(default_factory=dict)
     shapes: dict[str, dict[str, Setting]] = Field(default_factory=dict)
     source: SourceSection | None = None
+    load_files: bool = True
 
     @field_validator("shapes")
     @classmethod

@@ -14,10 +14,11 @@ STEPS = ["upsert_1", "upsert_2", "delete", "lookup", "point_query"]
 
 
 TWO = "indexes=['record','bucket']"
+ALL_STEPS = ("workload.rounds=2", "workload.delete=true")
 
 
 def run(tmp_path, *, sets=(), table=HonestTable, budget_s=None, folder=None):
-    resolved = scenario.load("quickstart", sets=[TWO, *sets])
+    resolved = scenario.load("quickstart", sets=[TWO, *ALL_STEPS, *sets])
     folder = folder or RunFolder.create(tmp_path / "run")
     tools = context(tmp_path / "work", table=table)
     progress = Quiet()
