@@ -476,12 +476,18 @@ class Table:
             progress=progress,
         )
 
-    def _describe_phase(self) -> Callable[[str], None]:
-        """Name the phase on Spark's jobs, for the event log."""
+    def _describe_phase(self) -> Callable[[str | None], None]:
+        """Name the phase on Spark's jobs, for the event log; after a write they have no name."""
         spark = self._spark
         if spark is None:
             return lambda phase: None  # noqa: ARG005
-        return lambda phase: spark.sparkContext.setJobDescription(f"keymark/{phase}")
+        context = spark.sparkContext
+
+        def describe(phase: str | None) -> None:
+            # None takes the description away, whatever PySpark's types say.
+            context.setJobDescription(phase and f"keymark/{phase}")  # type: ignore[arg-type]
+
+        return describe
 
     def _rows(self, rows: Rows) -> DataFrame | pa.Table:
         if is_frame(rows):

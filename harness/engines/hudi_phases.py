@@ -5,15 +5,17 @@ A stage carries the call stack that made it. Hudi also sets a description before
 profile:trips` is of the data, `Building workload profile:trips_metadata` of the metadata table. It
 stays set until the next one, so it may be out of date; the stack never is, and goes first.
 
-    tag     the index's stages, and counting the tagged rows
-    write   small files, then reading, merging and writing base files
-    index   all of the metadata table: its `files` partition is written by the jobs of its indexes
-    commit  collecting write statuses, marker files, what is to be cleaned
+    prepare   reading the batch and combining its rows
+    tag       the index's stages, and counting the tagged rows
+    write     small files, then reading, merging and writing base files
+    index     all of the metadata table: its `files` partition is written by the jobs of its indexes
+    commit    collecting write statuses, marker files
+    services  cleaning and archiving
 
 Hudi is lazy: a stage's work is that of all steps since the last shuffle or cache. Rows are written
 when the write statuses are first asked for: in 0.15 by a count before the commit, in 1.1 by
 `SlimWriteStats` inside of it. Time between the stages (timeline, plans, all other driver work) is
-in a step's total only, and so is reading the batch and combining its rows, as it is in `native`.
+in a step's total only: nothing that Hudi writes down says what it was spent on.
 """
 
 from __future__ import annotations
@@ -24,16 +26,17 @@ STACK_DEPTH = "spark.callstack.depth"
 """Java property: frames that Spark keeps of a stack. Its 20 do not reach the table's writer."""
 
 _HUDI = r"org\.apache\.hudi\."
-_STACKS: tuple[tuple[str | None, str], ...] = (
+_STACKS: tuple[tuple[str, str], ...] = (
     ("index", r"BackedTableMetadataWriter|SparkRDDMetadataWriteClient|\.action\.deltacommit\."),
-    (None, r"HoodieWriteHelper\.deduplicateRecords|HoodieDeleteHelper\.deduplicateKeys"),
+    ("prepare", r"HoodieWriteHelper\.deduplicateRecords|HoodieDeleteHelper\.deduplicateKeys"),
     ("tag", _HUDI + r"index\.|HoodieWriteHelper\.tag\b"),
     ("tag", r"HoodieJavaRDD\.isEmpty\([^\n]*\n[^\n]*HoodieDeleteHelper\.execute"),
-    ("commit", r"WriteMarkers|MarkerDirState|MarkerHandler|\.action\.clean\.|TimelineArchiver"),
+    ("commit", r"WriteMarkers|MarkerDirState|MarkerHandler"),
+    ("services", r"\.action\.clean\.|TimelineArchiver"),
     ("tag", r"\.buildProfile\("),
     ("write", r"UpsertPartitioner|DatasetBulkInsert|\.mapPartitionsAsRDD\(|SlimWriteStats"),
 )
-_DESCRIPTIONS: tuple[tuple[str | None, str], ...] = (
+_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("index", r"_metadata$|/\.hoodie/metadata/"),
     ("tag", r"Building workload profile"),
     ("write", r"Doing partition and writing data|Getting small files"),

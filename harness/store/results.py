@@ -17,8 +17,11 @@ from pydantic_core import PydanticCustomError
 
 SCHEMA_VERSION = 1
 
-PHASES = ("tag", "write", "index", "commit", "total")
-"""Phases of a step, the same in every engine; `total` is the whole step."""
+PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services", "total")
+"""Phases of a step, the same in every engine; `total` is the whole step.
+
+Of engines and revisions that do not tell a phase, its time is in the total only.
+"""
 
 
 def _finite(value: object) -> float:

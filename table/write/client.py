@@ -18,11 +18,12 @@ from keymark.table.index.protocol import load_index
 from keymark.table.layout.model import CommitResult
 from keymark.table.properties.options import DUP_POLICY
 from keymark.table.rows.arrow import arrow_schema
-from keymark.table.write.batch import Batch, combine
+from keymark.table.write.batch import Batch
 from keymark.table.write.stages import (
     count,
     index_changes,
     keyed_rows,
+    one_row_a_key,
     place,
     place_as_new,
     tag,
@@ -40,7 +41,7 @@ def upsert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
     """Insert rows with new keys, merge the others with their stored rows."""
     with begin(writer, "UPSERT", arrow_schema(rows)) as tx:
         incoming = keyed_rows(tx, rows)
-        batch = combine(incoming, tx.config, is_global=tx.index.is_global)
+        batch = one_row_a_key(tx, incoming)
         tags = tag(tx, batch)
         placed = place(tx, batch, tags, exact=tx.index.is_exact)
         files = write_files(tx, placed)
@@ -59,7 +60,7 @@ def insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
             placed = place_as_new(tx, batch.take(np.flatnonzero(~batch.deletes)))
         else:
             repeated = len(batch)
-            batch = combine(batch, tx.config, is_global=tx.index.is_global)
+            batch = one_row_a_key(tx, batch)
             repeated -= len(batch)
             fresh, tags = without_known(tx, batch, policy, repeated=repeated)
             placed = place(tx, fresh, tags, exact=tx.index.is_exact)
@@ -78,7 +79,7 @@ def delete(writer: Writer, keys: pa.Array, partitions: pa.Array | None) -> Commi
     paths = pa.nulls(len(keys), pa.string()) if partitions is None else partitions
     incoming = Batch.of_deletes(keys, paths)
     with begin(writer, "DELETE", None) as tx:
-        batch = combine(incoming, tx.config, is_global=tx.index.is_global)
+        batch = one_row_a_key(tx, incoming)
         tags = tag(tx, batch)
         placed = place(tx, batch, tags, exact=tx.index.is_exact)
         files = write_files(tx, placed)

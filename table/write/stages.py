@@ -18,7 +18,14 @@ from keymark.table.layout.naming import bucket_of
 from keymark.table.properties.options import DUP_POLICY
 from keymark.table.rows.arrow import to_arrow
 from keymark.table.write.assign import FileSizing, assign, assign_buckets
-from keymark.table.write.batch import Batch, check_fields, delete_flags, in_table_schema, keyed
+from keymark.table.write.batch import (
+    Batch,
+    check_fields,
+    combine,
+    delete_flags,
+    in_table_schema,
+    keyed,
+)
 from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -65,12 +72,20 @@ def keyed_rows(tx: WriteTransaction, rows: DataFrame | pa.Table, *, new: bool = 
 
     Where the table has no key fields, `new` rows get generated keys, and others name theirs.
     """
-    rows, config, keys = to_arrow(rows), tx.config, None
-    check_fields(rows, config)
-    deletes = delete_flags(rows)
-    if config.generates_keys:
-        keys = auto_keys(tx.instant, 0, 0, rows.num_rows) if new else record_keys(rows, config)
-    return keyed(in_table_schema(rows, tx.target.schema), config, deletes, keys)
+    config, keys = tx.config, None
+    with tx.phase("prepare"):
+        rows = to_arrow(rows)
+        check_fields(rows, config)
+        deletes = delete_flags(rows)
+        if config.generates_keys:
+            keys = auto_keys(tx.instant, 0, 0, rows.num_rows) if new else record_keys(rows, config)
+        return keyed(in_table_schema(rows, tx.target.schema), config, deletes, keys)
+
+
+def one_row_a_key(tx: WriteTransaction, incoming: Batch) -> Batch:
+    """Incoming rows combined: the last of each key, or the one with the greatest ordering value."""
+    with tx.phase("prepare"):
+        return combine(incoming, tx.config, is_global=tx.index.is_global)
 
 
 def tag(tx: WriteTransaction, batch: Batch) -> pa.Table:
@@ -110,20 +125,22 @@ def place(tx: WriteTransaction, batch: Batch, tags: pa.Table, *, exact: bool) ->
         tags: partition_path and file_id per row, null where not tagged.
         exact: whether a tag says that the key is there.
     """
-    moved = np.zeros(len(batch), bool)
-    if tx.writer.moves:
-        moved = moving_rows(batch, tags)
-        stale = _stale_moves(tx, batch, tags, moved)
-        if stale.any():
-            kept = np.flatnonzero(~stale)
-            batch, tags, moved = batch.take(kept), tags.take(pa.array(kept)), moved[kept]
-    new = batch.take(rows_without_group(batch, tags, moved))
-    return assign_rows(batch, tags, moved, new_ids=_new_groups(tx, new), exact=exact)
+    with tx.phase("place"):
+        moved = np.zeros(len(batch), bool)
+        if tx.writer.moves:
+            moved = moving_rows(batch, tags)
+            stale = _stale_moves(tx, batch, tags, moved)
+            if stale.any():
+                kept = np.flatnonzero(~stale)
+                batch, tags, moved = batch.take(kept), tags.take(pa.array(kept)), moved[kept]
+        new = batch.take(rows_without_group(batch, tags, moved))
+        return assign_rows(batch, tags, moved, new_ids=_new_groups(tx, new), exact=exact)
 
 
 def place_as_new(tx: WriteTransaction, batch: Batch) -> RowAssignments:
     """Give every row a file group as one of a new key, whatever keys the table holds."""
-    return append_rows(batch, _new_groups(tx, batch))
+    with tx.phase("place"):
+        return append_rows(batch, _new_groups(tx, batch))
 
 
 def _new_groups(tx: WriteTransaction, new: Batch) -> list[str]:
@@ -162,24 +179,25 @@ def _stale_moves(
 
 def write_files(tx: WriteTransaction, placed: RowAssignments) -> WrittenGroups:
     """Put the next slice of every file group that a row was given to."""
-    batch, bases = placed.batch, tx.state.snapshot.by_location()
-    groups, tasks = placed.groups(), []
-    for number, (partition, file_id, members) in enumerate(groups):
-        rows = pa.array(placed.rows[members])
-        tasks.append(
-            FileGroupWrite(
-                target=tx.target,
-                partition_path=partition,
-                file_id=file_id,
-                base=bases.get((partition, file_id)),
-                number=number,
-                keys=batch.keys.take(rows),
-                ops=placed.ops[members],
-                tagged=placed.tagged[members],
-                rows=None if batch.rows is None else batch.rows.take(rows),
+    with tx.phase("place"):
+        batch, bases = placed.batch, tx.state.snapshot.by_location()
+        groups, tasks = placed.groups(), []
+        for number, (partition, file_id, members) in enumerate(groups):
+            rows = pa.array(placed.rows[members])
+            tasks.append(
+                FileGroupWrite(
+                    target=tx.target,
+                    partition_path=partition,
+                    file_id=file_id,
+                    base=bases.get((partition, file_id)),
+                    number=number,
+                    keys=batch.keys.take(rows),
+                    ops=placed.ops[members],
+                    tagged=placed.tagged[members],
+                    rows=None if batch.rows is None else batch.rows.take(rows),
+                )
             )
-        )
-    weights = [(task.base.size if task.base else 0) + len(task.keys) * 100 for task in tasks]
+        weights = [(task.base.size if task.base else 0) + len(task.keys) * 100 for task in tasks]
     with tx.phase("write"):
         tx.start()
         results = tx.writer.runner.run(write_file_group, tasks, weights=weights)

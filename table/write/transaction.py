@@ -1,8 +1,9 @@
 """One write: begun on a table without left-overs, completed by one put, or taken back.
 
     begin    take the lease; finish or take back what dead writers and services left; build what
-             the options ask for; read the table; <T>.commit.requested
+             the options ask for; read the table; <T>.commit.requested       phase `open`
              (here the stages of a write put its data files)
+                                         phases `prepare`, `tag`, `place` and `write`
     commit   <T>.deltacommit.requested, .inflight      (metadata table)
              log files of record_index                       phase `index`
              entries of an index outside the table           phase `index`
@@ -10,6 +11,7 @@
              <T>.deltacommit
              <T>.commit                                phase `commit`: visible from here on
              entries of keys that moved or went              phase `index`
+    services clean, archive, compact, as the options ask     phase `services`
 
 A failure takes back what the write did. What a dead process left, the next write takes back.
 """
@@ -196,8 +198,6 @@ class WriteTransaction(Transaction):
                     apply_pending(self.index, self.instant, self.context)
                 except (TableError, OSError) as error:
                     warn_pending(self.index, error)
-            # What services do from here on is not the index's.
-            self.writer.on_phase("commit")
         return CommitResult(
             instant=self.instant,
             index=self.index.name,
@@ -246,6 +246,7 @@ def begin(
         maintain: whether the table's services run after the write.
     """
     started = writer.clock.seconds()
+    writer.on_phase("open")
     with hold_recovered(writer) as lease:
         writer = replace(writer, storage=lease.storage)
         writer.services.prepare(lease)
@@ -254,6 +255,7 @@ def begin(
         tx = _transaction(writer, state, lease, operation=operation, incoming=incoming)
         # Outside the try: where another writer took the instant, its files must stay.
         state.timeline.begin(tx.instant, tx.action)
+        tx.phases["open"] = writer.clock.seconds() - started
         try:
             yield tx
         except LeaseLostError:
@@ -264,12 +266,14 @@ def begin(
             if lease.settled:
                 _take_back(tx)
             raise
-        # The write is done; markers that cannot be swept now, the next write sweeps.
-        with contextlib.suppress(StorageError):
-            tx.storage.delete_tree(f"{TEMP}/{tx.instant}")
-        if maintain:
-            writer.services.maintain(state, Change(time=tx.instant, written=tx.written), lease)
+        with tx.phase("services"):
+            # The write is done; markers that cannot be swept now, the next write sweeps.
+            with contextlib.suppress(StorageError):
+                tx.storage.delete_tree(f"{TEMP}/{tx.instant}")
+            if maintain:
+                writer.services.maintain(state, Change(time=tx.instant, written=tx.written), lease)
     tx.phases["total"] = writer.clock.seconds() - started
+    writer.on_phase(None)
 
 
 @contextlib.contextmanager

@@ -52,7 +52,8 @@ class Writer:
     """A table to write to. `options` are the table's facts and what was given for this write.
 
     `index` is the name of the table's index; `services` runs before and after the write; `spark`
-    opens or returns a Spark session; `on_phase` is told when a phase begins; `ids` names new files.
+    opens or returns a Spark session; `on_phase` is told when a phase begins, and None after the
+    write; `ids` names new files.
     """
 
     storage: Storage
@@ -62,7 +63,7 @@ class Writer:
     options: Options
     services: Services
     spark: Callable[[], SparkSession]
-    on_phase: Callable[[str], None]
+    on_phase: Callable[[str | None], None]
     ids: Ids = RANDOM
 
     @property

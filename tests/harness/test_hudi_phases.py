@@ -19,8 +19,8 @@ META = "org.apache.hudi.metadata"
 TAGGING = "Building workload profile:trips"
 
 STAGES = [
-    (None, f"{RDD}.mapToPair(\n{COMMIT}.HoodieWriteHelper.deduplicateRecords(", TAGGING),
-    (None, f"{RDD}.distinct(\n{COMMIT}.HoodieDeleteHelper.deduplicateKeys(", TAGGING),
+    ("prepare", f"{RDD}.mapToPair(\n{COMMIT}.HoodieWriteHelper.deduplicateRecords(", TAGGING),
+    ("prepare", f"{RDD}.distinct(\n{COMMIT}.HoodieDeleteHelper.deduplicateKeys(", TAGGING),
     (
         "tag",
         (
@@ -133,6 +133,7 @@ STAGES = [
     ("commit", "org.apache.hudi.client.SparkRDDWriteClient.commit(", "Committing stats: trips"),
     ("commit", f"{CONTEXT}.flatMap(\n{MARKERS}.createdAndMergedDataPaths(", ""),
     ("commit", "", "Parallel listing paths file:/x/trips/.hoodie/.temp/2026/MARKERS15"),
+    ("services", "org.apache.hudi.table.action.clean.CleanPlanner.getPartitionPathsToClean(", ""),
     (None, "org.apache.spark.sql.Dataset.count(", "hudi@0.15.0/record|r0|upsert_1"),
 ]
 

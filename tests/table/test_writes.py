@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,10 +23,12 @@ from table_cases import (
 )
 
 from keymark import Table
+from keymark.harness.store.results import PHASES
 from keymark.table.errors import InputError
 from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.local_storage import LocalStorage
+from keymark.table.write import client
 
 
 def test_a_file_group_whose_rows_are_all_deleted_stays_as_an_empty_file(tmp_path):
@@ -246,3 +249,18 @@ def test_without_a_small_file_limit_inserts_open_new_files(tmp_path):
     for number in range(3):
         table.insert(rows([number], partition="p0"))
     assert _rows_per_file(root) == [1, 1, 1]
+
+
+def test_an_upsert_tells_its_phases_and_what_they_took(tmp_path):
+    """Also a table's first write; after the last phase nothing has a phase any more."""
+    told = []
+    table = create(tmp_path / "t")
+    for keys in (range(6), range(3, 9)):
+        writer = replace(table._writer(rows(keys)), on_phase=told.append)
+        phases = client.upsert(writer, rows(keys)).phases
+        order = list(dict.fromkeys(told[:-1]))
+        assert order == [phase for phase in PHASES if phase != "total"]
+        assert told[-1] is None
+        assert phases.keys() == set(PHASES)
+        assert sum(phases.values()) <= 2 * phases["total"]
+        told.clear()
