@@ -52,6 +52,8 @@ def _comparison(console: Console, found: Report) -> None:
     for run in found.runs:
         if run.label:
             console.print(Text(run.name))
+        if run.headline:
+            console.print(Text(f"{run.headline.sentence} {run.headline.noise}"))
         for answer in run.answers:
             if answer.where:
                 console.print(Text(answer.where))

@@ -253,6 +253,8 @@ def show(answer: Gate, *, as_json: bool, whole: bool = False) -> None:
         console.print(Text(f"... and {len(found) - _LONGEST_LIST} more (--json has all of them)"))
     if not answer.interleaved:
         console.print(Text(render.SEPARATE))
+    if said := render.leading(answer):
+        console.print(Text(f"cause: {said}"))
     console.print(Text(f"{answer.verdict.value}: {render.headline(answer)}"))
 
 

@@ -35,8 +35,11 @@ from keymark.reports.stats.statistics import Caveat, CaveatKind
 ALL_STEPS = "all steps"
 """Step of the findings about the mean over the steps."""
 
-# How tables are set up may be what is compared; the rows and what is done to them may not.
-_SET_UP = ("table.options", "table.index_options", "table.engine_options", "table.variants")
+SET_UP = (
+    *("table.options", "table.index_options", "table.engine_options", "table.variants"),
+    "spark.",
+)
+"""How tables and Spark are set up may be what is compared; rows and what is done may not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +169,7 @@ def _check(base: RunNumbers, candidate: RunNumbers) -> None:
         raise ReportError(
             f"{base.name} cannot be a base: {clean(cell)} is not verified ({clean(reason)})"
         )
-    differ = [text for key, text in _differences(base, candidate) if not key.startswith(_SET_UP)]
+    differ = [text for key, text in _differences(base, candidate) if not key.startswith(SET_UP)]
     if differ:
         raise ReportError(
             f"{base.name} did other work than {candidate.name}: {'; '.join(differ[:5])}"
@@ -185,10 +188,10 @@ def _warnings(base: RunNumbers, candidate: RunNumbers, unknown: Iterable[str]) -
     for name in sorted(unknown):
         yield f"the metric {clean(name, 60)} is not known and not compared"
     if not base.work or not candidate.work:
-        side = base if not base.work else candidate
-        yield f"{side.name} does not tell its scenario: whether both did the same is not checked"
+        side = "base" if not base.work else "candidate"
+        yield f"the {side} does not tell its scenario: whether both did the same is not checked"
     for key, text in _differences(base, candidate):
-        if key.startswith(_SET_UP):
+        if key.startswith(SET_UP):
             yield text
     for cell in sorted(candidate.cells - base.cells):
         yield f"the cell {clean(cell)} is new and compared with nothing"

@@ -5,7 +5,9 @@ Names come from files that others wrote: each form escapes them in its own way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from html import escape
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -13,6 +15,7 @@ from keymark.reports.gate.bisect import Found
 from keymark.reports.gate.causes import Cause
 from keymark.reports.gate.compare import Finding, Gate
 from keymark.reports.gate.policy import Kind, Level
+from keymark.reports.gate.reasons import Reason, lead, reasons
 from keymark.reports.gate.verdicts import ALARM, Judged, Verdict
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.text import NOTHING, clean, markdown
@@ -33,6 +36,7 @@ def document(gate: Gate) -> dict[str, Any]:
     """The gate as one JSON document."""
     return {
         "verdict": gate.verdict.value,
+        "cause": leading(gate) or None,
         "base": gate.base.name,
         "candidate": gate.candidate.name,
         "interleaved": gate.interleaved,
@@ -171,20 +175,72 @@ def junit(gate: Gate) -> str:
 
 
 def comment(gate: Gate) -> str:
-    """Markdown for a comment on a pull request."""
-    lines = [f"## Keymark gate: {gate.verdict.value}", "", f"{headline(gate)}.", ""]
-    lines += [f"Base `{_code(gate.base.name)}`, candidate `{_code(gate.candidate.name)}`.", ""]
+    """Markdown for a comment on a pull request: the cause first, the rows folded by their cause.
+
+    The first line is the same for every push, so that a workflow finds the comment that it wrote.
+    """
+    lines = [marker(gate), f"## Keymark gate: {gate.verdict.value}", ""]
+    if said := leading(gate):
+        lines += [f"**{_capital(_prose(said))}.**", ""]
+    lines += [f"{headline(gate)}.", ""]
+    base, candidate = (markdown(side.title) for side in (gate.base, gate.candidate))
+    lines += [f"Base: {base}. Candidate: {candidate}.", ""]
     if not gate.interleaved:
         lines += [f"{SEPARATE}.", ""]
     lines += [f"- {markdown(warning)}" for warning in gate.warnings]
     lines += [""] * bool(gate.warnings)
     notable = shown(gate)
-    lines += _table(notable[:LONGEST_TABLE])
+    for reason in reasons(gate, notable[:LONGEST_TABLE]):
+        lines += _folded(reason)
     if len(notable) > LONGEST_TABLE:
         lines += [f"... and {len(notable) - LONGEST_TABLE} more; the JSON has all of them.", ""]
     rest = len(gate.findings) - len(notable)
     lines.append(f"{rest} other comparisons show nothing.")
     return "\n".join(lines) + "\n"
+
+
+def marker(gate: Gate) -> str:
+    """An HTML comment that names the gate, by the scenario that both sides ran."""
+    named = gate.candidate.scenario or gate.base.scenario
+    name = re.sub(r"[^\w.]+", "-", named, flags=re.ASCII).strip("-")
+    return f"<!-- keymark gate: {name} -->" if name else "<!-- keymark gate -->"
+
+
+def leading(gate: Gate) -> str:
+    """What became worse most, and why, in a sentence without its full stop; empty for nothing."""
+    found = gate.with_verdict(Verdict.REGRESSION, decides=True)
+    return lead(reasons(gate, found)[0]) if found else ""
+
+
+def _folded(reason: Reason) -> Iterable[str]:
+    """The rows of one reason, folded under it."""
+    count = len(reason.findings)
+    rows = f"{count} number{'s' * (count > 1)}"
+    said = reason.words or "no setting, version or stage tells why"
+    yield f"<details><summary>{_html(said)} ({rows})</summary>"
+    yield ""
+    yield from _table(reason.findings)
+    yield "</details>"
+    yield ""
+
+
+def _html(text: str) -> str:
+    """Text with code in backticks, in HTML: within a summary, Markdown means nothing."""
+    parts = clean(text, 600).split("`")
+    return "".join(
+        f"<code>{escape(part)}</code>" if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def _prose(text: str) -> str:
+    """Text with code in backticks, in Markdown."""
+    parts = clean(text, 600).split("`")
+    return "`".join(part if place % 2 else markdown(part) for place, part in enumerate(parts))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -246,10 +302,6 @@ def _table(findings: Sequence[Finding]) -> Iterable[str]:
         parts = [markdown(part) or NOTHING for part in each.key]
         yield f"| {mark} | {' | '.join(parts)} | {markdown(sentence(each))} |"
     yield ""
-
-
-def _code(text: str) -> str:
-    return clean(text).replace("`", "'")
 
 
 def _percent(ratio: float) -> str:

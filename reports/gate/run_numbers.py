@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import NamedTuple
 
-from keymark.harness.engines import is_native
+from keymark.harness.engines import WORKTREE, hudi_version, is_native
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.results import Stage
 from keymark.harness.store.store import RunFolder
@@ -20,7 +20,7 @@ from keymark.reports.errors import ReportError
 from keymark.reports.gate import summary
 from keymark.reports.model import facts, projection
 from keymark.reports.model.projection import Trial
-from keymark.reports.render.text import clean
+from keymark.reports.render.text import clean, without_folders
 
 
 class Key(NamedTuple):
@@ -70,6 +70,9 @@ class RunNumbers:
         foreign: cells of other engines than `native`, whose counters repeat less exactly.
         work: what was done, as (dotted key of the scenario -> text); empty where unknown.
         stages: Spark's stages by cell and step; empty where unknown.
+        versions: of what numbers depend on, by name; empty where unknown.
+        scenario: its name; empty where unknown.
+        engine: the one whose cells these are; empty for all.
         unseeded: cells whose files are named at random, so that sizes of indexes are chance.
     """
 
@@ -81,7 +84,23 @@ class RunNumbers:
     foreign: frozenset[str]
     work: Mapping[str, str]
     stages: Mapping[tuple[str, str], Sequence[Stage]] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    scenario: str = ""
+    engine: str = ""
     unseeded: frozenset[str] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """What was measured, in words for readers elsewhere: an engine, a commit, or a run."""
+        hudi = hudi_version(self.engine)
+        if hudi:
+            return f"Apache Hudi {clean(hudi, 40)}"
+        named = self.engine.partition("@")[2]
+        commit = self.versions.get("revision", "") if named in ("", WORKTREE) else named[:12]
+        if not commit:
+            return f"run {self.run_id}" if self.run_id else PurePosixPath(self.name).name
+        changed = " with changes" if commit.endswith("+") else ""
+        return f"commit {clean(commit, 60).rstrip('+')}{changed}"
 
     @property
     def cells(self) -> frozenset[str]:
@@ -134,6 +153,9 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
         foreign=frozenset(_name(c.cell, engine) for c in cells if not is_native(c.engine)),
         work=facts.work(run),
         stages=_stages(path, engine),
+        versions=facts.versions(run),
+        scenario=clean(run.record.scenario.name or "", 60),
+        engine=engine or "",
         unseeded=frozenset(
             _name(c.cell, engine) for c in cells if c.engine not in run.record.seeded_ids
         ),
@@ -209,6 +231,14 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
         numbers=numbers,
         wrong=wrong,
         foreign=frozenset(foreign),
-        work={clean(key, 120): clean(value) for key, value in document.work.items()},
+        work={
+            clean(key, 120): clean(without_folders(str(value)))
+            for key, value in document.work.items()
+        },
+        versions={
+            clean(name, 60): clean(without_folders(str(value)))
+            for name, value in document.versions.items()
+        },
+        engine=engine or "",
         unseeded=frozenset(unseeded),
     )

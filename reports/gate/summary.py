@@ -65,6 +65,7 @@ class KeptSummary(_SummaryPart):
     missing: Sequence[str] = ()
     seeded_ids: Sequence[str] = ()
     work: Mapping[str, object] = {}
+    versions: Mapping[str, object] = {}
 
 
 def read(path: Path) -> KeptSummary:

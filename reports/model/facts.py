@@ -16,7 +16,7 @@ from keymark.harness.redaction import is_sensitive, redact_text
 from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
 from keymark.reports.render.charts import Lettering
-from keymark.reports.render.text import NOTHING, clean, listed
+from keymark.reports.render.text import NOTHING, clean, listed, without_folders
 
 Fact = tuple[str, str]
 """(dotted name, value), both safe to show."""
@@ -25,20 +25,20 @@ LONGEST_LIST = 400
 """Facts of one section that a page shows."""
 
 _APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
-_WORK = ("dataset.", "workload.", "table.")
+_WORK = ("dataset.", "workload.", "table.", "spark.")
 
 
 def compared(run: Run) -> str:
     """Say in one sentence which indexes were compared, on what data, doing what, how often."""
     plan = run.record.scenario
-    data, sizes = plan.dataset, _sizes(run.record)
+    data, sizes = plan.dataset, sizes_of(run.record)
     indexes = listed(list(dict.fromkeys(clean(cell.index, 40) for cell in run.cells)))
     engines = listed(list(dict.fromkeys(clean(cell.engine, 40) for cell in run.cells)))
     parts = [f"{indexes or 'Nothing'} (engine {engines})" if engines else "Nothing"]
     source, own = plan.table.source, data.source.path if data.source else ""
     if source or own:
         rows = f" of {_count(sizes.rows)} rows" if run.record.measured else ""
-        held = f"a copy of the table {clean(source)}" if source else f"the data in {clean(own)}"
+        held = f"a copy of the table {_path(source)}" if source else f"the data in {_path(own)}"
         parts.append(f"on {held}{rows}")
     elif data.rows:
         several = [_count(each) for each in data.sizes]
@@ -75,7 +75,7 @@ def lettering(runs: Sequence[Run]) -> Lettering:
 
 
 def _measured_on(run: Run) -> str:
-    record, sizes = run.record, _sizes(run.record)
+    record, sizes = run.record, sizes_of(run.record)
     data, machine = record.scenario.dataset, record.machine
     tables = f"{min(data.sizes):,} to {max(data.sizes):,}" if data.sizes else _count(sizes.rows)
     batches = f"{min(data.batches):,} to {max(data.batches):,}" if data.batches else ""
@@ -113,13 +113,18 @@ def scenario(run: Run) -> list[Fact]:
 
 
 def work(run: Run) -> dict[str, str]:
-    """What was done to which rows, as (dotted key of the scenario -> text)."""
+    """What was done to which rows, on which Spark, as (dotted key of the scenario -> text)."""
     return {key: value for key, value in scenario(run) if key.startswith(_WORK)}
+
+
+def versions(run: Run) -> dict[str, str]:
+    """The versions that a number may depend on, and the revision of the code, safe to show."""
+    return {clean(name, 60): _path(each) for name, each in run.record.versions.items()}
 
 
 def notes(run: Run) -> list[str]:
     """What the harness wants readers to know."""
-    said = [clean(note) for note in run.record.notes][:LONGEST_LIST]
+    said = [_path(note) for note in run.record.notes][:LONGEST_LIST]
     if run.record.is_running:
         said.insert(0, "the run did not come to its end; `--resume` goes on with it")
     return said
@@ -152,12 +157,12 @@ def command(run: Run) -> str:
         if word == "--out":
             next(words, None)
         elif word not in ("--resume", "--json") and not word.startswith("--out="):
-            kept.append(redact_text(word))
+            kept.append(without_folders(redact_text(word)))
     return clean(shlex.join(kept), 2000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sizes:
+class Sizes:
     """How much was done: as measured, or as planned of a run cut off before it knew."""
 
     rows: int
@@ -167,10 +172,11 @@ class _Sizes:
     lookup_keys: int
 
 
-def _sizes(record: RunRecord) -> _Sizes:
+def sizes_of(record: RunRecord) -> Sizes:
+    """How much was done."""
     plan, known = record.scenario, record.measured
     if known is None:
-        return _Sizes(
+        return Sizes(
             rows=plan.dataset.rows,
             batch_rows=plan.dataset.batch_rows,
             update_share=plan.dataset.update_share,
@@ -178,7 +184,7 @@ def _sizes(record: RunRecord) -> _Sizes:
             lookup_keys=plan.workload.lookup_keys,
         )
     batch = known.batch_updates + known.batch_inserts
-    return _Sizes(
+    return Sizes(
         rows=known.rows,
         batch_rows=batch,
         update_share=known.batch_updates / batch if batch else None,
@@ -187,7 +193,7 @@ def _sizes(record: RunRecord) -> _Sizes:
     )
 
 
-def _doing(plan: ScenarioRecord, sizes: _Sizes) -> list[str]:
+def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
     work = plan.workload
     doing = ["building the record index anew"] if work.build_index else []
     if work.rounds:
@@ -223,6 +229,11 @@ def _count(value: int) -> str:
     return f"{value:,}" if value else ""
 
 
+def _path(text: str) -> str:
+    """A foreign text, safe to show, without folders of the machine it comes from."""
+    return clean(without_folders(text))
+
+
 def _flat(section: Mapping[str, Any]) -> list[Fact]:
     facts = []
     for key, value in _leaves(section):
@@ -245,4 +256,4 @@ def _plain(value: object) -> str:
         return ", ".join(_plain(item) for item in value)
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: NOTHING}[value]
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else without_folders(str(value))

@@ -26,7 +26,7 @@ from keymark.indexes import installed
 from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.errors import ReportError
 from keymark.reports.model.data_points import data_points_of, order_of, words_of
-from keymark.reports.render.text import clean
+from keymark.reports.render.text import clean, without_folders
 from keymark.reports.stats.canary import noise_share
 
 # No more digits than fit into any number: names come from files.
@@ -182,7 +182,7 @@ def load(paths: Sequence[Path]) -> tuple[Run, ...]:
 
 def failed_cells(record: RunRecord) -> dict[str, str]:
     """Cells that run.json calls failed, with the reason, safe to show."""
-    return {cell: clean(reason) for cell, reason in record.failed.items()}
+    return {cell: clean(without_folders(reason)) for cell, reason in record.failed.items()}
 
 
 def cell_order(
@@ -257,12 +257,12 @@ def _load_one(path: Path) -> Run:
 
 def _cell(run_id: str, cell: str, samples: list[Sample], notices: list[str]) -> CellView:
     reasons = Counter(
-        f"{clean(s.step)}: {clean(s.reason) or 'the answer was not verified'}"
+        f"{clean(s.step)}: {clean(without_folders(s.reason)) or 'the answer was not verified'}"
         for s in samples
         if not s.verified
     )
     dropped = Counter(
-        f"{clean(s.step)}: {clean(s.reason) or 'no reason given'}"
+        f"{clean(s.step)}: {clean(without_folders(s.reason)) or 'no reason given'}"
         for s in samples
         if s.verified and not s.valid and not s.warmup
     )

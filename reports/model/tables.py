@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from keymark.harness.engines import is_native
 from keymark.harness.store.units import METRICS, Better, Unit
 from keymark.reports.model.projection import UPSERT, CellView, Trial, step_order
 from keymark.reports.render.text import clean
@@ -27,7 +28,10 @@ from keymark.reports.stats.statistics import (
 LAST = "last"
 """Name of the step to take where only a table's final state counts."""
 
-PHASES = ("tag", "write", "index", "commit")
+PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services")
+REST = "rest"
+"""What the whole of a step holds beyond its phases."""
+_LEAST_REST = 0.01
 
 # Nobody repeats a run more often than this to settle a difference.
 _REPETITIONS_MAX = 100
@@ -70,6 +74,8 @@ class Measure:
 
     def values(self, cell: CellView) -> Mapping[Trial, float]:
         """Values of a cell by trial; empty when it has none."""
+        if self.phase == REST:
+            return _rest(cell, self.step, self.metric)
         if self.step != LAST:
             return cell.values(self.step, self.phase, self.metric)
         for step in reversed(cell.steps()):
@@ -300,8 +306,49 @@ def steps(cells: Sequence[CellView]) -> SummaryTable:
 
 
 def phases(cells: Sequence[CellView]) -> SummaryTable:
-    """Wall time of each phase of an upsert batch, and of the whole."""
-    return _by_phase(cells, "wall_s", key="{}", what="Phase {} of an upsert batch")
+    """Wall time of each phase of an upsert batch, what is beyond them, and of the whole."""
+    found = _by_phase(cells, "wall_s", key="{}", what="Phase {} of an upsert batch")
+    if not found.columns or found.columns[-1].measure.phase != "total":
+        return found
+    *parts, total = found.columns
+    measure = Measure(
+        key=REST,
+        title="between phases" if all(map(_tells_phases, cells)) else "not told apart",
+        what="Time of an upsert batch that is in no phase",
+        step=UPSERT,
+        phase=REST,
+        metric="wall_s",
+    )
+    rest = _column(cells, measure)
+    shares = [
+        left.median / whole.median
+        for left, whole in zip(rest.summaries, total.summaries, strict=True)
+        if left and whole
+    ]
+    shown = [rest] * (max(shares, default=0.0) > _LEAST_REST)
+    return SummaryTable(cells=found.cells, columns=(*parts, *shown, total))
+
+
+def rest_words(cells: Sequence[CellView]) -> list[str]:
+    """What the time of an upsert beyond its phases is, a sentence for each kind of cells."""
+    said = []
+    cells = [cell for cell in cells if _rest(cell, UPSERT, "wall_s")]
+    if any(map(_tells_phases, cells)):
+        said.append(
+            "Between phases, Keymark puts the changes of the index together, counts, and gives "
+            "the lease back."
+        )
+    if any(is_native(cell.engine) and not _tells_phases(cell) for cell in cells):
+        said.append(
+            "Not told apart, of a revision that timed four phases only: opening the table, "
+            "preparing and placing rows, services after the commit."
+        )
+    if any(not is_native(cell.engine) for cell in cells):
+        said.append(
+            "Hudi reports no phases: they are read off its Spark stages. What it does between "
+            "them (opening the table, planning, placing rows, committing) cannot be told apart."
+        )
+    return said
 
 
 def shuffled(cells: Sequence[CellView]) -> SummaryTable:
@@ -342,6 +389,23 @@ def work(cells: Sequence[CellView], step: str) -> SummaryTable:
         for name in names
     ]
     return filled(table(cells, measures))
+
+
+def _tells_phases(cell: CellView) -> bool:
+    """Whether the engine timed all phases."""
+    return bool(cell.values(UPSERT, PHASES[0], "wall_s"))
+
+
+def _rest(cell: CellView, step: str, metric: str) -> dict[Trial, float]:
+    """What the whole of a step holds beyond its phases, by trial; empty where it has none."""
+    found = [values for name in PHASES if (values := cell.values(step, name, metric))]
+    if not found:
+        return {}
+    whole = cell.values(step, "total", metric)
+    return {
+        trial: max(value - sum(each.get(trial, 0.0) for each in found), 0.0)
+        for trial, value in whole.items()
+    }
 
 
 def _column(cells: Sequence[CellView], measure: Measure) -> Column:

@@ -38,10 +38,14 @@ HATCHES = ("", "///", "xxx", "\\\\\\", "|||")
 
 # What finding a record costs is violet, what writing it costs is grey.
 PHASE_LOOKS = {
+    "open": ("#9fb8cc", "....", "#111111"),
+    "prepare": ("#dfe7ee", "", "#111111"),
     "tag": ("#6f3fa0", "", "#ffffff"),
+    "place": ("#e9e1f2", "xxxx", "#111111"),
     "index": ("#b79bd3", "////", "#111111"),
     "write": ("#c3cad2", "", "#111111"),
     "commit": ("#7d8794", "", "#ffffff"),
+    "services": ("#565f69", "\\\\\\\\", "#ffffff"),
     "rest": ("#eef1f4", "", "#111111"),
 }
 
@@ -153,11 +157,9 @@ def bars(column: Column, cells: Sequence[CellView], title: str) -> Drawing:
 
 
 def stack(whole: SummaryTable, title: str) -> Drawing:
-    """Draw the phases of a table, whose last column is the total, as stacked horizontal bars.
-
-    What the total holds beyond its phases is drawn as `rest`.
-    """
+    """Draw the phases of a table, whose last column is the total, as stacked horizontal bars."""
     parts, totals = stacked_medians(whole)
+    words = {column.measure.phase: column.measure.title for column in whole.columns}
     scale, unit = axis_scale(Unit.SECONDS.value, max(totals))
 
     def draw(figure: FigureBase) -> None:
@@ -175,7 +177,7 @@ def stack(whole: SummaryTable, title: str) -> Drawing:
                 hatch=hatch,
                 edgecolor=INK,
                 linewidth=0.6,
-                label=phase,
+                label=words[phase],
             )
             for row, length in enumerate(drawn):
                 if length and not hatch:
@@ -189,7 +191,7 @@ def stack(whole: SummaryTable, title: str) -> Drawing:
             _value_label(axes, row, end, digits(totals[row] / scale))
         _finish(axes, [cell.label for cell in whole.cells], max(left) * 1.22)
         axes.set_xlabel(f"{unit}, medians\nat the end of a bar: the total")
-        figure.legend(loc="outside lower left", ncols=5, frameon=False, handlelength=1.2,
+        figure.legend(loc="outside lower left", ncols=4, frameon=False, handlelength=1.2,
                       columnspacing=1.1, fontsize=9)  # fmt: skip
         _drop_too_wide(figure, inside)
 
@@ -216,19 +218,13 @@ def number_ticks(axis: Axis) -> None:
 def stacked_medians(whole: SummaryTable) -> tuple[dict[str, list[float]], list[float]]:
     """Split a phases table into lengths per phase and the totals, in seconds.
 
-    A phase without a value has length 0; `rest` appears when it is above 1 % of a total.
+    A phase without a value has length 0. Medians of parts need not add up to that of the whole.
     """
     totals = [summary.median if summary else 0.0 for summary in whole.columns[-1].summaries]
     parts = {
         column.measure.phase: [s.median if s else 0.0 for s in column.summaries]
         for column in whole.columns[:-1]
     }
-    rest = [
-        max(total - sum(lengths[row] for lengths in parts.values()), 0.0)
-        for row, total in enumerate(totals)
-    ]
-    if any(left > 0.01 * total for left, total in zip(rest, totals, strict=True)):
-        parts["rest"] = rest
     return parts, totals
 
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from keymark.harness.store.results import SCHEMA_VERSION, Sample
-from keymark.reports.model.facts import missing_cells, work
+from keymark.reports.model.facts import missing_cells, versions, work
 from keymark.reports.model.projection import CellView, Run, step_order
 from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.render.text import clean, spreadsheet
@@ -55,7 +55,7 @@ def summary(
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
         "verified": verified(runs),
-        **({"work": work(runs[0])} if len(runs) == 1 else {}),
+        **({"work": work(runs[0]), "versions": versions(runs[0])} if len(runs) == 1 else {}),
         "seeded_ids": sorted({clean(name) for run in runs for name in run.record.seeded_ids}),
         "cells": [_cell(cell) for run in runs for cell in run.cells],
         "missing": [clean(name) for run in runs for name in missing_cells(run)],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from pathlib import PurePosixPath
 
 from keymark.harness.redaction import redact_text
 
@@ -21,7 +22,24 @@ LONGEST = 300
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])?")
 _UNSHOWABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~#!])")
+# A slash that follows no word and no other slash begins a path; `/s` after a space is a unit.
+_PATH = re.compile(r"(?:\bfile:/{1,3}|(?<![\w/.…*~@%+-])/(?![/*]))[^\s'\"`,;:()<>|=\[\]{}]{2,}")
+_APART = re.compile(r"[,;:|=\"'()]|\s[/-]")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def without_folders(text: str) -> str:
+    """A text in which paths of the machine it comes from are their last part: ``…/trips``.
+
+    URLs of stores stay, and so do relative paths.
+    """
+    alone = text.startswith("/") and not _APART.search(text)
+    return f"…/{PurePosixPath(text).name}" if alone else _PATH.sub(_last_part, text)
+
+
+def _last_part(match: re.Match[str]) -> str:
+    kept = match[0].rstrip(".")
+    return f"…/{PurePosixPath(kept).name}{match[0][len(kept) :]}"
 
 
 def clean(text: object, longest: int = LONGEST) -> str:

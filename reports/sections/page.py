@@ -23,6 +23,7 @@ from keymark.reports.render.grids import Grid, grid
 from keymark.reports.render.text import clean, listed
 from keymark.reports.sections.engines_part import EnginesPart, engines_part
 from keymark.reports.sections.growth_part import GrowthPart, growth_part
+from keymark.reports.sections.headline import Headline, headline
 from keymark.reports.sections.model_part import ModelPart, model_part
 from keymark.reports.sections.overhead_part import OverheadPart, overhead_part
 from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
@@ -90,6 +91,7 @@ class RunPart:
         run_id: the run's own id.
         label: its letter, empty when it is the only one.
         name: letter and id, or the id alone.
+        headline: the answer in one sentence; None where no cell was right.
         compared: what was compared, in one sentence.
         answers: the headline of each shape of keys, at the largest table and batch.
         scenario: facts.
@@ -103,6 +105,7 @@ class RunPart:
     run_id: str
     label: str
     name: str
+    headline: Headline | None
     compared: str
     answers: list[Answered]
     scenario: list[facts.Fact]
@@ -127,6 +130,7 @@ class Report:
         choices: which index for what, of each run that measured enough of them.
         engines: ours beside others, of each run with several engines.
         virtuals: virtual keys beside stored ones, of each run that has both.
+        rest: what the time of an upsert beyond its phases is, in sentences.
         charts: pictures with their tables, of the first data that the answer is about.
         charted: these data in words; empty where there is one point only.
         growths: what becomes of tables that grow, of each run with several sizes.
@@ -151,6 +155,7 @@ class Report:
     virtuals: list[VirtualPart]
     charts: list[Chart]
     charted: str
+    rest: list[str]
     growths: list[GrowthPart]
     models: list[ModelPart]
     noises: list[NoisePart]
@@ -185,6 +190,7 @@ def build(runs: Sequence[Run]) -> Report:
         engines=[each for run in runs if (each := engines_part(run)) is not None],
         virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
         charts=_charts(headline, judged=not several),
+        rest=tables.rest_words(charted),
         charted="" if several or not charted else words_of(charted[0].data),
         growths=[grown for run in runs if (grown := growth_part(run)) is not None],
         models=[part for run in runs if (part := model_part(run)) is not None],
@@ -333,6 +339,7 @@ def _part(run: Run) -> RunPart:
         run_id=clean(run.run_id),
         label=run.label,
         name=run.name,
+        headline=headline(run, next(iter(by_data(right).values()))) if right else None,
         compared=facts.compared(run),
         answers=[_answered(data, group) for data, group in by_data(right).items()],
         scenario=facts.scenario(run),

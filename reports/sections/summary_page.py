@@ -18,8 +18,11 @@ def summary_markdown(report: Report) -> str:
     """Print the answer, the details and the warnings; everything foreign is escaped."""
     lines = [f"# {markdown(report.title)}", ""]
     for run in report.runs:
-        said = f"{run.name}: {run.compared}" if run.label else run.compared
-        lines += [markdown(said, _LONGEST_SENTENCE), ""]
+        before = f"{run.name}: " if run.label else ""
+        if run.headline:
+            said = markdown(f"{before}{run.headline.sentence}", _LONGEST_SENTENCE)
+            lines += [f"**{said}** {run.headline.noise}", ""]
+        lines += [markdown(f"{before}{run.compared}", _LONGEST_SENTENCE), ""]
     lines += _verdict(report)
     for run in report.runs:
         for answer in run.answers:
@@ -28,7 +31,7 @@ def summary_markdown(report: Report) -> str:
         lines += ["## Side by side", "", *_table(report.beside), ""]
     for chart in report.charts:
         if chart.key == "phases":
-            lines += [f"## {chart.title}", "", *_table(chart.grid), ""]
+            lines += [f"## {chart.title}", "", *_table(chart.grid), "", *report.rest, ""]
     lines += _parts(report)
     lines += _details(report)
     lines += _notes(report)

@@ -46,7 +46,9 @@ const wide = [...document.querySelectorAll("body *")]
   .filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map((e) => e.outerHTML.slice(0, 120));
 const root = document.documentElement;
-const page = {width: root.clientWidth, content: root.scrollWidth, wide: wide.slice(0, 5),
+const seen = (e) => getComputedStyle(e).display !== "none";
+const hints = [...document.querySelectorAll(".hint")].filter(seen).length;
+const page = {width: root.clientWidth, hints, content: root.scrollWidth, wide: wide.slice(0, 5),
   paper: getComputedStyle(document.body).backgroundColor};
 axe.run(document, {runOnly: LEVELS, resultTypes: ["violations"]}).then(
   (found) => say({...page, passes: found.passes.length, violations: found.violations.map(
@@ -72,6 +74,7 @@ class Seen:
     Attributes:
         width: of the frame, in CSS pixels.
         content: of what is in it; more than the frame means scrolling sideways.
+        hints: how many tables say that they go on to the right.
         wide: the first elements that stand out to the right.
         paper: the background as a CSS colour.
         passes: rules of axe-core that hold.
@@ -80,6 +83,7 @@ class Seen:
 
     width: int
     content: int
+    hints: int
     wide: Sequence[str]
     paper: str
     passes: int

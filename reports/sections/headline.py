@@ -1,0 +1,105 @@
+"""The answer in one sentence: what a reader would tell a colleague, with the machine's noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from keymark.reports.model import facts, tables
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.tables import Column, Standing
+from keymark.reports.render.format_values import amount, digits
+from keymark.reports.render.text import listed
+
+_ORDER = ("write_latency", "build_index", "build", "lookup", "null_columns", "delete", "purge")
+"""Measures by what readers ask first; else the first that was measured."""
+
+_NAMED = 3
+"""Cells behind the best that the sentence names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """What stands on top of a report of one run.
+
+    Attributes:
+        sentence: the answer.
+        noise: by how much the machine varied during the run.
+    """
+
+    sentence: str
+    noise: str
+
+
+def headline(run: Run, cells: Sequence[CellView]) -> Headline | None:
+    """The answer of a run's verified cells on the same data; None where nothing was measured."""
+    columns = {column.measure.key: column for column in tables.headline(cells).columns}
+    known = {key: each for key, each in columns.items() if each.standing is not Standing.EMPTY}
+    key = next((key for key in (*_ORDER, *known) if key in known), None)
+    if key is None:
+        return None
+    column, subject = known[key], _subject(run, cells[0], known[key])
+    labels = [cell.label.replace(" · ", " of ") for cell in cells]
+    return Headline(sentence=f"{_said(column, subject, labels)}.", noise=_noise(cells[0].noise))
+
+
+def _subject(run: Run, cell: CellView, column: Column) -> str:
+    """What was measured, with its sizes: ``an upsert of 10,000 rows into 200,000``."""
+    sizes = facts.sizes_of(run.record)
+    rows, batch = cell.data.rows or sizes.rows, cell.data.batch or sizes.batch_rows
+    words = {
+        "write_latency": ("an upsert", batch, "rows", "into a table of"),
+        "build_index": ("building the index", rows, "rows", ""),
+        "build": ("building the index", rows, "keys", ""),
+        "lookup": ("a lookup", sizes.lookup_keys, "keys", "in a table of"),
+        "null_columns": ("nulling columns", sizes.deletes, "keys", "in a table of"),
+        "delete": ("a delete", sizes.deletes, "keys", "from a table of"),
+        "purge": ("a purge", sizes.deletes, "keys", "from a table of"),
+    }
+    plain = column.measure.what[0].lower() + column.measure.what[1:]
+    what, count, unit, where = words.get(column.measure.key, (plain, 0, "", ""))
+    counted = f" of {count:,} {unit}" if count else ""
+    return f"{what}{counted}" + (f" {where} {rows:,}" if where and rows else "")
+
+
+def _said(column: Column, subject: str, labels: Sequence[str]) -> str:
+    medians = {row: each.median for row, each in enumerate(column.summaries) if each}
+    ranked = sorted(medians, key=lambda row: medians[row], reverse=column.measure.higher)
+    least, most = (amount(f(medians.values()), column.unit) for f in (min, max))
+    around = f"medians are {least} to {most}" if least != most else f"all are at {least}"
+    capital = subject[0].upper() + subject[1:]
+    takes = "is" if column.measure.metric != "wall_s" else "takes"
+    if column.standing is Standing.ZEROS:
+        return f"{capital} {takes} {amount(0, column.unit)} with every index"
+    if column.standing is Standing.TOO_FEW:
+        return (
+            f"Too few repetitions to say which index is best at {subject}: {around}, and at least "
+            f"{column.deciding} repetitions would decide"
+        )
+    if column.standing is Standing.NO_DIFFERENCE:
+        more = f"; about {column.deciding} repetitions would decide" if column.deciding else ""
+        return f"No index is shown to be better than another at {subject}: {around}{more}"
+    if column.standing is Standing.ALONE:
+        each = listed([f"{amount(medians[row], column.unit)} with {labels[row]}" for row in ranked])
+        return f"{capital} {takes} {each}"
+    first = listed([labels[row] for row in ranked if row in column.leaders])
+    told = f"{capital} {takes} {amount(medians[ranked[0]], column.unit)} with {first}"
+    if column.standing is Standing.TIED:
+        told += ", which are not told apart"
+    behind = [row for row in ranked if row not in column.leaders]
+    kept = behind if len(behind) <= _NAMED else [*behind[: _NAMED - 1], behind[-1]]
+    return f"{told}, {listed([_behind(column, row, medians, labels) for row in kept])}"
+
+
+def _behind(column: Column, row: int, medians: dict[int, float], labels: Sequence[str]) -> str:
+    ratio = column.ratios[row]
+    if ratio is None:
+        return f"{amount(medians[row], column.unit)} with {labels[row]}"
+    long = "as long" if column.measure.metric == "wall_s" else "as much"
+    return f"{ratio.median:.2g} times {long} with {labels[row]}"
+
+
+def _noise(share: float) -> str:
+    if not share:
+        return "The machine's noise was not measured."
+    return f"The machine's noise during the run: {digits(100 * share)} %."
