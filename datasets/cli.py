@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
 
+from keymark.counts import count
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.digest import RowsDigest
 from keymark.datasets.generate.files import Round
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.specs.spec import DatasetSpec, load_spec
+from keymark.terminal import tell_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -205,7 +207,11 @@ def write(
     name = f"{asked.spec.name}-{asked.spec.rows}-{asked.spec.seed}-round{asked.rows.number}"
     folder = out or Path("runs") / "data" / name
     asked.progress.total = asked.rows.rows
-    digest = asked.made(master, folder)
+    try:
+        digest = asked.made(master, folder)
+    except KeyboardInterrupt:
+        tell_interrupted(f"{folder} holds a part of the rows; delete it to write them again")
+        raise
     files = sorted(folder.glob("*.parquet"))
     _answer(
         {
@@ -438,8 +444,9 @@ def _request(spec: str, settings: Sequence[str], verb: str = "") -> _Request:
 
 
 def _whole(text: str, key: str, problems: list[str]) -> int:
-    if text.isdecimal() and text.isascii():
-        return int(text)
+    number = count(text)
+    if number is not None:
+        return number
     problems.append(f"{key}: {text!r} is not a whole number")
     return 0
 

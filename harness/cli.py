@@ -30,6 +30,7 @@ from keymark.harness.scenario.schema import scenario_schema
 from keymark.harness.store import run_folder_mirror
 from keymark.harness.store.store import RunFolder
 from keymark.table.runtime.bar import progress_bar
+from keymark.terminal import going_on, tell_interrupted
 
 _SPEED_S = 600.0
 """What the time left is estimated from: a trial may take minutes."""
@@ -90,8 +91,9 @@ def run(
             try:
                 finished = bench.run(request, shown)
             except KeyboardInterrupt:
-                shown.end()
-                _tell_interrupted(request.folder, out or str(request.folder))
+                begun = (request.folder / "run.json").exists()
+                name = out or request.folder
+                tell_interrupted(going_on(name) if begun else "nothing was measured yet")
                 raise
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=as_json)
@@ -101,15 +103,6 @@ def run(
         print(terminal_text(f"FAILED {cell}: {reason}"), file=sys.stderr)
     if finished.failed:
         raise typer.Exit(1)
-
-
-def _tell_interrupted(folder: Path, name: str) -> None:
-    """Say what an interrupted run keeps, and the command that goes on with it."""
-    if (folder / "run.json").exists():
-        said = f"interrupted; what was measured is kept: go on with run --resume --out {name}"
-    else:
-        said = "interrupted before anything was measured"
-    print(terminal_text(said), file=sys.stderr)
 
 
 def kernels(
@@ -133,8 +126,12 @@ def kernels(
     path = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-kernels"
     folder = RunFolder.open(path) if resume else RunFolder.create(path)
     folder.refuse_links()
-    with Shown() as shown:
-        kernels_.measure(engines, folder, shown, repetitions)
+    try:
+        with Shown() as shown:
+            kernels_.measure(engines, folder, shown, repetitions)
+    except KeyboardInterrupt:
+        tell_interrupted(going_on(path))
+        raise
     print(json.dumps({"run_id": path.name}) if as_json else path)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from keymark.counts import as_count
 from keymark.datasets.changes.choice import Shares, UpdateChoice
 from keymark.datasets.changes.movers import TURNS, Movers
 from keymark.datasets.changes.stripes import StripedOrder
@@ -28,6 +29,7 @@ from keymark.datasets.specs.sizes import payload_for, row_bytes
 _CATALOG = Path(__file__).parents[1] / "catalog"
 _MAX_ROWS = 10**13
 _AMOUNTS = ("updates", "inserts", "deletes", "moves", "late", "duplicates")
+_COUNTED = ("rows", *_AMOUNTS)
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
@@ -244,7 +246,8 @@ def load_spec(source: str | Path, overrides: Mapping[str, object] | None = None)
     origin, settings = _read(source)
     problems = []
     for key, value in (overrides or {}).items():
-        problem = _override(settings, key.split("."), _typed(value))
+        said = as_count(value) if key in _COUNTED else value
+        problem = _override(settings, key.split("."), _typed(said))
         problems += [problem] if problem else []
     try:
         spec = DatasetSpec.model_validate(settings)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from keymark.counts import as_count
 from keymark.harness.redaction import redact_text
 
 
@@ -30,8 +31,17 @@ def without_user(url: str) -> str:
     return url
 
 
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[
+    int,
+    Field(ge=1),
+    BeforeValidator(as_count, json_schema_input_type=Annotated[int, Field(ge=1)]),
+]
+"""A whole number; 2e9 and the texts 2B, 5M and 400k are such."""
+Natural = Annotated[
+    int,
+    Field(ge=0),
+    BeforeValidator(as_count, json_schema_input_type=Annotated[int, Field(ge=0)]),
+]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple, json_schema_input_type=list[str])]
 Numbers = Annotated[

@@ -26,6 +26,7 @@ from keymark.reports.gate.policy import Kind, Policy
 from keymark.reports.gate.run_numbers import RunNumbers
 from keymark.reports.gate.verdicts import Verdict
 from keymark.reports.render.text import clean
+from keymark.terminal import going_on, tell_interrupted
 
 EXIT_CODES = {Verdict.PASS: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 
@@ -94,7 +95,7 @@ def gate(
         answer = found.gate
     else:
         if given.revisions:
-            given = Given.of(measure_revisions.measure(base, candidate or WORKTREE, asked, out))
+            given = Given.of(_measured(base, candidate, asked, out))
         ours, theirs = given.sides()
         policies.check_used(demanded, list(ours.numbers), str(policy))
         answer = compare(ours, theirs, demanded)
@@ -103,6 +104,21 @@ def gate(
         if path is not None:
             _write(path, text(answer))
     return EXIT_CODES[answer.verdict]
+
+
+def _measured(
+    base: str, candidate: str | None, asked: MeasureRequest, out: str | None
+) -> TwoRevisions:
+    """Measure two revisions; an interruption says what is kept and how to go on."""
+    folder = out or measure_revisions.new_folder(asked)
+    try:
+        return measure_revisions.measure(base, candidate or WORKTREE, asked, folder)
+    except KeyboardInterrupt:
+        if candidate is None:
+            tell_interrupted("the work tree may change, so that the same command begins anew")
+        else:
+            tell_interrupted(going_on(folder))
+        raise
 
 
 def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bool) -> None:
@@ -138,6 +154,9 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
         asked = replace(asking.asked, sets=sets)
         try:
             measured = measure_revisions.measured_once(start, revision, asked, folder)
+        except KeyboardInterrupt:
+            tell_interrupted(f"every step is kept in {kept}; the same command goes on")
+            raise
         except typer.Exit as stop:
             if stop.exit_code == _INTERRUPTED:
                 raise

@@ -7,9 +7,11 @@ engine for each revision; what is judged is its run folder.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
@@ -17,6 +19,7 @@ import typer
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.render.text import clean
+from keymark.terminal import CALLED_BY
 
 WORKTREE = "worktree"
 """What stands for the code as it lies there, instead of a revision."""
@@ -62,30 +65,37 @@ class MeasureRequest:
         return ["run", self.scenario, "--json", *named, *rest]
 
 
-def measure(base: str, candidate: str, asked: MeasureRequest, out: str | None) -> TwoRevisions:
+def new_folder(asked: MeasureRequest) -> str:
+    """The run folder of a gate for which nobody names one."""
+    return f"runs/{datetime.now(UTC):%Y%m%dT%H%M%S}-{Path(asked.scenario or 'kernels').stem}"
+
+
+def measure(base: str, candidate: str, asked: MeasureRequest, out: str) -> TwoRevisions:
     """Measure two revisions.
 
     Args:
         base: a revision as git knows it, or `WORKTREE`.
         candidate: the same.
         asked: what is measured.
-        out: the run folder, a path or URL; None for `runs/<run_id>`.
+        out: the run folder, a path or URL.
 
     Raises:
         ReportError: the two are one commit, or the run was killed or left nothing to judge.
         typer.Exit: the run could not be made; it has said why.
     """
-    words = asked.words(base, candidate)
-    words += ["--out", out] if out else []
+    words = [*asked.words(base, candidate), "--out", out]
     made = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-P", "-m", "keymark", *words], stdout=subprocess.PIPE, check=False
+        [sys.executable, "-P", "-m", "keymark", *words],
+        stdout=subprocess.PIPE,
+        check=False,
+        env={**os.environ, CALLED_BY: "gate"},
     )
     if made.returncode < 0:
         raise ReportError(f"the run of both revisions was killed by signal {-made.returncode}")
     if made.returncode not in (0, 1):
         raise typer.Exit(made.returncode)
     try:
-        return kept(run_folder_mirror.local(out or f"runs/{json.loads(made.stdout)['run_id']}"))
+        return kept(run_folder_mirror.local(out))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReportError(
             f"the run of both revisions left nothing to judge: {clean(error)}"

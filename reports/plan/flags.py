@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from keymark import counts
+
 
 def count(text: str) -> int:
-    """A number of rows: 2000000000, 2_000_000_000, 2e9, 2B, 400k."""
-    sizes = {"k": 10**3, "m": 10**6, "b": 10**9}
-    plain = text.strip().replace(",", "").lower()
-    size = sizes.get(plain[-1:], 1)
-    try:
-        number = Decimal(plain[:-1] if size > 1 else plain) * size
-        if 1 <= number <= 10**15 and number == int(number):
-            return int(number)
-    except (ArithmeticError, ValueError):
-        pass
-    raise typer.BadParameter(f"{text!r} is no number of rows, such as 5000000, 5e6, 5M or 2B")
+    """A number of rows, at least 1, as `keymark.counts` reads it."""
+    number = counts.count(text)
+    if not number:
+        raise typer.BadParameter(f"{text!r} is no number of rows, such as 5000000, 5e6, 5M or 2B")
+    return number
 
 
 Records = Annotated[int | None, typer.Option(parser=count, metavar="N", help="rows of the table")]

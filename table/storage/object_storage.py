@@ -29,6 +29,8 @@ from obstore.exceptions import (
     GenericError,
     JoinError,
     NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
     UnknownConfigurationKeyError,
 )
 from obstore.store import MemoryStore, from_url
@@ -57,6 +59,18 @@ _TRIES = 4
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z-]+)*)")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _CAUSE = re.compile(r"HTTP error: ([a-z ]{1,80})")
+# Of a store that lets nobody in, or of a machine without a role: its metadata service is asked.
+_LET_IN = re.compile(
+    r"status code: 40[13]|credential|/latest/(?:api/token|meta-data)", re.IGNORECASE
+)
+# Settings that are credentials or say where they come from, as obstore and AWS name them.
+_CREDENTIALS = frozenset(
+    (
+        *("access_key_id", "secret_access_key", "session_token", "token", "skip_signature"),
+        *("container_credentials_relative_uri", "container_credentials_full_uri"),
+        *("web_identity_token_file", "role_arn"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,10 @@ class ObjectStorage(NoLocking):
         """The connection to the bucket, shared by all of this process."""
         return _connect(_split(self.root)[0], tuple(sorted(self.settings.items())))
 
+    def _telling(self, verb: str, path: str) -> contextlib.AbstractContextManager[None]:
+        """One line per error of the store; where it has no credentials, what was looked for."""
+        return _telling(verb, self.root, path, _looked_for(self.root, self.settings))
+
     def _key(self, path: str) -> str:
         segments(path)
         prefix = _split(self.root)[1]
@@ -97,18 +115,18 @@ class ObjectStorage(NoLocking):
 
     def open(self, path: str) -> RangeReader:
         """Open a file for ranged reads."""
-        with _telling("read", self.root, path):
+        with self._telling("read", path):
             size = obstore.head(self._store, self._key(path))["size"]
         return WindowReader(path, size, self.read_range)
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
-        with _telling("read", self.root, path):
+        with self._telling("read", path):
             return bytes(obstore.get(self._store, self._key(path)).bytes())
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Bytes of a file that it has."""
-        with _telling("read", self.root, path):
+        with self._telling("read", path):
             found = obstore.get_range(self._store, self._key(path), start=offset, length=length)
         return bytes(found)
 
@@ -148,13 +166,13 @@ class ObjectStorage(NoLocking):
     def _write(self, path: str, data: bytes, mode: PutMode, token: str) -> None:
         attributes: Any = {_TOKEN: token} if token else None
         store, key = self._store, self._key(path)
-        with _telling("write", self.root, path):
+        with self._telling("write", path):
             obstore.put(store, key, data, mode=mode, attributes=attributes, use_multipart=False)
 
     def _owner(self, path: str) -> str | None:
         """The token of the put that made a file; "" for another's, None where it is absent."""
         try:
-            with _telling("read", self.root, path):
+            with self._telling("read", path):
                 found = obstore.get(self._store, self._key(path), options={"head": True})
         except FileNotFoundError:
             return None
@@ -162,24 +180,24 @@ class ObjectStorage(NoLocking):
 
     def delete(self, path: str) -> None:
         """Delete a file; some stores tell that it was absent, others do not."""
-        with contextlib.suppress(FileNotFoundError), _telling("delete", self.root, path):
+        with contextlib.suppress(FileNotFoundError), self._telling("delete", path):
             obstore.delete(self._store, self._key(path))
 
     def delete_tree(self, path: str) -> None:
         """Delete what is below a folder."""
         while keys := [self._key(status.path) for status in self.walk(path)]:
-            with contextlib.suppress(FileNotFoundError), _telling("delete", self.root, path):
+            with contextlib.suppress(FileNotFoundError), self._telling("delete", path):
                 obstore.delete(self._store, keys)
 
     def list(self, path: str) -> list[FileStatus]:
         """The files directly in a folder, sorted by name."""
-        with _telling("list", self.root, path):
+        with self._telling("list", path):
             found = obstore.list_with_delimiter(self._store, self._key(path) or None)
         return sorted(map(self._status, found["objects"]), key=lambda status: status.path)
 
     def walk(self, path: str) -> Iterator[FileStatus]:
         """All files below a folder, ordered by path."""
-        with _telling("list", self.root, path):
+        with self._telling("list", path):
             found = obstore.list(self._store, self._key(path) or None, chunk_size=1000).collect()
         yield from sorted(map(self._status, found), key=lambda status: status.path)
 
@@ -192,20 +210,20 @@ class ObjectStorage(NoLocking):
         """Whether a file, or anything below a folder, is there."""
         if self._owner(path) is not None:
             return True
-        with _telling("list", self.root, path):
+        with self._telling("list", path):
             pages = obstore.list(self._store, self._key(path) or None, chunk_size=1)
             return any(pages)
 
     def time(self, since: int) -> int:
         """The store's date of the newest object in the `.hoodie` folder, or of one put now."""
-        with _telling("list", self.root, HOODIE):
+        with self._telling("list", HOODIE):
             found = obstore.list_with_delimiter(self._store, self._key(HOODIE))
         times = [entry["last_modified"].timestamp() for entry in found["objects"]]
         if int(max(times, default=0) * 1000) < since:
             path = f"{KEYMARK}/probe/{secrets.token_hex(8)}"
             self.put(path, b"")
             try:
-                with _telling("read", self.root, path):
+                with self._telling("read", path):
                     head = obstore.head(self._store, self._key(path))
                 times.append(head["last_modified"].timestamp())
             finally:
@@ -294,10 +312,16 @@ def _check_excludes(root: str, storage: ObjectStorage) -> None:
 
 
 @contextlib.contextmanager
-def _telling(verb: str, root: str, path: str) -> Iterator[None]:
+def _telling(verb: str, root: str, path: str, looked_for: str) -> Iterator[None]:
     """One line per error, by what the store said; nothing else of obstore's text.
 
     It can hold signed URLs.
+
+    Args:
+        verb: what is done.
+        root: URL of the folder.
+        path: in it.
+        looked_for: what to say where the store lets nobody in; empty where there are credentials.
     """
     try:
         yield
@@ -306,17 +330,35 @@ def _telling(verb: str, root: str, path: str) -> Iterator[None]:
     except AlreadyExistsError:
         raise FileTakenError.of(path) from None
     except (GenericError, JoinError, TimeoutError) as error:
-        raise _LostAnswerError(f"cannot {verb} {root}/{path}: {_reason(error)}") from None
+        raise _LostAnswerError(
+            f"cannot {verb} {root}/{path}: {_reason(error, looked_for)}"
+        ) from None
     except (NotSupportedError, NotImplementedError):
         raise _CannotError(f"cannot {verb} {root}/{path}: the store does not offer that") from None
     except (BaseError, ValueError, OSError) as error:
-        raise StorageError(f"cannot {verb} {root}/{path}: {_reason(error)}") from None
+        raise StorageError(f"cannot {verb} {root}/{path}: {_reason(error, looked_for)}") from None
 
 
-def _reason(error: Exception) -> str:
+def _looked_for(root: str, settings: Mapping[str, str]) -> str:
+    """The settings of credentials that S3 looks for, if none of them is given; else nothing."""
+    if not root.startswith(("s3://", "s3a://")):
+        return ""
+    given = {name.lower().removeprefix("aws_") for name in (*settings, *os.environ)}
+    if given.intersection(_CREDENTIALS):
+        return ""
+    return (
+        "; no access key in keymark.storage.access_key_id and keymark.storage.secret_access_key, "
+        "none in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and no role of this machine "
+        "(~/.aws is not read; a public bucket needs keymark.storage.skip_signature set to true)"
+    )
+
+
+def _reason(error: Exception, looked_for: str) -> str:
     text = str(error)
     found = [match[1] for match in (_STATUS.search(text), _CODE.search(text)) if match]
     cause = _CAUSE.search(text)
     if not found and cause:
         found = [cause[1].strip()]
-    return " ".join(found) or type(error).__name__
+    said = " ".join(found) or type(error).__name__
+    refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+    return said + (looked_for if refused or _LET_IN.search(text) else "")

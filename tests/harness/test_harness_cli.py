@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from keymark import cli as keymark_cli
 from keymark.harness import cli
 from keymark.harness.engines import jars
 from keymark.harness.errors import HarnessError, ScenarioError
@@ -100,7 +101,7 @@ def test_mistakes_are_found_before_spark_starts(app, arguments):
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_an_interrupted_run_says_how_to_go_on(app, tmp_path, monkeypatch, begun):
+def test_an_interrupted_run_says_how_to_go_on(tmp_path, monkeypatch, capsys, begun):
     from keymark.harness.run import bench
 
     def interrupted(request, progress):
@@ -112,13 +113,17 @@ def test_an_interrupted_run_says_how_to_go_on(app, tmp_path, monkeypatch, begun)
 
     monkeypatch.setattr(bench, "run", interrupted)
     monkeypatch.chdir(tmp_path)
-    answer = runner.invoke(app, ["run", "ci"])
-    assert answer.exit_code == 130
+    words = ["run", "ci", "--set", "dataset.rows=2k"]
+    monkeypatch.setattr("sys.argv", ["/usr/bin/keymark", *words])
+    assert keymark_cli.main(words) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
     kept = "runs/" + next((each.name for each in tmp_path.glob("runs/*")), "")
-    if begun:
-        assert f"go on with run --resume --out {kept}\n" in answer.stderr
-    else:
-        assert "interrupted before anything was measured\n" in answer.stderr
+    again = f"keymark {' '.join(words)} --resume --out {kept}"
+    assert said == "interrupted: " + (
+        f"what was measured is kept in {kept}; go on with: {again}"
+        if begun
+        else "nothing was measured yet"
+    )
 
 
 def test_listing_scenarios_loads_no_spark():

@@ -6,7 +6,10 @@ The faults are the server's: what the client makes of them is obstore's and ours
 from __future__ import annotations
 
 import json
+import os
 import pickle
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from s3_server import SECRET
@@ -14,6 +17,7 @@ from table_cases import SHARDS, SMALL_BLOOMS, create, data_rows, rows
 from typer.testing import CliRunner
 
 from keymark import Table
+from keymark import cli as keymark_cli
 from keymark.table.cli import app
 from keymark.table.errors import InvalidOptionError, LockHeldError, StorageError, TableError
 from keymark.table.storage.object_storage import ObjectStorage
@@ -199,3 +203,38 @@ def test_the_command_line(s3, url, tmp_path):
     assert run("lookup", url, "--key", "k2")["keys"][0]["found"]
     assert run("info", url)["rows"] == 1
     assert run("check", url)["ok"]
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A store, and a machine's metadata service, that let nobody in."""
+
+    def answer(self):
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD = do_PUT = answer  # noqa: N815 - the base class's names
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_s3_without_credentials_says_in_one_line_what_it_looked_for(monkeypatch, capsys, known):
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        at = f"http://127.0.0.1:{server.server_port}"
+        settings = {"endpoint": at, "metadata_endpoint": at, "allow_http": "true"}
+        if known:
+            settings |= {"access_key_id": "mine", "secret_access_key": "refused"}
+        given = [f"--option=keymark.storage.{name}={value}" for name, value in settings.items()]
+        code = keymark_cli.main(["table", "info", "s3://bucket/trips", *given])
+        server.shutdown()
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("error: cannot read s3://bucket/trips/.hoodie/hoodie.properties: 403")
+    names = ("keymark.storage.access_key_id", "AWS_ACCESS_KEY_ID", "no role of this machine")
+    assert [name in said for name in names] == [not known] * 3
+    assert "redacted" not in said

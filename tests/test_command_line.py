@@ -1,0 +1,148 @@
+"""What a user of the command line sees first: version, numbers, rows, widths, Ctrl-C."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pytest
+
+from keymark import Table, cli, counts
+from keymark.harness.scenario import scenario
+from keymark.reports.errors import ReportError
+from keymark.reports.gate import measure_revisions
+
+
+def say(capsys, *words, code=0):
+    """What a command prints."""
+    assert cli.main([str(word) for word in words]) == code
+    said = capsys.readouterr()
+    return said.err if code else said.out
+
+
+def test_the_version(capsys):
+    assert say(capsys, "--version") == f"keymark {importlib.metadata.version('keymark')}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *(("2e9", 2 * 10**9), ("2B", 2 * 10**9), ("400k", 400_000), ("1.5m", 1_500_000)),
+        *(("12,000", 12_000), ("7_000", 7_000), ("0", 0), ("0.5", None), ("-3", None)),
+        *(("1e30", None), ("many", None), ("k", None), ("", None), ("nan", None)),
+    ],
+)
+def test_numbers_as_people_write_them(text, number):
+    assert counts.count(text) == number
+
+
+def test_every_command_with_rows_takes_such_numbers(capsys):
+    resolved = scenario.load("ci", sets=["dataset.rows=40k", "dataset.batch_rows=2e3"])
+    assert (resolved.dataset.rows, resolved.dataset.batch_rows) == (40_000, 2000)
+    for said in ("400k", "4e5"):
+        sets = ("--set", f"rows={said}", "--set", "updates=2k", "--set", "round=1", "--json")
+        described = json.loads(say(capsys, "data", "describe", "trips", *sets))
+        assert (described["rows"], described["updates"]) == (400_000, 2000)
+    words = ("--records", "2B", "--batch", "400k", "--json")
+    situation = json.loads(say(capsys, "plan", *words))["situation"]
+    assert (situation["rows"], situation["batch"]) == (2 * 10**9, 400_000)
+    assert "rows" in say(capsys, "data", "describe", "trips", "--set", "rows=4q", code=2)
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory):
+    """A small table of three columns, one of them long."""
+    path = tmp_path_factory.mktemp("table") / "trips"
+    table = Table.create(str(path), record_key="id", partition_path="day", ordering="ts")
+    rows = {"id": ["a", "b", "c"], "day": ["d1", "d1", "d2"], "ts": [1, 2, 3]}
+    table.upsert(pa.table(rows | {"note": ["n" * 300] * 3}))
+    return path
+
+
+def test_a_row_is_read_by_its_key_and_by_a_condition(trips, capsys):
+    said = say(capsys, "table", "read", trips, "--key", "b")
+    assert [line.split()[:2] for line in said.splitlines()][:3] == [
+        ["id", "b"],
+        ["day", "d1"],
+        ["ts", "2"],
+    ]
+    found = json.loads(say(capsys, "table", "read", trips, "--key", "b", "--json"))
+    assert (found["rows"], found["records"][0]["ts"]) == (1, 2)
+    where = json.loads(say(capsys, "table", "read", trips, "--where", "ts > 1", "--json"))
+    assert (where["rows"], [each["id"] for each in where["records"]]) == (2, ["b", "c"])
+
+
+@pytest.mark.parametrize("columns", [40, 100])
+def test_tables_are_as_wide_as_columns_says(trips, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = say(capsys, "table", "read", trips, "--where", "ts > 1").splitlines()
+    assert 10 < max(map(len, lines)) <= columns
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (
+            ["gate", "v0", "v1", "--out", "runs/x"],
+            (
+                "what was measured is kept in runs/x; go on with: "
+                "keymark gate v0 v1 --resume --out runs/x"
+            ),
+        ),
+        (["gate", "v0"], "the work tree may change, so that the same command begins anew"),
+    ],
+)
+def test_an_interrupted_gate_says_how_to_go_on(capsys, monkeypatch, words, kept):
+    monkeypatch.setattr(measure_revisions.subprocess, "run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["keymark", *words])
+    assert say(capsys, *words, code=130) == f"interrupted: {kept}\n"
+
+
+def test_a_gate_without_a_folder_names_the_one_that_it_made(capsys, monkeypatch):
+    monkeypatch.setattr(measure_revisions.subprocess, "run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["keymark", "gate", "v0", "v1"])
+    said = say(capsys, "gate", "v0", "v1", code=130)
+    assert said.rstrip().endswith("-gate")
+    assert "--resume --out runs/" in said
+
+
+def test_what_a_gate_calls_leaves_the_telling_to_it(monkeypatch, tmp_path):
+    given = {}
+
+    def run(*_, env, **__):
+        given.update(env)
+        return subprocess.CompletedProcess([], 0, b"")
+
+    monkeypatch.setattr(measure_revisions.subprocess, "run", run)
+    with pytest.raises(ReportError, match="left nothing to judge"):
+        measure_revisions.measure(
+            "v0", "v1", measure_revisions.MeasureRequest(scenario="gate"), str(tmp_path)
+        )
+    assert given["KEYMARK_CALLED_BY"] == "gate"
+
+
+def test_ctrl_c_of_a_write_of_rows_says_what_lies_there(tmp_path):
+    """A real signal to a real process."""
+    out = tmp_path / "rows"
+    words = ("data", "write", "trips", "--set", "rows=2B", "--out", str(out))
+    with subprocess.Popen(
+        [sys.executable, "-m", "keymark", *words], stderr=subprocess.PIPE, text=True
+    ) as process:
+        for _ in range(600):
+            if list(out.glob(".*.partial")):
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    last = said.splitlines()[-1]
+    assert last == f"interrupted: {out} holds a part of the rows; delete it to write them again"
