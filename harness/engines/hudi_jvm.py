@@ -19,6 +19,9 @@ from keymark.indexes.installed import specs
 _LOCATIONS = (1, 1)
 """From this version on the record index is asked with, and answers with, distributed data."""
 
+_OWN_SCHEMA = (1, 2)
+"""From this version on a schema is an object of Hudi's own, no longer one of Avro's."""
+
 _MODEL = "org.apache.hudi.common.model"
 
 _MOVES = (spec.move_option for spec in specs().values() if spec.in_hudi)
@@ -107,7 +110,9 @@ class HudiJvm:
     def schema(self, path: str) -> str:
         """The Avro schema of a table's rows, which a writer's configuration carries."""
         resolver = self._hudi.common.table.TableSchemaResolver(self._meta_client(path))
-        return str(resolver.getTableAvroSchema(False).toString())  # noqa: FBT003 - Java
+        is_own = self._version >= _OWN_SCHEMA
+        asked = resolver.getTableSchema if is_own else resolver.getTableAvroSchema
+        return str(asked(False).toString())  # noqa: FBT003 - Java
 
     def tagged(
         self, path: str, records: JavaObject, options: Mapping[str, str], *, schema: str

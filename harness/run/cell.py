@@ -123,7 +123,8 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
 
     A table cannot be given another layout, so for an index that has a layout of its own, and for
     one in a partition of the metadata table that the source lacks, the same rows are bulk-inserted
-    into a new table.
+    into a new table. So they are for every index where the source spells a key of one column in
+    Hudi's other way: all cells are asked for the same keys.
 
     Raises:
         CellError: the copy does not hold the source's rows or does not use the cell's index.
@@ -151,7 +152,9 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
 def _rewrite_note(cell: Cell, source: Path) -> str | None:
     spec = specs()[cell.index]
     partition = spec.metadata_partition
-    if spec.owns_layout:
+    if (named := independent.named_key(source)) is not None:
+        reason = f"the source's keys name their only column ({named!r}), which not all releases do"
+    elif spec.owns_layout:
         reason = f"a {spec.name} index needs a table laid out by {spec.name}s"
     elif partition is not None:
         if partition in independent.facts(source).partitions_of_metadata:

@@ -87,6 +87,23 @@ def _ordering(table: Path, values: Mapping[str, str]) -> str | None:
     return names[0] if names else values.get("hoodie.table.precombine.field") or None
 
 
+def named_key(table: Path) -> str | None:
+    """A stored key `column:value` of a table with one key column; None where it is `value`.
+
+    Hudi's ComplexKeyGenerator wrote the one before 0.14.1 and writes it again since 1.1;
+    no property tells.
+    """
+    fields = facts(table).record_key
+    if len(fields) != 1:
+        return None
+    for found in slices(table):
+        file = pq.ParquetFile(found.path)
+        for batch in file.iter_batches(1, columns=[KEY, fields[0]]):
+            key = batch[KEY][0].as_py()
+            return key if key == f"{fields[0]}:{batch[fields[0]][0]}" else None
+    return None
+
+
 def slices(table: Path) -> tuple[Slice, ...]:
     """The latest base file of every live file group, by partition path and file id."""
     first, completed, replaced = _timeline(table / ".hoodie")

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from harness_fakes import HonestTable, Taker, context
 from test_run_store import SAMPLE
@@ -20,7 +21,7 @@ from keymark.harness.scenario import matrix, scenario
 from keymark.harness.scenario.scenario import SparkSection
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS
-from keymark.harness.tables import probes, snapshot
+from keymark.harness.tables import independent, probes, snapshot
 from keymark.harness.tables.key_text import encode_keys
 from keymark.harness.tables.probes import Listing
 
@@ -162,6 +163,24 @@ def test_a_run_from_a_source_copies_it_or_rewrites_its_rows_and_says_so(
     assert {note.partition(":")[0] for note in outcome.notes} == rewritten
     assert "bulk_insert" not in {s.step for s in folder.samples()}
     assert {p: p.stat().st_mtime_ns for p in sorted(source.rglob("*"))} == before
+
+
+def test_keys_that_name_their_column_are_spelled_anew_for_every_index(tmp_path):
+    source = source_table(tmp_path, "files,record_index")
+    assert independent.named_key(source) is None
+    [path] = source.glob("*.parquet")
+    rows = pq.read_table(path)
+    named = pa.array([f"k:{key}" for key in rows["k"].to_pylist()])
+    pq.write_table(rows.set_column(0, "_hoodie_record_key", named), path)
+    assert independent.named_key(source) == "k:a"
+    resolved = scenario.load("ci", sets=[f"table.source={source}"])
+    folder = RunFolder.create(tmp_path / "run")
+    outcome = Taker(resolved, context(tmp_path / "work", source=source), folder).run(
+        matrix.expand(resolved)
+    )
+    assert outcome.failed == {}
+    assert len(outcome.notes) == 4
+    assert all("name their only column ('k:a')" in note for note in outcome.notes)
 
 
 class LosesARow(HonestTable):
