@@ -185,7 +185,10 @@ def check_rounds(scenario: Scenario) -> None:
         return
     for data in section.points:
         try:
-            Stream(section.spec(data)).after(work.rounds, deleted=work.delete)
+            stream = Stream(section.spec(data))
+            for round_ in range(1, work.rounds + 1):
+                stream.before(round_)  # a later round meets more rows, those inserted since
+            stream.after(work.rounds, deleted=work.delete)
         except DatasetError as error:
             keys = "dataset.batch_rows and dataset.delete_rows"
             raise DatasetError(f"{error}; {keys} say how many") from error

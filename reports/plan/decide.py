@@ -94,11 +94,13 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
     if told:
         why = f"{best} is the only index asked for"
     elif far > FAR:
+        rows = math.ceil(at.rows / FAR)
         why = (
             f"the table has {far:,.0f} times the rows of the largest table that these constants "
             f"were fitted to or compared with ({calibration.largest_rows:,.0f}); beyond "
             f"{FAR:.0f} times there is no single winner among {', '.join(order)}: tables of "
-            f"{at.rows / FAR:,.0f} rows, fitted or scored, would allow one"
+            f"{rows:,} rows, fitted or scored, would allow one "
+            f"(keymark run calibrate --set dataset.sizes=[{max(rows // 10, 1)},{rows}])"
         )
     elif len(ties) == len(order) - 1:
         why = _undecided(calibration, at, order)

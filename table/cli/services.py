@@ -20,7 +20,10 @@ from keymark.table.cli.arguments import (
 )
 from keymark.table.cli.output import answer
 from keymark.table.errors import InputError, TableWarning
+from keymark.table.index.choice import options_seen
+from keymark.table.properties.config import load_config
 from keymark.table.runtime.bar import Bar
+from keymark.table.storage.stores import storage_at
 from keymark.table.table import Table
 
 app = typer.Typer()
@@ -41,8 +44,16 @@ class Service(StrEnum):
 def info(
     path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
 ) -> None:
-    """Show what the table is made of."""
-    answer(dataclasses.asdict(open_table(path, option, master).info()), as_json=as_json)
+    """Show what the table is made of; Hudi's bucket tables are told by the names of their files."""
+    given = options_of(option)
+    storage = storage_at(path, given)
+    seen = options_seen(load_config(storage), given, storage)
+    named = [*(option or []), *(f"{name}={value}" for name, value in seen.items())]
+    found = open_table(path, named, master).info()
+    if seen:
+        reason = f"the names of its files; another command needs options {' and '.join(named)}"
+        found = dataclasses.replace(found, index_reason=reason)
+    answer(dataclasses.asdict(found), as_json=as_json)
 
 
 @app.command()

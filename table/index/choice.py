@@ -15,7 +15,7 @@ from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import InputError, InvalidOptionError, TableWarning
 from keymark.table.index.protocol import index_name, spec_of
 from keymark.table.keygen.facts import check_key_agreement
-from keymark.table.layout.naming import is_bucket_file_id
+from keymark.table.layout.naming import bucket_of, is_bucket_file_id
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import TableConfig, save_config
 from keymark.table.properties.options import (
@@ -70,7 +70,7 @@ def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage
     asked = None if given_type is None else spec_of(index_name(given_type))
     if RECORD_INDEX in config.metadata_partitions:
         built = of_partition(RECORD_INDEX)
-        if asked is not None and asked.owns_layout and _has_buckets(storage):
+        if asked is not None and asked.owns_layout and _buckets(storage):
             warnings.warn(
                 f"the record index of this {asked.name} table is not used: Hudi 0.15 leaves out "
                 "the keys that it adds to buckets which exist",
@@ -88,13 +88,27 @@ def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage
             if name not in given:
                 raise InputError(f"a {asked.name} table that does not say so needs option {name}")
         return IndexChoice(asked.name, f"option {INDEX_TYPE}")
-    if _has_buckets(storage):
-        needed = [name for spec in specs().values() for name in _layout_options(spec)]
+    if seen := options_seen(config, given, storage):
+        options = " and ".join(f"{name}={value}" for name, value in seen.items())
         raise InputError(
-            f"the table looks like a bucket table: give options {INDEX_TYPE} and "
-            f"{' and '.join(needed)}"
+            f"the names of its files are those of a {seen[INDEX_TYPE].lower()} table: give options "
+            f"{options}, or a greater number if its writers have one"
         )
     return IndexChoice(finders()[0].name, "the table names no index")
+
+
+def options_seen(config: TableConfig, given: Mapping[str, str], storage: Storage) -> dict[str, str]:
+    """The options of a bucket table that nothing names, by the names of its files; else nothing.
+
+    They are enough to look at the table. A write must be told: the last buckets may be empty.
+    """
+    if INDEX_TYPE in given or INDEX_TYPE in config.properties:
+        return {}
+    if RECORD_INDEX in config.metadata_partitions or not (buckets := _buckets(storage)):
+        return {}
+    owner = next(spec for spec in specs().values() if spec.owns_layout)
+    named = dict.fromkeys(_layout_options(owner), str(buckets))
+    return {INDEX_TYPE: owner.table_type, **named}
 
 
 def _layout_options(spec: IndexSpec) -> list[str]:
@@ -104,9 +118,12 @@ def _layout_options(spec: IndexSpec) -> list[str]:
     return [option.name for option in spec.fixed_options if not option.of_key]
 
 
-def _has_buckets(storage: Storage) -> bool:
-    files = TableState.load(storage).snapshot.files
-    return len(files) >= _BUCKET_EVIDENCE and all(is_bucket_file_id(f.file_id) for f in files)
+def _buckets(storage: Storage) -> int:
+    """How many buckets the files of a table show; 0 where they are not those of buckets."""
+    ids = [file.file_id for file in TableState.load(storage).snapshot.files]
+    if len(ids) < _BUCKET_EVIDENCE or not all(map(is_bucket_file_id, ids)):
+        return 0
+    return max(map(bucket_of, ids)) + 1
 
 
 def table_options(config: TableConfig, index: str, given: Mapping[str, str]) -> Options:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from keymark.table.errors import StorageError
+from keymark.table.errors import InputError, StorageError
 from keymark.table.properties.options import (
     CONCURRENCY_MODE,
     LOCAL_SYNC,
@@ -31,8 +31,11 @@ def storage_at(
         create: make the folder, where there are folders.
 
     Raises:
+        InputError: it is no path.
         StorageError: nothing is known of such URLs.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"the path of a table is a text or a Path, not {type(path).__name__}")
     text = os.fspath(path)
     scheme, mark, _ = text.partition("://")
     if not mark or scheme == "file":

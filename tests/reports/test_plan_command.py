@@ -227,7 +227,9 @@ def test_there_is_no_single_winner_far_beyond_what_was_measured(capsys, fitted):
     assert found["options"] == {}
     assert found["candidates"] == ["record", "global_simple", "global_bloom"]
     assert "2,000 times the rows of the largest table" in found["why"]
-    assert "tables of 20,000,000 rows, fitted or scored, would allow one" in found["why"]
+    would = "tables of 20,000,000 rows, fitted or scored, would allow one"
+    command = "keymark run calibrate --set dataset.sizes=[2000000,20000000]"
+    assert f"{would} ({command})" in found["why"]
     assert any(line.startswith("recommended: nothing") for line in said)
     at = Workload(rows=1e7, batch=1e4)
     known = calibration.load(fitted["fit"])

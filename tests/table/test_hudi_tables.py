@@ -7,6 +7,7 @@ the fixture has it, by Hudi's own reading (`expected.parquet`).
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from table_cases import (
     left_over,
     unpack,
 )
+from typer.testing import CliRunner
 
 from keymark import Table
+from keymark.table.cli import app
 from keymark.table.errors import DuplicateKeyError, InputError, TableError
 from keymark.table.format.hashes.hashing import column_id, file_id_hash, partition_id
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
@@ -276,6 +279,18 @@ def test_check_finds_what_hudi_forgot_to_index(hudi):
 def test_tables_that_are_refused_by_name(hudi, name, reason):
     with pytest.raises(TableError, match=reason):
         Table.open(str(hudi(name)))
+
+
+def test_a_bucket_table_is_described_by_the_names_of_its_files(tmp_path):
+    root = str(unpack("hudi-0.15.0-bucket.tar.gz", tmp_path) / "e2")
+    said = CliRunner().invoke(app, ["info", root, "--json"])
+    assert said.exit_code == 0, said.output
+    info = json.loads(said.stdout)
+    assert (info["index"], info["rows"], info["base_files"]) == ("bucket", 40, 4)
+    options = "hoodie.index.type=BUCKET and hoodie.bucket.index.num.buckets=4"
+    assert info["index_reason"].endswith(f"another command needs options {options}")
+    with pytest.raises(InputError, match=options):
+        Table.open(root)
 
 
 @pytest.mark.parametrize(("name", "folder"), [("record_index", "archived"), (LATER[0], "history")])

@@ -20,3 +20,11 @@ def test_a_handle_says_what_it_is(tmp_path):
 def test_a_path_is_opened_by_another_name(path):
     with pytest.raises(InputError, match=rf"Table\.open\('{path}'\) opens the table"):
         Table(path)
+
+
+@pytest.mark.parametrize("make", [Table.open, Table.create])
+@pytest.mark.parametrize("path", [5, None, b"trips"])
+def test_what_is_no_path_is_refused(make, path):
+    told = f"a text or a Path, not {type(path).__name__}"
+    with pytest.raises(InputError, match=told):
+        make(path)
