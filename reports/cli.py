@@ -53,7 +53,8 @@ def _comparison(console: Console, found: Report) -> None:
         if run.label:
             console.print(Text(run.name))
         if run.headline:
-            console.print(Text(f"{run.headline.sentence} {run.headline.noise}"))
+            told = run.headline
+            console.print(Text(" ".join([told.sentence, *told.more, told.noise])))
         for answer in run.answers:
             if answer.where:
                 console.print(Text(answer.where))

@@ -1,4 +1,7 @@
-"""The answer in one sentence: what a reader would tell a colleague, with the machine's noise."""
+"""The answer in a sentence: what a reader would tell a colleague, with the machine's noise.
+
+Up to three further sentences say what finding rows, shuffling and reading one row take.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,9 @@ from keymark.reports.render.text import listed
 _ORDER = ("write_latency", "build_index", "build", "lookup", "null_columns", "delete", "purge")
 """Measures by what readers ask first; else the first that was measured."""
 
+_MORE = ("tag", "shuffle", "point_query")
+"""Measures of the further sentences."""
+
 _NAMED = 3
 """Cells behind the best that the sentence names."""
 
@@ -24,10 +30,12 @@ class Headline:
 
     Attributes:
         sentence: the answer.
+        more: what finding rows, shuffling and reading one row take, a sentence each.
         noise: by how much the machine varied during the run.
     """
 
     sentence: str
+    more: list[str]
     noise: str
 
 
@@ -40,7 +48,47 @@ def headline(run: Run, cells: Sequence[CellView]) -> Headline | None:
         return None
     column, subject = known[key], _subject(run, cells[0], known[key])
     labels = [cell.label.replace(" · ", " of ") for cell in cells]
-    return Headline(sentence=f"{_said(column, subject, labels)}.", noise=_noise(cells[0].noise))
+    sentence = _said(column, subject, labels)
+    if key == "write_latency" and column.standing is Standing.NO_DIFFERENCE:
+        sentence += _why(cells)
+    more = []
+    for each in [known[name] for name in _MORE if name in known and name != key]:
+        if each.standing not in (Standing.TOO_FEW, Standing.ALONE):
+            words = _said(each, _subject(run, cells[0], each), labels)
+            if each.measure.key == "tag":
+                words += _share_of_upsert(cells, labels)
+            more.append(f"{words}.")
+    return Headline(sentence=f"{sentence}.", more=more, noise=_noise(cells[0].noise))
+
+
+def _shares(cells: Sequence[CellView], *phases: str) -> list[float | None]:
+    """What part of an upsert some phases are, by cell; None where a cell does not tell."""
+    columns = {column.measure.phase: column.summaries for column in tables.phases(cells).columns}
+    parts = [columns[phase] for phase in phases if phase in columns]
+    found: list[float | None] = []
+    for row, whole in enumerate(columns.get("total", ())):
+        lengths = [each.median for part in parts if (each := part[row])]
+        found.append(sum(lengths) / whole.median if lengths and whole and whole.median else None)
+    return found
+
+
+def _why(cells: Sequence[CellView]) -> str:
+    """Why upserts do not differ, where tagging and the upkeep of the index are a small part."""
+    most = max((share for share in _shares(cells, "tag", "index") if share), default=1.0)
+    same = f"{100 * (1 - most):.0f} %"
+    return "" if most > 0.5 else f"; {same} of it or more is the same work with every index"
+
+
+def _share_of_upsert(cells: Sequence[CellView], labels: Sequence[str]) -> str:
+    """What tagging is of the whole upsert, where it is least and most."""
+    shares = {row: share for row, share in enumerate(_shares(cells, "tag")) if share}
+    if len(shares) < 2:
+        return ""
+    least, most = (f(shares, key=lambda row: shares[row]) for f in (min, max))
+    low, high = (f"{100 * shares[row]:.0f} % of an upsert" for row in (least, most))
+    if low == high:
+        return f"; that is {low}"
+    return f"; that is {low} with {labels[least]} and {high} with {labels[most]}"
 
 
 def _subject(run: Run, cell: CellView, column: Column) -> str:
@@ -49,6 +97,9 @@ def _subject(run: Run, cell: CellView, column: Column) -> str:
     rows, batch = cell.data.rows or sizes.rows, cell.data.batch or sizes.batch_rows
     words = {
         "write_latency": ("an upsert", batch, "rows", "into a table of"),
+        "tag": ("finding the rows that an upsert changes", 0, "", ""),
+        "shuffle": ("what an upsert shuffles", 0, "", ""),
+        "point_query": ("reading one row by its key", 0, "", ""),
         "build_index": ("building the index", rows, "rows", ""),
         "build": ("building the index", rows, "keys", ""),
         "lookup": ("a lookup", sizes.lookup_keys, "keys", "in a table of"),

@@ -21,7 +21,8 @@ def summary_markdown(report: Report) -> str:
         before = f"{run.name}: " if run.label else ""
         if run.headline:
             said = markdown(f"{before}{run.headline.sentence}", _LONGEST_SENTENCE)
-            lines += [f"**{said}** {run.headline.noise}", ""]
+            more = [markdown(each, _LONGEST_SENTENCE) for each in run.headline.more]
+            lines += [" ".join([f"**{said}**", *more, run.headline.noise]), ""]
         lines += [markdown(f"{before}{run.compared}", _LONGEST_SENTENCE), ""]
     lines += _verdict(report)
     for run in report.runs:
