@@ -38,8 +38,8 @@ HATCHES = ("", "///", "xxx", "\\\\\\", "|||")
 
 # What finding a record costs is violet, what writing it costs is grey.
 PHASE_LOOKS = {
-    "open": ("#9fb8cc", "....", "#111111"),
-    "prepare": ("#dfe7ee", "", "#111111"),
+    "open": ("#8fb3cf", "....", "#111111"),
+    "prepare": ("#bcd7ea", "", "#111111"),
     "tag": ("#6f3fa0", "", "#ffffff"),
     "place": ("#e9e1f2", "xxxx", "#111111"),
     "index": ("#b79bd3", "////", "#111111"),
