@@ -355,7 +355,7 @@ def profile(
         sample=sample,
     )
     named = (*request.record_key, *request.partition_path, *filter(None, [ordering]))
-    folders.check_named(source, format_, named, _pairs(option))
+    _check_named(source, format_, named, _pairs(option))
     with _Passes() as passes:
         spark = session(master, folders.session_conf(format_, _pairs(conf)))
         df = _opened(spark, source, format_, key=request.record_key, options=_pairs(option))
@@ -385,6 +385,22 @@ def _print_profile(answer: dict[str, Any]) -> None:
         print("partitions")
         _print_fields({f"  {name}": value for name, value in nested["partitions"].items()})
     _print_fields(answer)
+
+
+def _check_named(
+    source: str, format_: str, names: Sequence[str], options: Mapping[str, str]
+) -> None:
+    """Check before Spark starts that a table has columns; those of Hudi's by its timeline."""
+    from keymark.datasets.generate.digest import check_columns  # noqa: PLC0415
+    from keymark.datasets.profiles import folders  # noqa: PLC0415
+
+    if format_ != "hudi":
+        folders.check_named(source, format_, names, options)
+        return
+    from keymark import Table  # noqa: PLC0415
+    from keymark.table.state.table_state import columns_of  # noqa: PLC0415
+
+    check_columns(names, columns_of(Table.open(source).storage).names)
 
 
 def _opened(

@@ -68,7 +68,9 @@ def _comparison(console: Console, found: Report) -> None:
 
 
 def _table(answer: Grid) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="* best or joint best")
+    is_marked = any(entry.mark for row in answer.rows for entry in row.entries)
+    caption = "* best or joint best" if is_marked else None
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption)
     shown.add_column("index", overflow="fold")
     rows = [[e.value + ("*" if e.mark else "") for e in row.entries] for row in answer.rows]
     for head, values in zip(answer.heads, zip(*rows, strict=True), strict=True):

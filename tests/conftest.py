@@ -25,6 +25,7 @@ LONG = (
     "tests/datasets/test_update_choice.py",
     "tests/harness/test_hbase_beside_hudi.py",
     "tests/harness/test_hudi_for_real.py",
+    "tests/harness/test_hudi_sources.py::test_a_table_of_hudi_1_x_is_measured",
     "tests/harness/test_kill_resume.py",
     "tests/harness/test_run_for_real.py",
     "tests/harness/test_run_on_s3.py",
@@ -43,6 +44,7 @@ LONG = (
 # One of each kind stays.
 SHORT = (
     "tests/harness/test_run_for_real.py::test_four_indexes_are_measured_verified_and_reported",
+    "tests/harness/test_hudi_sources.py::test_a_table_of_hudi_1_x_is_measured_with_every_index[1.1.1-keys]",
     "tests/interop/test_both_ways.py::test_both_ways[1.1.1-bucket-simple-purged-delete_flag]",
     "tests/reports/test_page_in_browser.py::test_the_console_stays_silent[planned]",
     "tests/campaigns/test_campaigns.py::test_case[torn-",

@@ -28,7 +28,7 @@ from keymark.table.format.schema import META_COLUMNS
 from keymark.table.index.protocol import LookupStats
 from keymark.table.read.skipping import ReadStats
 from keymark.table.rows.arrow import to_arrow
-from keymark.table.rows.files import RowWriter, read_data, read_frame, read_keys
+from keymark.table.rows.files import RowWriter, read_data, read_frame
 from keymark.table.runtime.bar import Bar
 from keymark.table.table import Table
 
@@ -131,9 +131,8 @@ def delete(
 @app.command()
 def purge(
     path: PathArg,
-    keys: Annotated[
-        Path, typer.Option("--keys", metavar="FILE", help="Keys: Parquet, or a key per line.")
-    ],
+    keys: KeysOpt = None,
+    key: KeyOpt = None,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
@@ -145,7 +144,7 @@ def purge(
     """
     table = open_table(path, option, master)
     with Bar() as bar:
-        report = table.purge(read_keys(keys, table), bar)
+        report = table.purge(keys_of(table, keys, key), bar)
     answer(dataclasses.asdict(report), as_json=as_json)
     if not report.proven:
         raise typer.Exit(1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_HEADER_BYTES = 1 << 20
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+_CSV_MISTAKE = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
 
 
 def read_data(paths: Sequence[Path], table: Table) -> pa.Table:
@@ -68,6 +71,7 @@ def _read_file(path: Path, table: Table, texts: set[str]) -> pa.Table:
             rows = _read_csv(path, table)
         elif suffix in _JSON_SUFFIXES:
             rows = read_json_lines(path, texts)
+            _check_numbers(path, rows, columns_of(table.storage))
         elif suffix == ".parquet" or path.is_dir():
             rows = _read_parquet(path)
         else:
@@ -127,7 +131,50 @@ def _read_csv(path: Path, table: Table) -> pa.Table:
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    return pyarrow.csv.read_csv(path, convert_options=options)
+    try:
+        return pyarrow.csv.read_csv(path, convert_options=options)
+    except pa.ArrowInvalid:
+        raise _csv_mistake(path, options) from None
+
+
+def _csv_mistake(path: Path, options: pyarrow.csv.ConvertOptions) -> InputError:
+    """What is wrong with a CSV file; Arrow tells the row where it reads with one thread."""
+    try:
+        pyarrow.csv.read_csv(
+            path,
+            convert_options=options,
+            read_options=pyarrow.csv.ReadOptions(use_threads=False),
+        )
+    except pa.ArrowInvalid as error:
+        found = _CSV_MISTAKE.match(_first(error))
+        if found is None:
+            return InputError(f"{path} cannot be read: {_first(error)}")
+        names = pyarrow.csv.open_csv(path).schema.names
+        return InputError(f"{path}, line {found[2]}: column {names[int(found[1])]!r}: {found[3]}")
+    return InputError(f"{path} cannot be read")
+
+
+def _check_numbers(path: Path, rows: pa.Table, schema: pa.Schema) -> None:
+    """Refuse texts in a column of JSON that is a number or a truth value in the table.
+
+    Raises:
+        InputError: a line has one; Arrow reads such a column as text, or as time, as a whole.
+    """
+    for field in schema:
+        at = rows.schema.get_field_index(field.name)
+        is_text = at >= 0 and (
+            pa.types.is_string(rows.schema.field(at).type)
+            or pa.types.is_timestamp(rows.schema.field(at).type)
+        )
+        if is_text and pa.types.is_primitive(field.type) and not pa.types.is_temporal(field.type):
+            first = rows.column(at).is_valid().index(pa.scalar(value=True)).as_py()
+            with path.open("rb") as file:
+                lines = (number for number, line in enumerate(file, 1) if line.strip())
+                line = next(islice(lines, first, None))
+            raise InputError(
+                f"{path}, line {line}: column {field.name!r} is {field.type} in the table, "
+                "and a text here"
+            )
 
 
 def read_keys(path: Path, table: Table) -> pa.Array | list[str]:

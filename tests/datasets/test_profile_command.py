@@ -106,6 +106,14 @@ def test_a_csv_file_becomes_a_specification(orders, tmp_path):
     assert printed.endswith('payload = { kind = "payload" }\n')
 
 
+def test_columns_that_a_table_of_hudis_lacks_are_named_without_spark(tmp_path, monkeypatch):
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.setattr("keymark.table.runtime.spark.session", None)
+    with pytest.raises(DatasetError, match=r"no column 'nokey'.*'uuid'"):
+        run(tmp_path / "record_index" / "table", "--key", "nokey")
+
+
 @pytest.mark.spark
 def test_a_table_of_hudis_is_read_through_its_timeline(spark, tmp_path):
     with tarfile.open(ARCHIVE) as archive:

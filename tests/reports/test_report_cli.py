@@ -35,17 +35,24 @@ def test_people_get_the_table_and_the_path(tmp_path):
     assert result.exit_code == 0
     assert "global_simple" in result.stdout
     assert "is best" in result.stdout
+    assert "* best or joint best" in result.stdout
     assert f"report: {tmp_path / 'out' / 'report' / 'index.html'}" in result.stdout
 
 
-def small(path):
+def test_a_table_without_a_best_explains_no_star(tmp_path):
+    result = run(small(tmp_path / "run", repetitions=1), "--out", tmp_path / "out")
+    assert "too few repetitions" in result.stdout
+    assert "joint best" not in result.stdout
+
+
+def small(path, repetitions=3):
     values = {"record": 1.0, "global_simple": 3.0}
     return write_run(
         path,
         [
             sample(cell=index, index=index, value=value, repetition=at)
             for index, value in values.items()
-            for at in range(3)
+            for at in range(repetitions)
         ],
     )
 

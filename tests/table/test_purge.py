@@ -312,6 +312,8 @@ def test_a_foreign_file_with_a_key_is_told_of(root, tmp_path):
     done = CliRunner().invoke(app, ["purge", str(root), "--keys", str(keys), "--json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["proven"] is True
+    done = CliRunner().invoke(app, ["purge", str(root), "--key", KEYS[9], "--json"])
+    assert json.loads(done.stdout)["deleted"] == 1
 
 
 def test_a_key_in_a_row_of_another_key_is_counted(root):

@@ -134,3 +134,20 @@ def test_texts_of_the_table_stay_texts_in_json_lines(tmp_path):
     path.write_text('{"k": "a"}\n{"k": 7}\n')
     with pytest.raises(InputError, match=r"more\.jsonl, line 2: column 'k' is text in the table"):
         read_json_lines(path, ["k"])
+
+
+def test_a_value_of_another_type_is_named_with_file_line_and_column(tmp_path):
+    table = create(tmp_path / "t")
+    table.upsert(rows([1]))
+    path = tmp_path / "bad.csv"
+    path.write_text("k,p,ts,v\na,p0,1,x\nb,p0,nine,y\n")
+    with pytest.raises(InputError, match=r"bad\.csv, line 3: column 'ts': .*'nine'"):
+        read_data([path], table)
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"k": "a", "ts": null}\n\n{"k": "b", "ts": "nine"}\n')
+    told = r"bad\.jsonl, line 3: column 'ts' is int64 in the table, and a text here"
+    with pytest.raises(InputError, match=told):
+        read_data([path], table)
+    path.write_text('{"k": "b", "ts": "2024-01-01"}\n')
+    with pytest.raises(InputError, match=r"line 1: column 'ts' is int64"):
+        read_data([path], table)
