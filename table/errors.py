@@ -15,6 +15,7 @@ TableError                      root; carries the exit code of the command line
 +-- IndexUnavailableError       the index that is asked for is not built
 +-- SnapshotExpiredError        a file of the snapshot being read was cleaned meanwhile
 +-- CommitConflictError         another writer took the instant
++-- WorkerLostError             a Spark task's worker died, most likely for want of memory
 """
 
 from __future__ import annotations
@@ -116,3 +117,7 @@ class SnapshotExpiredError(TableError):
 
 class CommitConflictError(TableError):
     """The instant to be completed exists already: another writer won."""
+
+
+class WorkerLostError(TableError):
+    """A Spark task's worker died; the message names the step, the memory and what helps."""

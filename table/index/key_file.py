@@ -1,8 +1,9 @@
 """Keys on their way from the tasks that wrote them to the shards of an index.
 
-A task of a bulk insert writes one file: for each shard an Arrow IPC stream of (key, file number of
-the task), one after the other. A shard's task reads its stretch of every file. The file lies among
-the instant's markers and goes with them. An index without shards gets stretches of some size.
+A task of a bulk insert writes such files, one after so many keys: for each shard an Arrow IPC
+stream of (key, file number of the task), one behind the other. A shard's task reads its stretch of
+every file. The files lie among the instant's markers and go with them. An index without shards gets
+stretches of some size.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _STRETCH_KEYS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """Where a task's keys are: path, and (offset, length) in bytes of each shard's stretch."""
+    """Where a task's keys are: path, and (offset, length) in bytes of each shard's stretch.
+
+    A stretch without keys has no bytes.
+    """
 
     path: str
     stretches: tuple[tuple[int, int], ...]
@@ -30,6 +34,8 @@ class KeyFile:
     def read(self, storage: Storage, shard: int) -> pa.Table:
         """The keys of a shard with their file numbers."""
         offset, length = self.stretches[shard]
+        if not length:
+            return _SCHEMA.empty_table()
         data = storage.open(self.path).read(offset, length)
         return pa.ipc.open_stream(data).read_all()
 
@@ -42,7 +48,7 @@ def write_key_file(
     stretches: list[tuple[int, int]] = []
     offset = 0
     for rows in split_by_shard(entries["key"].combine_chunks(), shards):
-        part = _stream(entries.take(pa.array(rows)))
+        part = _stream(entries.take(pa.array(rows))) if len(rows) else b""
         parts.append(part)
         stretches.append((offset, len(part)))
         offset += len(part)

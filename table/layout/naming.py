@@ -17,6 +17,7 @@ import zlib
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.layout.model import BaseFile, LogFile
+from keymark.table.storage.spool import Content, pieces
 
 HOODIE = ".hoodie"
 TEMP = f"{HOODIE}/.temp"
@@ -103,12 +104,15 @@ def write_token(task: int) -> str:
     return f"{task}-0-{_TOKEN_FIRST + secrets.randbelow(_TOKENS)}"
 
 
-def content_token(data: bytes) -> str:
+def content_token(data: Content) -> str:
     """The token of a file that every attempt makes alike: by its bytes, so that one file is left.
 
     Files of one name never differ, then; its length is that of the other tokens.
     """
-    return f"0-0-{_TOKEN_FIRST + zlib.crc32(data) % _TOKENS}"
+    checksum = 0
+    for piece in pieces(data):
+        checksum = zlib.crc32(piece, checksum)
+    return f"0-0-{_TOKEN_FIRST + checksum % _TOKENS}"
 
 
 def bucket_of(file_id: str) -> int:

@@ -34,7 +34,26 @@ def merged(sources: Sequence[HFileReader | pa.Array]) -> Iterator[tuple[pa.Array
     Yields:
         Keys and their values, both binary, never empty.
     """
-    heads = [_Head(_sorted_batches(source), isinstance(source, HFileReader)) for source in sources]
+    return merged_batches(
+        [(_sorted_batches(source), isinstance(source, HFileReader)) for source in sources]
+    )
+
+
+Batches = Iterator[tuple[pa.Array, pa.Array]]
+"""Keys (pa.binary), ascending and each once, and a value for each; no batch is empty."""
+
+
+def merged_batches(sources: Sequence[tuple[Batches, bool]]) -> Batches:
+    """The cells of several sources in key order; of equal keys the first source's one decides.
+
+    Args:
+        sources: of each its batches, and whether these are puts, else deletes. All values are of
+            one type.
+
+    Yields:
+        Keys and their values, never empty.
+    """
+    heads = [_Head(batches, puts) for batches, puts in sources]
     heads = [head for head in heads if head.advance()]
     while heads:
         bound = min(head.last for head in heads)

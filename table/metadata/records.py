@@ -23,6 +23,7 @@ from keymark.table.format.avro.records import (
     encode_long,
     encode_text,
     group_tails,
+    tail_places,
 )
 
 SCHEMA: str = (
@@ -48,6 +49,7 @@ _UUID_FILE_ID = re.compile(
     r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-(0|[1-9][0-9]{0,8}))?\Z"
 )
 _INT64_SIGN = 1 << 63
+_BEFORE_LOCATION = bytes([OPTIONAL_TEXT] * _META_FIELDS + [TEXT, MARK, NULL, NULL, NULL])
 
 
 def partition_identifier(partition_path: str) -> str:
@@ -200,8 +202,19 @@ def location_tails(values: pa.Array, name: str) -> tuple[npt.NDArray[np.int32], 
     Returns:
         For each value the number of its encoding, and the encodings.
     """
-    skipped = bytes([OPTIONAL_TEXT] * _META_FIELDS + [TEXT, MARK, NULL, NULL, NULL])
-    return group_tails(values, skipped, RECORD_INDEX, name)
+    return group_tails(values, _BEFORE_LOCATION, RECORD_INDEX, name)
+
+
+def location_places(
+    values: pa.Array, name: str
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Like `location_tails`, with the encodings where they lie.
+
+    Returns:
+        For each value the number of its encoding; the bytes of all values; and of each encoding
+        where it starts, and its length.
+    """
+    return tail_places(values, _BEFORE_LOCATION, RECORD_INDEX, name)
 
 
 def decode_location(tail: bytes, name: str) -> tuple[str, str, int]:

@@ -18,11 +18,11 @@ from keymark.table.errors import CommitConflictError
 from keymark.table.format.bloom.filter import BloomFilter
 from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.hfile.file_info import IDENTITY, identity
-from keymark.table.format.hfile.writer import write_hfile
+from keymark.table.format.hfile.writer import HFileWriter, write_hfile
 from keymark.table.format.log.block import BlockType, HeaderKey
 from keymark.table.format.log.deletes import encode_deletes
 from keymark.table.format.log.reader import read_blocks
-from keymark.table.format.log.writer import empty_delete_block, encode_block
+from keymark.table.format.log.writer import block_ends, empty_delete_block
 from keymark.table.layout.model import BaseFile, FileSlice, LogFile, WriteStat
 from keymark.table.layout.naming import (
     METADATA,
@@ -42,7 +42,8 @@ from keymark.table.metadata.records import (
     partition_identifier,
 )
 from keymark.table.properties.config import checksum, encode_properties
-from keymark.table.storage.storage import Storage
+from keymark.table.storage.spool import Content, Spool, pieces
+from keymark.table.storage.storage import RangeReader, Storage
 from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
 from keymark.table.timeline.instant_name import COMPLETED
 from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
@@ -75,20 +76,44 @@ class GroupUpdate:
 
     def write(self) -> DeltaStat:
         """Put the next log file of the slice: puts first, then deletes."""
-        headers = {HeaderKey.INSTANT_TIME: self.instant, HeaderKey.SCHEMA: SCHEMA}
-        data = b""
+        log = Spool("a log file")
         if len(self.keys):
             content = write_hfile(
                 self.keys,
                 self.values,
                 schema=SCHEMA,
                 block_size=self.block_size,
-                file_info={IDENTITY: identity(self.slice.file_id, self.instant)},
+                file_info=self.file_info,
             )
-            data += encode_block(BlockType.HFILE_DATA, headers, content)
+            self._add_block(log, BlockType.HFILE_DATA, content)
         if self.deletes:
             content = encode_deletes(self.deletes, self.partition)
-            data += encode_block(BlockType.DELETE, headers, content)
+            self._add_block(log, BlockType.DELETE, content)
+        return self._put(log.content(), len(self.keys) + len(self.deletes))
+
+    def write_cells(self, hfile: HFileWriter, memory: int) -> DeltaStat:
+        """Put the next log file of the slice, which puts the cells that a writer holds.
+
+        So many bytes of the file are in memory. The update's own keys are left out.
+        """
+        log = Spool("a log file", memory)
+        self._add_block(log, BlockType.HFILE_DATA, hfile.close(file_info=self.file_info))
+        return self._put(log.content(), hfile.entry_count)
+
+    @property
+    def file_info(self) -> dict[str, bytes]:
+        """What an HFile of the log file says of where it belongs."""
+        return {IDENTITY: identity(self.slice.file_id, self.instant)}
+
+    def _add_block(self, log: Spool, kind: BlockType, content: Content) -> None:
+        headers = {HeaderKey.INSTANT_TIME: self.instant, HeaderKey.SCHEMA: SCHEMA}
+        head, foot = block_ends(kind, headers, len(content))
+        log.write(head)
+        for piece in pieces(content):
+            log.write(piece)
+        log.write(foot)
+
+    def _put(self, data: Content, records: int) -> DeltaStat:
         log = self._next_log(len(data))
         put_again(self.storage, f"{METADATA}/{log.path}", data)
         base = self.slice.base_file
@@ -100,7 +125,7 @@ class GroupUpdate:
             base_file=base.name if base else "",
             log_files=(*(known.name for known in self.slice.log_files), log.name),
             log_version=log.version,
-            records=len(self.keys) + len(self.deletes),
+            records=records,
             size=len(data),
         )
 
@@ -117,7 +142,7 @@ class GroupUpdate:
         )
 
 
-def put_again(storage: Storage, path: str, data: bytes) -> None:
+def put_again(storage: Storage, path: str, data: Content) -> None:
     """Put what a task makes that may run twice: Spark runs one again whose worker is lost.
 
     What the first run put counts, if it is the same byte by byte.
@@ -128,10 +153,20 @@ def put_again(storage: Storage, path: str, data: bytes) -> None:
     try:
         storage.put(path, data)
     except FileExistsError as error:
-        if storage.read(path) != data:
+        if not _holds(storage.open(path), data):
             raise CommitConflictError(
                 f"{path} exists with another content: another writer took the instant"
             ) from error
+
+
+def _holds(file: RangeReader, data: Content) -> bool:
+    """Whether a file has this content."""
+    offset = 0
+    for piece in pieces(data):
+        if file.read(offset, len(piece)) != piece:
+            return False
+        offset += len(piece)
+    return file.size == offset
 
 
 def write_group(update: GroupUpdate) -> DeltaStat:

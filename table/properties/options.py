@@ -62,6 +62,10 @@ RECORD_INDEX_GROUPS_MAX = 10_000
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 LOCAL_BYTES = "keymark.local.bytes"
+# What a task that sorts keys, or makes a file of the metadata table, may hold of them.
+TASK_MEMORY = "keymark.task.memory.bytes"
+TASK_MEMORY_BYTES = 256 << 20
+TASK_MEMORY_BYTES_MIN = 16 << 20
 # How far the clock may be ahead of what the table and its storage say.
 CLOCK_DAYS = "keymark.clock.max.days.ahead"
 LOCAL_SYNC = "keymark.local.sync"
@@ -159,6 +163,7 @@ _DEFAULTS: dict[str, str | None] = {
     "hoodie.write.lock.storage.renew.interval.secs": "30",
     BLOCK_CACHE: "67108864",
     LOCAL_BYTES: "67108864",
+    TASK_MEMORY: str(TASK_MEMORY_BYTES),
     CLOCK_DAYS: "365",
     LOCAL_SYNC: "true",
     META_FIELDS: "true",
@@ -321,6 +326,10 @@ def _check_value(name: str, value: str) -> None:
     positive = own.positive if own else name in _POSITIVE
     if default is not None and default.isdigit() and _integer(name, value) < positive:
         raise InvalidOptionError(f"option {name}: {value} is too small")
+    if name == TASK_MEMORY and _integer(name, value) < TASK_MEMORY_BYTES_MIN:
+        raise InvalidOptionError(
+            f"option {name}: {value} is too small, it must be {TASK_MEMORY_BYTES_MIN} at least"
+        )
     if name in _PROBABILITIES and not 0 < _number(name, value) < 1:
         raise InvalidOptionError(f"option {name}: {value} is not between 0 and 1")
     if own is not None and own.share and not 0 < _number(name, value) <= 1:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from keymark.table.errors import TableError
+from keymark.table.runtime.lost_worker import worker_errors
 from keymark.table.storage.durability import sync_all
 
 A = TypeVar("A")
@@ -119,7 +120,9 @@ class SparkRunner:
         packs = pack(weights, 2 * context.defaultParallelism if packed else len(items))
         slices = [[(i, items[i]) for i in members] for members in packs]
         rdd = context.parallelize(slices, len(slices)).mapPartitions(_PackTask(function))
-        done = dict(rdd.collect())
+        step = getattr(function, "__name__", "task").replace("_", " ")
+        with worker_errors(step, min(len(slices), context.defaultParallelism)):
+            done = dict(rdd.collect())
         for result in done.values():
             if isinstance(result, TableError):
                 raise result

@@ -66,7 +66,8 @@ class GroupCompaction:
 
     `live_files` are the ends of the keys that describe a file which the table still has; None where
     records describe no files. `erased` are record keys (binary) to leave out, whatever the group
-    says of them; None for none.
+    says of them; None for none. A quarter of `memory` is for the base file, more of it goes to the
+    local disk.
     """
 
     shard: Shard
@@ -74,6 +75,7 @@ class GroupCompaction:
     instant: str
     block_size: int
     live_files: pa.Array | None
+    memory: int
     erased: pa.Array | None = None
 
     def write(self) -> WriteStat | DeltaStat:
@@ -82,7 +84,7 @@ class GroupCompaction:
         Every attempt makes the same bytes under the same name, so that a task which Spark runs
         again leaves no second base file of the slice.
         """
-        writer = HFileWriter(SCHEMA, self.block_size)
+        writer = HFileWriter(SCHEMA, self.block_size, memory=self.memory // 4)
         first, last, count = b"", b"", 0
         for keys, values in self._cells():
             if not len(keys):
@@ -95,7 +97,7 @@ class GroupCompaction:
             return self._open_empty()
         named = identity(self.shard.slice.file_id, self.instant)
         ends = {"minRecordKey": first, "maxRecordKey": last}
-        data = writer.finish(file_info={**ends, IDENTITY: named})
+        data = writer.close(file_info={**ends, IDENTITY: named})
         base = BaseFile(
             partition_path=self.partition,
             file_id=self.shard.slice.file_id,
@@ -200,6 +202,7 @@ class Compactor:
     partitions: Sequence[str]
     listing: Listing
     block_size: int
+    memory: int
     runner: TaskRunner
     lease: Lease
 
@@ -247,6 +250,7 @@ class Compactor:
                 instant=instant,
                 block_size=self.block_size,
                 live_files=live,
+                memory=self.memory,
                 erased=chosen.erased if chosen and partition == RECORD_INDEX else None,
             )
             for shard in self.metadata.shards(partition)

@@ -12,7 +12,7 @@ from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
-from keymark.table.properties.options import Options
+from keymark.table.properties.options import TASK_MEMORY, Options
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner, no_progress
 from keymark.table.services.archive import Archived, Archiver, Limits
@@ -198,6 +198,7 @@ class TableServices:
             partitions=state.config.metadata_partitions,
             listing=state.listing,
             block_size=self.options.integer("hoodie.hfile.block.size"),
+            memory=self.options.integer(TASK_MEMORY),
             runner=self.runner,
             lease=lease,
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from keymark.table.errors import LeaseLostError
 from keymark.table.runtime.clock import Clock
 from keymark.table.storage.lease_files import highest_number, read_lease
+from keymark.table.storage.spool import Content
 from keymark.table.storage.storage import FileStatus, Obstacle, RangeReader, Storage
 
 
@@ -85,7 +86,7 @@ class FencedStorage:
         """Whether a file or folder is there."""
         return self.inner.exists(path)
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: Content) -> None:
         """Create a file."""
         self.check()
         self.inner.put(path, data)

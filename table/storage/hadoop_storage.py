@@ -27,6 +27,7 @@ from keymark.table.errors import FileTakenError, MissingFileError, StorageError
 from keymark.table.layout.naming import HOODIE, KEYMARK, STAGING
 from keymark.table.runtime import jvm
 from keymark.table.storage.hadoop import SMALL, Hadoop, connect, java_error, said
+from keymark.table.storage.spool import Content, whole
 from keymark.table.storage.storage import FileStatus, NoLocking, RangeReader, WindowReader, segments
 
 if TYPE_CHECKING:
@@ -94,9 +95,9 @@ class HadoopStorage(NoLocking):
             finally:
                 stream.close()
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: Content) -> None:
         """Create a file by a temporary and a rename that refuses an existing file."""
-        self._write(path, data, over=False)
+        self._write(path, whole(data), over=False)
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a file by a temporary and a rename over what was there."""

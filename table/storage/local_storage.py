@@ -36,6 +36,7 @@ from keymark.table.storage.local_files import (
     scan,
     storage_errors,
 )
+from keymark.table.storage.spool import Content, pieces
 from keymark.table.storage.storage import FileStatus, Obstacle, RangeReader
 
 # Sections under the guard take milliseconds: this long, their process is stopped.
@@ -124,15 +125,18 @@ class LocalStorage:
             finally:
                 os.close(fd)
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: Content) -> None:
         """Create a file by write-aside and link."""
         full = self._path(path)
         with self._written_aside(path, data) as temporary:
             _link(temporary, full)
             if self._lasts(path):
                 # An empty file has no content to lose: its folder's entry is all of it.
-                if data:
-                    unsynced(self.root).note_file(full, google_crc32c.value(data))
+                if len(data):
+                    checksum = 0
+                    for piece in pieces(data):
+                        checksum = google_crc32c.extend(checksum, piece)
+                    unsynced(self.root).note_file(full, checksum)
                 unsynced(self.root).note_folders([os.path.dirname(full)])  # noqa: PTH120
 
     def commit(self, path: str, data: bytes) -> None:
@@ -172,7 +176,7 @@ class LocalStorage:
         return self.durable and not path.startswith((f"{LEASE}/", f"{TEMP}/", f"{BUILD}/"))
 
     @contextlib.contextmanager
-    def _written_aside(self, path: str, data: bytes, *, sync: bool = False) -> Iterator[str]:
+    def _written_aside(self, path: str, data: Content, *, sync: bool = False) -> Iterator[str]:
         """A new file in the staging folder with that content; it is gone at the end."""
         full, staging = self._path(path), self._path(self.staging)
         temporary = ""
@@ -184,9 +188,10 @@ class LocalStorage:
             with _locked_new(staging) as file:
                 temporary = file.name
                 self._make_folder(os.path.dirname(full))  # noqa: PTH120
-                file.write(data)
+                for piece in pieces(data):
+                    file.write(piece)
                 file.flush()
-                if sync and data:
+                if sync and len(data):
                     os.fsync(file.fileno())
                 yield temporary
         except StorageError:

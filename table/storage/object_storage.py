@@ -37,6 +37,7 @@ from obstore.store import MemoryStore, from_url
 
 from keymark.table.errors import FileTakenError, InvalidOptionError, MissingFileError, StorageError
 from keymark.table.layout.naming import HOODIE, KEYMARK
+from keymark.table.storage.spool import Content, whole
 from keymark.table.storage.storage import FileStatus, NoLocking, RangeReader, WindowReader, segments
 
 if TYPE_CHECKING:
@@ -130,8 +131,9 @@ class ObjectStorage(NoLocking):
             found = obstore.get_range(self._store, self._key(path), start=offset, length=length)
         return bytes(found)
 
-    def put(self, path: str, data: bytes) -> None:
-        """Create a file by put-if-absent."""
+    def put(self, path: str, data: Content) -> None:
+        """Create a file by put-if-absent, which takes it in one request."""
+        data = whole(data)
         if self.one_writer:
             if self._owner(path) is not None:
                 raise FileTakenError.of(path)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from keymark.table.errors import StorageError
+from keymark.table.storage.spool import Content
 
 # Readers ask for many small ranges close to each other: headers, footers, blocks.
 _WINDOW_BYTES = 128 << 10
@@ -119,7 +120,7 @@ class Storage(Protocol):
     def read(self, path: str) -> bytes:
         """The whole content of a file; MissingFileError if absent."""
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: Content) -> None:
         """Create the file, whole or not at all; FileTakenError if the path exists."""
 
     def commit(self, path: str, data: bytes) -> None:

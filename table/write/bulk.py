@@ -33,8 +33,9 @@ from keymark.table.layout.model import BaseFile, CommitResult, WriteStat
 from keymark.table.layout.naming import bucket_file_id, numbered_file_id, write_token
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import TableConfig
-from keymark.table.properties.options import DUP_POLICY, Options
+from keymark.table.properties.options import DUP_POLICY, TASK_MEMORY, Options
 from keymark.table.rows.arrow import arrow_schema, is_frame
+from keymark.table.runtime.lost_worker import worker_errors
 from keymark.table.runtime.runner import quiet_worker
 from keymark.table.storage.durability import sync_all
 from keymark.table.write.assign import FileSizing
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SAMPLE_ROWS = 10_000
+# While they are sorted by shard, keys are there as columns, copied, encoded and as a whole file.
+_KEY_COPIES = 6
 _PATH, _BUCKET = "_keymark_path", "_keymark_bucket"
 
 
@@ -56,12 +59,13 @@ class BulkTask:
     """What every task of a bulk insert knows.
 
     `bucket_index` is set on a bucket table; keys are kept for an index: by `shards` of the record
-    index, where there are any.
+    index, where there are any. A part of `memory` (bytes) is for keys that are in no key file yet.
     """
 
     target: WriteTarget
     config: TableConfig
     sizing: FileSizing
+    memory: int
     shards: int
     keeps_keys: bool
     bucket_index: Index | None
@@ -70,10 +74,13 @@ class BulkTask:
 
 @dataclass(frozen=True, slots=True)
 class BulkDone:
-    """What a task wrote: a result per file, and where its keys are."""
+    """What a task wrote: a result per file, and where its keys are.
+
+    The numbers in its key files count the results.
+    """
 
     results: tuple[FileGroupResult, ...]
-    keys: KeyFile | None
+    keys: tuple[KeyFile, ...]
     rows: int
 
 
@@ -87,21 +94,22 @@ def bulk_insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
             tx.start()
             done = _run_spark(rows, task) if is_frame(rows) else [_run_local(rows, task)]
         files = [result for part in done for result in part.results]
-        changes = BulkKeys(_key_parts(done), refuse_known=tx.options.text(DUP_POLICY) == "fail")
+        changes = BulkKeys(
+            _key_parts(done),
+            refuse_known=tx.options.text(DUP_POLICY) == "fail",
+            memory=tx.options.integer(TASK_MEMORY),
+        )
         counts = Counts(inserted=sum(part.rows for part in done))
         return tx.commit(files, changes, counts)
 
 
 def _key_parts(done: Sequence[BulkDone]) -> tuple[KeyPart, ...]:
-    """The key file of each task that kept keys, with the places of its files."""
-    return tuple(
-        KeyPart(
-            part.keys,
-            tuple((r.file.partition_path, r.file.file_id) for r in part.results if r.file),
-        )
-        for part in done
-        if part.keys is not None
-    )
+    """The key files of all tasks, each with the places of its task's files."""
+    parts = []
+    for task in done:
+        places = tuple((r.file.partition_path, r.file.file_id) for r in task.results if r.file)
+        parts += [KeyPart(keys, places) for keys in task.keys]
+    return tuple(parts)
 
 
 def _check_policy(tx: WriteTransaction) -> None:
@@ -127,6 +135,7 @@ def _task(tx: WriteTransaction) -> BulkTask:
         target=tx.target,
         config=tx.config,
         sizing=FileSizing.of(tx.options, record=None),
+        memory=tx.options.integer(TASK_MEMORY),
         shards=shards,
         keeps_keys=shards > 0 or isinstance(index, ExternalIndex),
         bucket_index=index if spec_of(index.name).owns_layout else None,
@@ -137,7 +146,7 @@ def _task(tx: WriteTransaction) -> BulkTask:
 def _run_local(rows: pa.Table, task: BulkTask) -> BulkDone:
     """All rows as one task of this process."""
     if not rows.num_rows:
-        return BulkDone((), None, 0)
+        return BulkDone((), (), 0)
     grouped = _Stream(task).ordered(_puts(rows, task))
     return write_stream(grouped.to_batches(max_chunksize=1 << 16), task)
 
@@ -145,16 +154,18 @@ def _run_local(rows: pa.Table, task: BulkTask) -> BulkDone:
 def _run_spark(rows: DataFrame, task: BulkTask) -> list[BulkDone]:
     """A task per Spark partition of the frame, sorted so that each sees one group at a time."""
     fields = list(task.config.partition_fields)
+    cores = rows.sparkSession.sparkContext.defaultParallelism
     if task.bucket_index is not None:
         schema = rows.schema.__class__(list(rows.schema.fields))
         schema = schema.add(_PATH, "string").add(_BUCKET, "integer")
         rows = rows.mapInArrow(_AddGroups(task), schema)
         # Different values can make one path: null and "" do.
         fields = [_PATH, _BUCKET]
-        rows = rows.repartition(rows.sparkSession.sparkContext.defaultParallelism, *fields)
+        rows = rows.repartition(cores, *fields)
     if fields:
         rows = rows.sortWithinPartitions(*fields)
-    answers = rows.mapInArrow(_WritePartition(task), "answer binary").collect()
+    with worker_errors("bulk insert", cores):
+        answers = rows.mapInArrow(_WritePartition(task), "answer binary").collect()
     # The bytes are what our own tasks pickled a moment ago.
     done = [pickle.loads(row.answer) for row in answers]  # noqa: S301
     for answer in done:
@@ -243,7 +254,12 @@ def write_stream(
 
 @dataclass(slots=True)
 class _Stream:
-    """The file being filled, and what is done. Holds the rows of one file at a time."""
+    """The file being filled, and what is done. Holds the rows of one file at a time.
+
+    Attributes:
+        keys: of files that are written, and in no key file yet, with the number of each file.
+        key_files: those that are.
+    """
 
     task: BulkTask
     partition: int = 0
@@ -253,7 +269,9 @@ class _Stream:
     pending_rows: int = 0
     rows_per_file: int = 0
     results: list[FileGroupResult] = field(default_factory=list)
-    keys: list[pa.Array] = field(default_factory=list)
+    keys: list[tuple[pa.Array, int]] = field(default_factory=list)
+    key_bytes: int = 0
+    key_files: list[KeyFile] = field(default_factory=list)
     rows: int = 0
     taken: int = 0
 
@@ -303,21 +321,29 @@ class _Stream:
             self._flush(everything=False)
 
     def close(self) -> BulkDone:
-        """Write what is left; put the key file."""
+        """Write what is left."""
         self._flush(everything=True)
-        written = None
-        if self.task.keeps_keys and self.results:
-            files = np.repeat(
-                np.arange(len(self.keys), dtype=np.int32), [len(keys) for keys in self.keys]
-            )
-            written = write_key_file(
+        if self.keys:
+            self._put_keys()
+        return BulkDone(tuple(self.results), tuple(self.key_files), self.rows)
+
+    def _put_keys(self) -> None:
+        """Put a key file of what there is."""
+        keys = pa.concat_arrays([keys for keys, _ in self.keys])
+        files = np.repeat(
+            np.array([number for _, number in self.keys], np.int32),
+            [len(keys) for keys, _ in self.keys],
+        )
+        self.key_files.append(
+            write_key_file(
                 self.task.target.storage,
                 self.task.target.instant,
-                self.name,
-                entries=pa.table({"key": pa.concat_arrays(self.keys), "file": files}),
+                f"{self.name}-{len(self.key_files)}" if self.key_files else self.name,
+                entries=pa.table({"key": keys, "file": files}),
                 shards=self.task.shards or stretches(len(files)),
             )
-        return BulkDone(tuple(self.results), written, self.rows)
+        )
+        self.keys, self.key_bytes = [], 0
 
     def _flush(self, *, everything: bool) -> None:
         """Write full files, or all pending rows; a bucket is one file whatever its size."""
@@ -377,5 +403,17 @@ class _Stream:
         self.results.append(
             FileGroupResult(file=written, stat=stat, outcomes=outcomes, records=records)
         )
-        self.keys.append(keys)
         self.rows += len(keys)
+        if self.task.keeps_keys:
+            self._keep(keys, number)
+
+    def _keep(self, keys: pa.Array, number: int) -> None:
+        """Remember keys of a file. A key file is made when sorting them would take the memory."""
+        most = self.task.memory // _KEY_COPIES
+        step = max(1, most * len(keys) // max(1, keys.nbytes))
+        for start in range(0, len(keys), step):
+            part = keys.slice(start, step)
+            self.keys.append((part, number))
+            self.key_bytes += part.nbytes
+            if self.key_bytes >= most:
+                self._put_keys()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import NoReturn
 
+import numpy as np
 import pyarrow as pa
 
-from keymark.table.errors import DuplicateKeyError
-from keymark.table.index.dedup import sorted_last
+from keymark.table.errors import CorruptFileError, DuplicateKeyError
+from keymark.table.format.hashes.hashing import string_buffers
+from keymark.table.format.hfile.strings import from_arrow
+from keymark.table.format.hfile.writer import HFileWriter, check_lengths
+from keymark.table.format.kernels.pieces import Spilled
+from keymark.table.index.build.ordered import OrderedKeys
 from keymark.table.index.external import EntryChanges, KeyPart
 from keymark.table.index.key_file import KeyFile
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import Shard
-from keymark.table.metadata.records import encode_locations
+from keymark.table.metadata.records import SCHEMA, encode_locations
 from keymark.table.metadata.writer import DeltaCommit, GroupUpdate
 from keymark.table.properties.options import DUP_POLICY
 from keymark.table.runtime.runner import TaskRunner
@@ -21,21 +27,78 @@ from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat
 from keymark.table.timeline.instant_name import instant_millis
 
+_ASKED_AT_ONCE = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStretch:
+    """The keys of one shard in a key file.
+
+    Attributes:
+        storage: of the file.
+        file: the key file.
+        number: of the shard.
+        first: what the file's location numbers are counted from.
+    """
+
+    storage: Storage
+    file: KeyFile
+    number: int
+    first: int
+
+    @property
+    def held(self) -> int:
+        """Bytes that its keys take in memory; 0 where there are none."""
+        return self.file.stretches[self.number][1]
+
+    def fail(self, detail: str) -> NoReturn:
+        """Say what is wrong with it."""
+        raise CorruptFileError(self.file.path, self.file.stretches[self.number][0], detail)
+
+
+def stretch_keys(stretch: KeyStretch) -> Spilled:
+    """The keys of a stretch with their locations.
+
+    Raises:
+        CorruptFileError: the key file is damaged.
+        InputError: a key is longer than an index can hold.
+    """
+    try:
+        table = stretch.file.read(stretch.storage, stretch.number)
+    except pa.ArrowInvalid as error:
+        stretch.fail(str(error))
+    keys = table["key"].combine_chunks()
+    check_lengths(from_arrow(keys, "key"))
+    offsets, text = string_buffers(keys)
+    codes = (table["file"].to_numpy() + stretch.first).astype(np.int32)
+    lengths = np.diff(offsets).astype(np.uint16)
+    for made in (codes, lengths):
+        # As what is read from files: kernels are compiled anew for writable arrays.
+        made.flags.writeable = False
+    return Spilled(codes, lengths, text[offsets[0] : offsets[-1]])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardBuild:
     """The new keys of one shard, where they are, and what to do about known ones.
 
-    `locations[t]` are the values of the files of the task whose keys are in `key_files[t]`.
-    `update` is the shard's log file with no keys in it yet.
+    Attributes:
+        shard: as it was before.
+        number: of the shard.
+        stretches: of its keys.
+        values: of the locations, by number.
+        update: the shard's log file with no keys in it yet.
+        refuse_known: whether a key must be there at most once.
+        memory: bytes of keys that may be held, and of the log file.
     """
 
     shard: Shard
     number: int
-    key_files: tuple[KeyFile, ...]
-    locations: tuple[pa.Array, ...]
+    stretches: tuple[KeyStretch, ...]
+    values: pa.Array
     update: GroupUpdate
     refuse_known: bool
+    memory: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +108,12 @@ class BulkKeys:
     Attributes:
         parts: of each task its keys, and the places of its files.
         refuse_known: whether a key must be in the record index at most once.
+        memory: bytes that each task may hold.
     """
 
     parts: tuple[KeyPart, ...]
     refuse_known: bool
+    memory: int
 
     def log(self, delta: DeltaCommit, state: TableState, runner: TaskRunner) -> list[DeltaStat]:
         """One task a shard, from key files to a log file."""
@@ -56,28 +121,30 @@ class BulkKeys:
             return []
         assert state.metadata is not None
         millis = instant_millis(delta.instant, state.config.zone)
-        key_files = tuple(part.keys for part in self.parts)
-        locations = tuple(
-            encode_locations(
-                [partition for partition, _ in part.places],
-                [file_id for _, file_id in part.places],
-                [millis] * len(part.places),
-            )
-            for part in self.parts
+        places = list(dict.fromkeys(place for part in self.parts for place in part.places))
+        values = encode_locations(
+            [partition for partition, _ in places],
+            [file_id for _, file_id in places],
+            [millis] * len(places),
         )
+        number_of = {place: number for number, place in enumerate(places)}
         nothing, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
         builds = [
             ShardBuild(
                 shard=shard,
                 number=number,
-                key_files=key_files,
-                locations=locations,
+                stretches=tuple(
+                    KeyStretch(state.storage, part.keys, number, number_of[part.places[0]])
+                    for part in self.parts
+                ),
+                values=values,
                 update=delta.group(RECORD_INDEX, number, nothing, no_values),
                 refuse_known=self.refuse_known,
+                memory=self.memory,
             )
             for number, shard in enumerate(state.metadata.shards(RECORD_INDEX))
         ]
-        weights = [sum(f.stretches[build.number][1] for f in key_files) for build in builds]
+        weights = [sum(stretch.held for stretch in build.stretches) for build in builds]
         stats = runner.run(build_shard, builds, weights=weights)
         return [stat for stat in stats if stat is not None]
 
@@ -89,26 +156,46 @@ class BulkKeys:
 
 def build_shard(build: ShardBuild) -> DeltaStat | None:
     """Sort a shard's new keys, refuse known ones, put the log file; None without new keys."""
-    storage = build.update.storage
-    keys, values = [], []
-    for file, locations in zip(build.key_files, build.locations, strict=True):
-        table = file.read(storage, build.number).combine_chunks()
-        keys.append(pa.concat_arrays(table["key"].chunks or [pa.array([], pa.string())]))
-        values.append(locations.take(table["file"].combine_chunks()))
-    all_keys = pa.concat_arrays(keys)
-    if not len(all_keys):
-        return None
-    chunks = [c for a in values for c in (a.chunks if isinstance(a, pa.ChunkedArray) else [a])]
     # Where uniqueness was given up by name the index keeps the later row's place.
-    distinct, positions = sorted_last(all_keys)
-    if build.refuse_known:
-        repeated = len(all_keys) - len(distinct)
-        known = len(build.shard.lookup(distinct)[0]) if not repeated else 0
-        if repeated or known:
-            raise DuplicateKeyError(
-                f"bulk_insert of keys that exist: in shard {build.number} {known} in the table, "
-                f"{repeated} repeated in the input; upsert them, or set {DUP_POLICY} to none"
-            )
-    return replace(
-        build.update, keys=distinct, values=pa.concat_arrays(chunks).take(positions)
-    ).write()
+    keys = OrderedKeys(sources=build.stretches, read=stretch_keys, memory=build.memory)
+    update, most = build.update, build.memory // 4
+    file = HFileWriter(SCHEMA, update.block_size, memory=most)
+    known = _KnownKeys(build.shard if build.refuse_known else None)
+    for array, order, codes in keys.batches():
+        ascending = array.take(pa.array(order))
+        file.add(ascending, build.values.take(pa.array(codes[order])))
+        known.take(ascending)
+    known.look_up()
+    if build.refuse_known and (keys.repeated or known.found):
+        raise DuplicateKeyError(
+            f"bulk_insert of keys that exist: in shard {build.number} {known.found} in the table, "
+            f"{keys.repeated} repeated in the input; upsert them, or set {DUP_POLICY} to none"
+        )
+    return update.write_cells(file, most) if file.entry_count else None
+
+
+@dataclass(slots=True)
+class _KnownKeys:
+    """How many ascending keys a shard has already; None asks nothing.
+
+    Keys are looked up many at a time, so that few blocks of the shard are read twice.
+    """
+
+    shard: Shard | None
+    found: int = 0
+    pending: list[pa.Array] = field(default_factory=list)
+    rows: int = 0
+
+    def take(self, keys: pa.Array) -> None:
+        """Add keys above all before."""
+        if self.shard is not None and self.shard.sources:
+            self.pending.append(keys)
+            self.rows += len(keys)
+            if self.rows >= _ASKED_AT_ONCE:
+                self.look_up()
+
+    def look_up(self) -> None:
+        """Count what is pending."""
+        if self.shard is not None and self.pending:
+            self.found += len(self.shard.lookup(pa.concat_arrays(self.pending))[0])
+        self.pending, self.rows = [], 0

@@ -21,7 +21,10 @@ from table_cases import DUP_POLICY, SMALL_BLOOMS, create, rows
 from keymark import Table
 from keymark.table.cli import app
 from keymark.table.errors import NotATableError, StorageError
-from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from keymark.table.index.build import shard as build_shard
+from keymark.table.metadata import records
+from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
+from keymark.table.metadata.reader import MetadataTable
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.services.check import keys as check_keys
 from keymark.table.state.table_state import TableState
@@ -62,6 +65,31 @@ def test_every_index(index, tmp_path):
     assert checked.compared == COMPARED[index]
     assert checked.pending == ()
     assert len(checked.digest) == 32
+
+
+def test_a_check_decodes_each_location_and_lists_each_partition_once(tmp_path, monkeypatch):
+    """However many blocks and files there are."""
+    decoded, listed = [], []
+
+    def decode(tail, name, real=records.decode_location):
+        decoded.append(tail)
+        return real(tail, name)
+
+    def slices(self, partition, real=MetadataTable.slices):
+        listed.append(partition)
+        return real(self, partition)
+
+    table = create(tmp_path / "t", {"hoodie.hfile.block.size": "500"})
+    for part in range(6):
+        table.bulk_insert(rows(range(100 * part, 100 * part + 100), partition=f"p{part}"))
+    for module in (records, build_shard):
+        monkeypatch.setattr(module, "decode_location", decode)
+    monkeypatch.setattr(MetadataTable, "slices", slices)
+    build_shard._tail_words.cache_clear()
+    assert table.check().ok
+    assert sorted(decoded) == sorted(set(decoded))
+    assert len(decoded) == 6
+    assert listed.count(RECORD_INDEX) <= 3
 
 
 @pytest.mark.parametrize("index", ["global_simple", "global_bloom", "simple", "bloom"])

@@ -243,12 +243,25 @@ def group_tails(
     Raises:
         CorruptFileError: a record whose first fields are not so.
     """
+    codes, data, places = tail_places(values, fields, mark, name)
+    return codes, [data[start : start + length].tobytes() for start, length in places.tolist()]
+
+
+def tail_places(
+    values: pa.Array, fields: bytes, mark: int, name: str
+) -> tuple[npt.NDArray[np.int32], _Bytes, npt.NDArray[np.int64]]:
+    """Group records as `group_tails` does, and leave their tails where they are.
+
+    Returns:
+        For each record the number of its tail; the bytes of all records; and of each distinct tail
+        where it starts, and its length.
+    """
     offsets, data = string_buffers(values)
     program = np.frombuffer(fields, np.uint8)
-    codes, tails, bad = _group_tails(offsets, _words(data, int(offsets[-1])), program, mark)
+    codes, places, bad = _group_tails(offsets, _words(data, int(offsets[-1])), program, mark)
     if bad >= 0:
         raise CorruptFileError(name, 0, f"value {bad} is not a metadata record of type {mark}")
-    return codes, [data[start : start + length].tobytes() for start, length in tails.tolist()]
+    return codes, data, places
 
 
 def _words(data: _Bytes, end: int) -> tuple[_Bytes, _Words]:

@@ -99,6 +99,23 @@ def check_order(keys: Strings) -> int:
 
 
 @kernel
+def drop_repeats(keys: Strings, order: _Numbers) -> int:
+    """Leave the last of equal keys in their order (changed in place); how many are left."""
+    data, offsets = keys
+    kept = 0
+    for at in range(order.size):
+        if at + 1 < order.size:
+            row, after = order[at], order[at + 1]
+            start, next_start = offsets[row], offsets[after]
+            length, next_length = offsets[row + 1] - start, offsets[after + 1] - next_start
+            if compare(data, start, length, data, next_start, next_length) == 0:
+                continue
+        order[kept] = order[at]
+        kept += 1
+    return kept
+
+
+@kernel
 def check_lengths(offsets: _Numbers) -> int:
     """Index of the first key that is empty or longer than a row may be; -1 if there is none."""
     for index in range(offsets.size - 1):

@@ -61,10 +61,10 @@ class Ordered(NamedTuple):
 
         Args:
             keys: pa.string() or pa.binary() or their large variants, without nulls.
-            order: integers, as `order.key_order` gives them.
+            order: integers, as `order.key_order` gives them; keys that it leaves out are no cells.
             codes: integers per key, rows of the values.
         """
-        if len(keys) != len(codes) or len(keys) != len(order):
+        if len(keys) != len(codes) or len(keys) < len(order):
             raise ValueError(f"{len(keys)} keys with {len(codes)} codes, {len(order)} places")
         codes = _read_only(codes, np.int32)
         values = len(self.kinds)

@@ -1,11 +1,11 @@
 """Sorted keys and values -> HFile bytes, in the order of `docs/formats/hfile.md`.
 
-The bytes written so far and one open data block are all that a writer holds.
+The bytes written so far and one open data block are all that a writer holds; of the bytes only so
+many stay in memory as it is told.
 """
 
 from __future__ import annotations
 
-import io
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +32,7 @@ from keymark.table.format.hfile.file_info import encode_file_info
 from keymark.table.format.hfile.index import encode_entry
 from keymark.table.format.hfile.strings import Ordered, from_arrow
 from keymark.table.format.hfile.trailer import TRAILER_SIZE, Trailer
+from keymark.table.storage.spool import Content, Spool, whole
 
 BLOCK_SIZE = 1 << 20
 """Uncompressed bytes at which a data block is closed, where nothing else is asked for."""
@@ -81,6 +82,7 @@ class HFileWriter:
         block_size: uncompressed bytes at which a data block is closed.
         read_back: the caller reads the file back and compares it with what it holds.
         threads: how many compress blocks.
+        memory: so many bytes of the file stay in memory, more go to a local file; None for all.
 
     Attributes:
         entry_count: how many cells were added.
@@ -95,13 +97,14 @@ class HFileWriter:
         *,
         read_back: bool = False,
         threads: int = 1,
+        memory: int | None = None,
     ) -> None:
         self.entry_count = 0
         self.first_key: bytes | None = None
         self.last_key: bytes | None = None
         self._schema = schema
         self._block_size = max(1, block_size)
-        self._parts = _Parts(read_back=read_back, threads=threads)
+        self._parts = _Parts(Spool("an HFile", memory), read_back=read_back, threads=threads)
         self._key_bytes = 0
         self._value_bytes = 0
         # The open block: room for it, bytes of it that are filled, its first row; marks of its
@@ -228,7 +231,13 @@ class HFileWriter:
     def finish(
         self, bloom: bytes | None = None, file_info: Mapping[str, bytes] | None = None
     ) -> bytes:
-        """The whole file; nothing can be added afterwards.
+        """The whole file in memory; nothing can be added afterwards. Takes what `close` does."""
+        return whole(self.close(bloom, file_info))
+
+    def close(
+        self, bloom: bytes | None = None, file_info: Mapping[str, bytes] | None = None
+    ) -> Content:
+        """The whole file, where it is; nothing can be added afterwards.
 
         Args:
             bloom: payload of the meta block `bloomFilter`, where there is one.
@@ -264,14 +273,14 @@ class _Parts:
     Data blocks are compressed by as many threads as there are, and written in their order.
     """
 
-    def __init__(self, *, read_back: bool, threads: int) -> None:
+    def __init__(self, written: Spool, *, read_back: bool, threads: int) -> None:
         self.threads = threads
         self.data_index: list[bytes] = []
         self.meta_index: list[bytes] = []
         self._read_back = read_back
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._pending: deque[tuple[bytes, int, Future[bytes]]] = deque()
-        self._written = io.BytesIO()
+        self._written = written
         self._uncompressed = 0
         self._last: dict[BlockKind, int] = {}
         self._first_data_block = -1
@@ -321,7 +330,7 @@ class _Parts:
         self._uncompressed += HEADER_SIZE + length
         return offset, size
 
-    def finish(self, file_info: Mapping[str, bytes], entry_count: int) -> bytes:
+    def finish(self, file_info: Mapping[str, bytes], entry_count: int) -> Content:
         """Append the section that is loaded on open, and the trailer."""
         data_index = b"".join(self.data_index)
         root, _ = self.add(BlockKind.ROOT_INDEX, data_index)
@@ -343,8 +352,7 @@ class _Parts:
             codec=Codec.GZ,
         )
         self._written.write(trailer.encode())
-        # Unlike a join of pieces, this hands out the buffer itself.
-        return self._written.getvalue()
+        return self._written.content()
 
 
 def _room_for_marks(size: int) -> npt.NDArray[np.int32]:

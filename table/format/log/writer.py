@@ -16,11 +16,21 @@ from keymark.table.format.log.deletes import encode_deletes
 
 def encode_block(block_type: BlockType, headers: Mapping[HeaderKey, str], content: bytes) -> bytes:
     """One whole block; a log file is such blocks one behind the other."""
-    body = encode_int32(FORMAT_VERSION) + encode_int32(block_type)
-    body += _encode_map(headers) + encode_int64(len(content)) + content + _encode_map({})
+    head, foot = block_ends(block_type, headers, len(content))
+    return b"".join((head, content, foot))
+
+
+def block_ends(
+    block_type: BlockType, headers: Mapping[HeaderKey, str], length: int
+) -> tuple[bytes, bytes]:
+    """What lies before and behind the content of a block, which has so many bytes."""
+    start = encode_int32(FORMAT_VERSION) + encode_int32(block_type)
+    start += _encode_map(headers) + encode_int64(length)
+    end = _encode_map({})
+    body = len(start) + length + len(end)
     # The size counts what follows it, the trailing length is counted from the magic.
-    size = encode_int64(len(body) + 8)
-    return MAGIC + size + body + encode_int64(len(MAGIC) + len(size) + len(body))
+    size = encode_int64(body + 8)
+    return MAGIC + size + start, end + encode_int64(len(MAGIC) + len(size) + body)
 
 
 def _encode_map(entries: Mapping[HeaderKey, str]) -> bytes:

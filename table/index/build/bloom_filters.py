@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.index.build.footers import FOOTER_BYTES
 from keymark.table.index.build.target import (
     BuildTarget,
@@ -20,8 +22,6 @@ from keymark.table.index.build.target import (
     put_base,
     remove_groups,
 )
-from keymark.table.format.hfile.writer import HFileWriter
-from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.bloom import bloom_key, bloom_records
 from keymark.table.metadata.reader import split_by_shard

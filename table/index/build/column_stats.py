@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.kernels.order import key_order
+from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.index.build.footers import FOOTER_BYTES, footer_tasks
 from keymark.table.index.build.target import (
     BuildTarget,
@@ -21,9 +24,6 @@ from keymark.table.index.build.target import (
     put_base,
     remove_groups,
 )
-from keymark.table.format.hfile.writer import HFileWriter
-from keymark.table.format.kernels.order import key_order
-from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.column_stats import column_stats_records
 from keymark.table.metadata.reader import split_by_shard

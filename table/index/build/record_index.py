@@ -18,6 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from keymark.table.errors import DuplicateKeyError
+from keymark.table.format.hashes.digest import location_words, total
 from keymark.table.index.build.rows import RowReader, RowSource, RowTask, scan_rows, task_bounds
 from keymark.table.index.build.scan import ScanDone, ScanTask, scan_files
 from keymark.table.index.build.shard import (
@@ -36,8 +38,6 @@ from keymark.table.index.build.target import (
     put_once,
     remove_groups,
 )
-from keymark.table.errors import DuplicateKeyError
-from keymark.table.format.hashes.digest import location_words, total
 from keymark.table.keygen import partition_paths
 from keymark.table.metadata.records import encode_locations
 from keymark.table.properties.config import TableConfig
@@ -255,6 +255,7 @@ def _build_shards(target: BuildTarget, scan: KeyScan, steps: ProgressRunner) -> 
             block_size=target.block_size,
             read=scan.read,
             threads=steps.runner.threads_each(target.groups),
+            memory=target.memory,
         )
         for number in range(target.groups)
     ]

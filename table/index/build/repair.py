@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from keymark.table.index.build.scan import record_keys
-from keymark.table.index.build.target import BuildTarget, Built, base_stat, open_group, put_base
 from keymark.table.errors import DuplicateKeyError
 from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.hfile.strings import Ordered
 from keymark.table.format.hfile.writer import HFileWriter
 from keymark.table.format.kernels.order import key_order
+from keymark.table.index.build.scan import record_keys
+from keymark.table.index.build.target import BuildTarget, Built, base_stat, open_group, put_base
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.metadata.records import SCHEMA, encode_locations

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.table.index.build.scan import ScanDone, scan_name, scan_once
-from keymark.table.index.build.spill import Stretch, encode_numbers, spilled_numbers
 from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.format.kernels.pieces import Spilled
 from keymark.table.format.kernels.scatter import assign, no_sums, partition_numbers
+from keymark.table.index.build.scan import ScanDone, scan_name, scan_once
+from keymark.table.index.build.spill import Stretch, encode_numbers, spilled_numbers
 from keymark.table.keygen import record_keys
 from keymark.table.properties.config import TableConfig
 from keymark.table.storage.storage import Storage

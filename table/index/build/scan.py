@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from keymark.table.index.build.spill import encode_spill
-from keymark.table.index.build.target import decoding_build_file, put_once
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.hashes.digest import location_words
 from keymark.table.format.hashes.hashing import string_buffers
-from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.format.kernels.scatter import partition_keys
+from keymark.table.format.parquet.base_file import read_metadata
+from keymark.table.index.build.spill import encode_spill
+from keymark.table.index.build.target import decoding_build_file, put_once
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.state.base_files import open_sized

@@ -4,38 +4,41 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from keymark.table.index.build.spill import KeyReader, find_stretch, read_shard, spilled_keys
-from keymark.table.index.build.target import decoding_build_file, put_base, put_once
-from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.errors import CorruptFileError
 from keymark.table.format.hashes.digest import Digest, digest_entries, location_words, total
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.strings import Ordered
 from keymark.table.format.hfile.writer import HFileWriter
 from keymark.table.format.kernels.interner import Interner
-from keymark.table.format.kernels.order import key_order
-from keymark.table.format.kernels.pieces import Keys
+from keymark.table.index.build.ordered import OrderedKeys
+from keymark.table.index.build.spill import KeyReader, Stretch, find_stretch, spilled_keys
+from keymark.table.index.build.target import decoding_build_file, put_base, put_once
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import METADATA
-from keymark.table.metadata.records import SCHEMA, decode_location, location_tails
+from keymark.table.metadata.records import (
+    SCHEMA,
+    decode_location,
+    location_places,
+    location_tails,
+)
+from keymark.table.properties.options import TASK_MEMORY_BYTES
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.storage.storage import Storage
-
-_COMPARED_AT_ONCE = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTask:
     """One shard of `shards`; `base` is its base file, of a size not known yet.
 
-    `read` gives the keys of what was spilled, `threads` work on it.
+    `read` gives the keys of what was spilled, `threads` work on it; so many bytes of `memory` are
+    for keys, and for the base file.
     """
 
     storage: Storage
@@ -46,6 +49,7 @@ class ShardTask:
     block_size: int
     read: KeyReader = spilled_keys
     threads: int = 1
+    memory: int = TASK_MEMORY_BYTES
 
     @property
     def record(self) -> str:
@@ -115,11 +119,10 @@ def build_shard(task: ShardTask) -> ShardDone:
         return known
     spills = read_spills(task.storage, task.folder)
     stretches = [find_stretch(task.storage.open(path), task.number, task.shards) for path in spills]
-    keys, digest = read_shard(stretches, task.read, task.threads)
+    digest = total([stretch.digest for stretch in stretches])
     done = ShardDone()
     if digest.count:
-        repeated = _put(task, keys)
-        del keys
+        repeated = _put(task, stretches)
         if repeated:
             return ShardDone(repeated=repeated)
         done = _verify(task, digest)
@@ -141,29 +144,22 @@ def _known(task: ShardTask) -> ShardDone | None:
     return done
 
 
-def _put(task: ShardTask, keys: Keys) -> int:
+def _put(task: ShardTask, stretches: Sequence[Stretch]) -> int:
     """Put the base file, unless keys repeat: how many are there once more than they should."""
-    writer = HFileWriter(SCHEMA, task.block_size, read_back=True, threads=task.threads)
+    writer = HFileWriter(
+        SCHEMA,
+        task.block_size,
+        read_back=True,
+        threads=task.threads,
+        memory=task.memory // 4,
+    )
     cells = Ordered.with_values(_values(task))
-    try:
-        for array, codes in keys.pieces():
-            writer.add_ordered(cells.with_keys(array, key_order(array), codes))
-    except InputError:
-        repeated = sum(repeats(array, key_order(array)) for array, _ in keys.pieces())
-        if not repeated:
-            raise
-        return repeated
-    put_base(task.storage, task.base, writer)
-    return 0
-
-
-def repeats(keys: pa.Array, order: npt.NDArray[np.int64]) -> int:
-    """How many keys equal the one before them in their order."""
-    repeated = 0
-    for start in range(0, len(order) - 1, _COMPARED_AT_ONCE):
-        part = keys.take(pa.array(order[start : start + _COMPARED_AT_ONCE + 1]))
-        repeated += int(pc.equal(part[1:], part[:-1]).true_count)
-    return repeated
+    keys = OrderedKeys(sources=stretches, read=task.read, threads=task.threads, memory=task.memory)
+    for array, order, codes in keys.batches():
+        writer.add_ordered(cells.with_keys(array, order, codes))
+    if not keys.repeated:
+        put_base(task.storage, task.base, writer)
+    return keys.repeated
 
 
 def _values(task: ShardTask) -> pa.Array:
@@ -219,11 +215,43 @@ def entries_digest(
 def _words(values: tuple[bytes, ...], name: str) -> npt.NDArray[np.uint64]:
     """What the locations in values add to the digest (two per value)."""
     codes, tails = location_tails(pa.array(values, pa.binary()), name)
+    return _words_of_tails(tails, name)[codes]
+
+
+class LocationWords:
+    """What locations add to the digest of entries: each is decoded once, however often it comes.
+
+    Args:
+        name: the file that they come from, for errors.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._distinct = Interner()
+        self._words = np.empty((0, 2), np.uint64)
+
+    def of(self, values: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64]]:
+        """For each record of the record index the row of its location; two words per location.
+
+        Raises:
+            CorruptFileError: a value is no such record.
+        """
+        codes, data, places = location_places(values, self._name)
+        known = len(self._words)
+        starts, lengths = np.ascontiguousarray(places.T)
+        numbers = self._distinct.number(data, starts, lengths)
+        new = self._distinct.values[known:]
+        if new:
+            self._words = np.concatenate((self._words, _words_of_tails(new, self._name)))
+        return numbers[codes], self._words
+
+
+def _words_of_tails(tails: Sequence[bytes], name: str) -> npt.NDArray[np.uint64]:
     try:
         words = np.array([_tail_words(tail) for tail in tails], np.uint64)
     except CorruptFileError as error:
         raise CorruptFileError(name, error.offset, error.detail) from error
-    return words[codes]
+    return words.reshape(-1, 2)
 
 
 @functools.lru_cache(maxsize=1 << 16)

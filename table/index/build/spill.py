@@ -16,14 +16,20 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.hashes.digest import Digest, total
-from keymark.table.format.kernels.pieces import Histogram, Keys, RadixPartitioner, Spilled, shared_start
+from keymark.table.format.hashes.digest import Digest
+from keymark.table.format.kernels.pieces import (
+    Histogram,
+    Keys,
+    RadixPartitioner,
+    Spilled,
+    shared_start,
+)
 from keymark.table.format.kernels.scatter import PartitionedKeys, Sums
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.storage.storage import RangeReader
@@ -34,6 +40,8 @@ _ENTRY_BYTES = _HEAD.size
 _CODE_BYTES, _LENGTH_BYTES = 4, 2
 _KEY_BYTES = _CODE_BYTES + _LENGTH_BYTES
 _FIRST_BYTES, _NUMBER_BYTES = 8, 4
+# Of a uuid, with its location and its length.
+_MADE_KEY_BYTES = 36 + _KEY_BYTES
 # So many files show what most keys start with.
 _SAMPLES = 8
 
@@ -84,6 +92,11 @@ class Stretch:
     size: int
     digest: Digest
 
+    @property
+    def held(self) -> int:
+        """Bytes that its keys take in memory, about: those of row numbers are not made yet."""
+        return max(self.size, _MADE_KEY_BYTES * self.rows) if self.rows else 0
+
     def read(self) -> bytes:
         """Its bytes."""
         data = self.source.read(self.offset, self.size)
@@ -95,6 +108,19 @@ class Stretch:
         """Say what is wrong with it."""
         raise CorruptFileError(self.source.name, self.offset, detail)
 
+
+class KeySource(Protocol):
+    """Some keys of a shard, on storage."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that they take in memory, about; 0 where there are none."""
+
+    def fail(self, detail: str) -> NoReturn:
+        """Say what is wrong with them."""
+
+
+A = TypeVar("A", bound=KeySource)
 
 KeyReader = Callable[[Stretch], Spilled]
 """Gives the keys of a stretch that is not empty, the same ones every time."""
@@ -121,46 +147,42 @@ def spilled_numbers(stretch: Stretch) -> npt.NDArray[np.int64]:
     return np.frombuffer(data, np.int64, 1) + numbers
 
 
-def read_shard(
-    stretches: Sequence[Stretch], read: KeyReader, threads: int = 1
-) -> tuple[Keys, Digest]:
-    """All keys of a shard, and their digest as it was before they were spilled.
+def read_keys(sources: Sequence[A], read: Callable[[A], Spilled], threads: int = 1) -> Keys:
+    """All keys of some sources, in pieces.
 
     Args:
-        stretches: what the spill files hold of the shard.
-        read: gives the keys of each.
+        sources: none of which is empty.
+        read: gives the keys of each, the same ones every time.
         threads: how many work.
 
     Raises:
         CorruptFileError: a spill file is damaged.
     """
-    digest = total([stretch.digest for stretch in stretches])
-    stretches = [stretch for stretch in stretches if stretch.rows]
-    samples = stretches[:: max(1, len(stretches) // _SAMPLES)]
-    start = shared_start([read(stretch) for stretch in samples])
-    lots = [stretches[lot::threads] for lot in range(threads)]
+    samples = sources[:: max(1, len(sources) // _SAMPLES)]
+    start = shared_start([read(source) for source in samples])
+    lots = [sources[lot::threads] for lot in range(threads)]
     # One thread is this one: memory that others freed would be of no use to it.
     runner, weights = LocalRunner(threads), [1] * threads
     partitioner = RadixPartitioner(runner.run(partial(_tally, read, start), lots, weights=weights))
     runner.run(partial(_deal, read, partitioner), list(enumerate(lots)), weights=weights)
-    return partitioner.keys, digest
+    return partitioner.keys
 
 
-def _tally(read: KeyReader, start: bytes, lot: Sequence[Stretch]) -> Histogram:
+def _tally(read: Callable[[A], Spilled], start: bytes, lot: Sequence[A]) -> Histogram:
     histogram = Histogram(start)
-    for stretch in lot:
-        if not histogram.add(read(stretch)):
-            stretch.fail("the lengths of keys do not add up")
+    for source in lot:
+        if not histogram.add(read(source)):
+            source.fail("the lengths of keys do not add up")
     return histogram
 
 
 def _deal(
-    read: KeyReader, partitioner: RadixPartitioner, numbered: tuple[int, Sequence[Stretch]]
+    read: Callable[[A], Spilled], partitioner: RadixPartitioner, numbered: tuple[int, Sequence[A]]
 ) -> None:
     number, lot = numbered
-    for stretch in lot:
-        if not partitioner.put(number, read(stretch)):
-            stretch.fail("other keys than a moment ago")
+    for source in lot:
+        if not partitioner.put(number, read(source)):
+            source.fail("other keys than a moment ago")
 
 
 def find_stretch(source: RangeReader, number: int, shards: int) -> Stretch:

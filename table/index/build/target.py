@@ -19,6 +19,8 @@ from keymark.table.layout.model import BaseFile, LogFile, WriteStat
 from keymark.table.layout.naming import METADATA, PARTITION_METADATA, parse_base_file
 from keymark.table.metadata.partitions import file_id
 from keymark.table.metadata.writer import partition_metadata
+from keymark.table.properties.options import TASK_MEMORY_BYTES
+from keymark.table.storage.spool import Content
 from keymark.table.storage.storage import Storage
 
 A = TypeVar("A")
@@ -44,6 +46,7 @@ class BuildTarget:
         zone: of instant times; None is the process's own.
         block_size: uncompressed bytes of a data block (hoodie.hfile.block.size).
         max_tasks: hoodie.metadata.max.init.parallelism.
+        memory: bytes that a task may hold of keys (keymark.task.memory.bytes).
     """
 
     storage: Storage
@@ -56,6 +59,7 @@ class BuildTarget:
     zone: tzinfo | None = None
     block_size: int = BLOCK_SIZE
     max_tasks: int = 100_000
+    memory: int = TASK_MEMORY_BYTES
 
     @property
     def fingerprint(self) -> str:
@@ -114,7 +118,7 @@ def base_stat(file: BaseFile, records: int) -> WriteStat:
     )
 
 
-def put_once(storage: Storage, path: str, data: bytes) -> bool:
+def put_once(storage: Storage, path: str, data: Content) -> bool:
     """Put a file whose content is the same in every attempt; False if it was there."""
     try:
         storage.put(path, data)
@@ -146,7 +150,7 @@ def put_base(storage: Storage, base: BaseFile, writer: HFileWriter) -> BaseFile:
     if not writer.entry_count:
         return base
     ends = {"minRecordKey": writer.first_key or b"", "maxRecordKey": writer.last_key or b""}
-    data = writer.finish(None, {**ends, IDENTITY: identity(base.file_id, base.instant_time)})
+    data = writer.close(None, {**ends, IDENTITY: identity(base.file_id, base.instant_time)})
     path = f"{METADATA}/{base.path}"
     # Small blocks may come out compressed in another way: the file that is there counts.
     there = not put_once(storage, path, data)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from keymark.table.index.build.ordered import OrderedKeys
 from keymark.table.index.build.record_index import ENTRY_BYTES, scan_tasks
 from keymark.table.index.build.scan import scan_files
-from keymark.table.index.build.shard import read_spills, repeats, spills_path
-from keymark.table.index.build.spill import find_stretch, read_shard, spilled_keys
+from keymark.table.index.build.shard import read_spills, spills_path
+from keymark.table.index.build.spill import find_stretch, spilled_keys
 from keymark.table.index.build.target import BuildTarget, put_once
-from keymark.table.format.kernels.order import key_order
 from keymark.table.layout.naming import BUILD
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner, no_progress
 from keymark.table.storage.storage import Storage
@@ -33,16 +33,17 @@ class CountTask:
     folder: str
     number: int
     shards: int
+    memory: int
 
 
 def count_repeats(task: CountTask) -> int:
     """Rows of a shard whose key another row has, less one for each key."""
     spills = read_spills(task.storage, task.folder)
     stretches = [find_stretch(task.storage.open(path), task.number, task.shards) for path in spills]
-    keys, digest = read_shard(stretches, spilled_keys)
-    if not digest.count:
-        return 0
-    return sum(repeats(array, key_order(array)) for array, _ in keys.pieces())
+    keys = OrderedKeys(sources=stretches, read=spilled_keys, memory=task.memory)
+    for _ in keys.batches():
+        pass
+    return keys.repeated
 
 
 def repeated_rows(
@@ -69,7 +70,10 @@ def repeated_rows(
             path for done in steps.run(scan_files, tasks, weights=weights) for path in done.spills
         ]
         put_once(storage, spills_path(folder), json.dumps(spills).encode())
-        counts = [CountTask(storage, folder, n, target.groups) for n in range(target.groups)]
+        counts = [
+            CountTask(storage, folder, n, target.groups, target.memory)
+            for n in range(target.groups)
+        ]
         weight = rows * ENTRY_BYTES // target.groups
         steps = ProgressRunner(runner, progress, "shards of keys")
         return sum(steps.run(count_repeats, counts, weights=[weight] * len(counts)))

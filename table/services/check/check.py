@@ -218,7 +218,10 @@ class _Comparison:
         ]
         current = set(state.snapshot.files)
         present = [file for file in listed if file in current]
-        works = [self._file_check(file) for file in present]
+        shards = 1
+        if state.metadata is not None and RECORD_INDEX in used:
+            shards = len(state.metadata.slices(RECORD_INDEX))
+        works = [self._file_check(file, shards) for file in present]
         steps = ProgressRunner(self.runner, self.progress, "files")
         facts = steps.run(check_file, works, weights=[file.size for file in present])
         second = _second_of_bucket(present) if spec_of(self.index).owns_layout else set()
@@ -290,11 +293,8 @@ class _Comparison:
             names.append("buckets")
         return tuple(names)
 
-    def _file_check(self, file: BaseFile) -> FileCheck:
-        metadata, config = self.state.metadata, self.state.config
-        shards = 1
-        if metadata is not None and RECORD_INDEX in config.metadata_partitions:
-            shards = len(metadata.slices(RECORD_INDEX))
+    def _file_check(self, file: BaseFile, shards: int) -> FileCheck:
+        config = self.state.config
         buckets = None
         spec = spec_of(self.index)
         if spec.owns_layout:

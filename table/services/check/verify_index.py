@@ -16,6 +16,7 @@ from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.format.kernels.scatter import partition_keys
 from keymark.table.index.build.changes import key_changes
 from keymark.table.index.build.scan import record_keys
+from keymark.table.index.build.shard import LocationWords
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import Snapshot
@@ -97,13 +98,11 @@ def data_digests(state: TableState, runner: TaskRunner, progress: Progress) -> l
 
 def shard_digest(shard: Shard) -> Digest:
     """Sum a shard's live entries; a task for a runner."""
-    found = Digest()
+    found, locations = Digest(), LocationWords(shard.slice.file_id)
     for keys, values in shard.batches():
-        codes, places = location_codes(values, shard.slice.file_id)
-        columns = (places[name].to_pylist() for name in ("partition_path", "file_id"))
+        codes, words = locations.of(values)
         offsets, text = string_buffers(keys)
         starts, lengths = offsets[:-1], np.diff(offsets)
-        words = location_words(*columns)
         found = found.plus(digest_entries(text, starts, lengths, codes=codes, words=words))
     return found
 

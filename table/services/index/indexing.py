@@ -56,6 +56,7 @@ from keymark.table.properties.options import (
     RECORD_INDEX_GROUPS_MAX,
     RECORD_INDEX_ON,
     RECORD_INDEX_PREFIX,
+    TASK_MEMORY,
     Options,
     record_index_limits,
 )
@@ -329,6 +330,7 @@ class Indexer:
             zone=state.config.zone,
             block_size=options.integer("hoodie.hfile.block.size"),
             max_tasks=options.integer("hoodie.metadata.max.init.parallelism"),
+            memory=options.integer(TASK_MEMORY),
         )
 
     def _groups(self, state: TableState, partition: str) -> int:

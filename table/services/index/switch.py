@@ -20,7 +20,7 @@ from keymark.table.index.protocol import index_name, load_index, spec_of
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.properties.config import load_config, save_config
-from keymark.table.properties.options import INDEX_TYPE, index_properties
+from keymark.table.properties.options import INDEX_TYPE, TASK_MEMORY, index_properties
 from keymark.table.services.index.indexing import group_sizing
 from keymark.table.services.maintain import TableServices
 from keymark.table.state.table_state import TableState
@@ -176,6 +176,7 @@ class Switcher:
             groups=estimate_groups(rows, group_sizing(services.options)),
             keys=StoredKeys.of(state.config),
             zone=state.config.zone,
+            memory=services.options.integer(TASK_MEMORY),
         )
         repeated = repeated_rows(
             target, rows=rows, runner=services.runner, progress=services.progress

@@ -36,6 +36,7 @@ from keymark.table.layout.naming import BUILD, HOODIE, METADATA, STAGING, TEMP, 
 from keymark.table.metadata.reader import MetadataTable
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.properties.config import load_config
+from keymark.table.properties.options import TASK_MEMORY
 from keymark.table.runtime.runner import Progress, ProgressRunner
 from keymark.table.services.clean import Cleaner, delete_slices
 from keymark.table.services.compact import Chosen, Compactor
@@ -294,6 +295,7 @@ class Purger:
             partitions=state.config.metadata_partitions,
             listing=state.listing,
             block_size=self.writer.options.integer("hoodie.hfile.block.size"),
+            memory=self.writer.options.integer(TASK_MEMORY),
             runner=self.writer.runner,
             lease=lease,
         )

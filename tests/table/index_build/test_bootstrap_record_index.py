@@ -18,7 +18,7 @@ from keymark.table.errors import CorruptFileError, DuplicateKeyError
 from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.kernels.pieces import Keys, Spilled
 from keymark.table.format.log.writer import empty_delete_block
-from keymark.table.index.build import record_index, scan, shard
+from keymark.table.index.build import ordered, record_index, scan, shard
 from keymark.table.index.build.footers import GroupSizing, count_rows, estimate_groups
 from keymark.table.metadata.records import encode_locations
 from keymark.table.runtime import runner
@@ -103,9 +103,7 @@ def test_a_shard_that_gets_all_keys(tmp_path):
     assert len(built.stats) == 1
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 1 << 13])
-def test_duplicate_keys_are_counted(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(shard, "_COMPARED_AT_ONCE", at_once)
+def test_duplicate_keys_are_counted(tmp_path):
     table = make_table(tmp_path, [("p", ["a", "b", "c"]), ("q", ["b", "c", "d"]), ("r", ["c"])])
     with pytest.raises(DuplicateKeyError, match=r"^3 rows"):
         table.build(3)
@@ -134,10 +132,10 @@ def test_a_file_without_record_keys_is_refused(tmp_path):
 def test_the_digest_finds_what_a_build_did_wrong(tmp_path, monkeypatch, harm):
     """One missing and one extra key, a missing key, a key at another place: refused, file gone."""
     table = make_table(tmp_path, [("p", ["a", "b"]), ("q", ["c", "d"])])
-    real = shard.read_shard
+    real = ordered.read_keys
 
     def wrong(*args, **kwargs):
-        keys, digest = real(*args, **kwargs)
+        keys = real(*args, **kwargs)
         codes, lengths, text = keys.spilled
         if harm == "swap":
             text[0] = ord("z")
@@ -146,9 +144,9 @@ def test_the_digest_finds_what_a_build_did_wrong(tmp_path, monkeypatch, harm):
         else:
             fewer = Spilled(codes[:-1], lengths[:-1], text)
             keys = Keys(fewer, keys.rows - [0, 1], keys.bytes - [0, int(lengths[-1])])
-        return keys, digest
+        return keys
 
-    monkeypatch.setattr(shard, "read_shard", wrong)
+    monkeypatch.setattr(ordered, "read_keys", wrong)
     with pytest.raises(CorruptFileError, match="nothing was taken into use"):
         table.build(1)
     assert not [name for name in contents_of(tmp_path) if name.endswith(".hfile")]
