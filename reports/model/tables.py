@@ -335,8 +335,8 @@ def rest_words(cells: Sequence[CellView]) -> list[str]:
     cells = [cell for cell in cells if _rest(cell, UPSERT, "wall_s")]
     if any(map(_tells_phases, cells)):
         said.append(
-            "Between phases, Keymark asks for the schema of the rows, puts the changes of the index "
-            "together, counts, and gives the lease back."
+            "Between phases, Keymark asks for the schema of the rows, puts the changes of the "
+            "index together, counts, and gives the lease back."
         )
     if any(is_native(cell.engine) and not _tells_phases(cell) for cell in cells):
         said.append(
