@@ -146,3 +146,13 @@ def test_ctrl_c_of_a_write_of_rows_says_what_lies_there(tmp_path):
     assert process.returncode == 130
     last = said.splitlines()[-1]
     assert last == f"interrupted: {out} holds a part of the rows; delete it to write them again"
+
+
+@pytest.mark.spark
+def test_spark_says_nothing_of_its_own(trips):
+    """A process of its own: a session that runs already logs as it was started."""
+    words = ["table", "read", str(trips), "--where", "ts > 1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "keymark", *words], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
