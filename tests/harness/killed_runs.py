@@ -26,7 +26,13 @@ from keymark.harness.scenario import scenario
 from keymark.harness.store.run_record import MeasuredRecord
 from keymark.harness.store.store import RunFolder
 
-SETS = ["indexes=['record','bucket']", "schedule.repetitions=3", "dataset.batches=[2, 4]"]
+SETS = [
+    "indexes=['record','bucket']",
+    "schedule.repetitions=3",
+    "dataset.batches=[2, 4]",
+    "workload.rounds=2",
+    "workload.delete=true",
+]
 
 
 class NoSpark(EnginePool):

@@ -136,7 +136,8 @@ def test_without_an_hbase_its_cells_are_left_out_with_a_line(monkeypatch):
 
 
 def test_an_hbase_that_stopped_before_its_tables_were_named_fails_its_cells_alone(tmp_path):
-    resolved = load("quickstart", overrides={"indexes": ["record", "hbase"]})
+    overrides = {"indexes": ["record", "hbase"], "workload.rounds": 2, "workload.delete": True}
+    resolved = load("quickstart", overrides=overrides)
     folder = RunFolder.create(tmp_path / "run")
     outcome = Taker(resolved, context(tmp_path / "work"), folder).run(expand(resolved))
     assert list(outcome.failed) == ["native/hbase"]

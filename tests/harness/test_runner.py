@@ -308,7 +308,9 @@ def test_axes_resume_with_what_is_missing(tmp_path):
 
 
 def test_a_lookup_tells_what_its_index_touched(tmp_path):
-    resolved = scenario.load("quickstart", sets=["indexes=['record','global_bloom','bucket']"])
+    resolved = scenario.load(
+        "quickstart", sets=["indexes=['record','global_bloom','bucket']", *ALL_STEPS]
+    )
     folder = RunFolder.create(tmp_path / "run")
     Taker(resolved, context(tmp_path / "work"), folder).run(matrix.expand(resolved))
     told = {
@@ -327,7 +329,7 @@ def test_a_lookup_tells_what_its_index_touched(tmp_path):
 
 
 def test_between_trials_somebody_may_do_what_is_off_the_clock(tmp_path):
-    resolved = scenario.load("quickstart", sets=[TWO, "schedule.repetitions=1"])
+    resolved = scenario.load("quickstart", sets=[TWO, *ALL_STEPS, "schedule.repetitions=1"])
     folder = RunFolder.create(tmp_path / "run")
     takes = Taker(resolved, context(tmp_path / "work"), folder)
     before: list[str] = []

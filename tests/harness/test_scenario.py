@@ -317,7 +317,7 @@ def test_overrides_are_toml_or_text_and_keep_dots_of_option_names():
     assert loaded.table.options["hoodie.parquet.small.file.limit"] == "0"
     record = loaded.table.index_options["record"]
     assert record["hoodie.metadata.record.index.min.filegroup.count"] == "7"
-    assert loaded.spark.conf == {"spark.sql.adaptive.enabled": "true"}
+    assert loaded.spark.conf["spark.sql.adaptive.enabled"] == "true"
     assert (loaded.indexes, loaded.spark.master) == (("bucket",), "local[1]")
 
 
