@@ -87,7 +87,7 @@ def answer(context, cell):
     facts = {
         name: value
         for name, value in table.config.properties.items()
-        if "index" in name or "metadata" in name
+        if value and ("index" in name or "metadata" in name)
     }
     # The instant is that of the load, which is another one.
     places = table.lookup(keys).drop_columns(["instant_time"]).to_pylist()
