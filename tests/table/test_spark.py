@@ -106,7 +106,7 @@ def test_read_by_keys_opens_only_their_files(table):
 
 
 def test_where_that_is_no_condition_is_refused(table):
-    with pytest.raises(InputError, match="where is no condition"):
+    with pytest.raises(InputError, match="where is not a condition"):
         table.read(where="id = = 4")
 
 
