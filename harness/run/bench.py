@@ -14,7 +14,8 @@ from keymark.harness.measure.canary import Canary
 from keymark.harness.measure.counters import write_counters
 from keymark.harness.measure.session import cores
 from keymark.harness.run import outside_entries
-from keymark.harness.run.inputs import check_loads, check_rounds, measured_sizes, write_inputs
+from keymark.harness.run.checks import check
+from keymark.harness.run.inputs import measured_sizes, write_inputs
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.run.notes import notes
 from keymark.harness.run.request import Request, begin, now, unmeasured_removed
@@ -51,8 +52,7 @@ def run(request: Request, progress: Progress) -> Finished:
     if request.scenario.table.mappings:
         return run_mappings(request, progress)
     scenario, began = request.scenario, time.perf_counter()
-    check_rounds(scenario)
-    check_loads(scenario)
+    progress.begin(check(request))
     absent = scenario.workload.lookup_absent
     skipped = missing(scenario.engines, scenario.indexes, absent_keys=absent)
     folder, record = begin(request, skipped)

@@ -12,19 +12,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from keymark.datasets.changes.stream import Stream
-from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.dataset import Dataset
 from keymark.datasets.generate.digest import RowsDigest, Truth
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.source import SourceDataset
 from keymark.datasets.generate.spark import digest_dataframe
-from keymark.harness.engines import BARE, NATIVE
 from keymark.harness.engines.base import Layout
-from keymark.harness.errors import HarnessError
 from keymark.harness.run import own_data
 from keymark.harness.scenario.dataset_section import DatasetSection
-from keymark.harness.scenario.matrix import Schedule, expand
 from keymark.harness.scenario.scenario import Scenario, WorkloadSection
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.run_record import MeasuredRecord
@@ -172,45 +167,6 @@ class SparkInputs:
 
 def _nulled(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.withColumns({name: lit(None).cast(rows.schema[name].dataType) for name in columns})
-
-
-def check_rounds(scenario: Scenario) -> None:
-    """Check that a generated dataset has rows for all rounds: told before Spark starts.
-
-    Raises:
-        DatasetError: a round updates or deletes more rows than are left.
-    """
-    section, work = scenario.dataset, scenario.workload
-    if section.source is not None or scenario.table.source is not None:
-        return
-    for data in section.points:
-        try:
-            stream = Stream(section.spec(data))
-            for round_ in range(1, work.rounds + 1):
-                stream.before(round_)  # a later round meets more rows, those inserted since
-            stream.after(work.rounds, deleted=work.delete)
-        except DatasetError as error:
-            keys = "dataset.batch_rows and dataset.delete_rows"
-            raise DatasetError(f"{error}; {keys} say how many") from error
-
-
-def check_loads(scenario: Scenario) -> None:
-    """Check that rows which no file holds are loaded by Keymark in the run's own session.
-
-    Raises:
-        HarnessError: another engine would load a table from files, or the rows are not generated.
-    """
-    if scenario.dataset.load_files:
-        return
-    if scenario.dataset.source or scenario.table.source:
-        raise HarnessError("dataset.load_files: rows that are not generated are in files")
-    schedule = Schedule.of(expand(scenario), scenario)
-    for cell in schedule.tables:
-        if cell.table_id not in schedule.loaders and cell.engine not in (NATIVE, BARE):
-            raise HarnessError(
-                f"dataset.load_files: {cell.table_id} is loaded from files; with table.shared_load "
-                "it can start from a table that Keymark loads, if its index allows it"
-            )
 
 
 def write_inputs(

@@ -12,8 +12,9 @@ import pytest
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.errors import HarnessError
 from keymark.harness.run import cell as cells
+from keymark.harness.run.checks import check_loads
 from keymark.harness.run.context import RunContext
-from keymark.harness.run.inputs import check_loads, write_inputs
+from keymark.harness.run.inputs import write_inputs
 from keymark.harness.run.notes import notes
 from keymark.harness.run.workload import steps
 from keymark.harness.scenario import matrix, scenario

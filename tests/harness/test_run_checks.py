@@ -1,0 +1,44 @@
+"""What is checked of a run before it writes anything."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+
+import pytest
+
+from keymark.harness.errors import HarnessError
+from keymark.harness.run.checks import check, disk_bytes
+from keymark.harness.run.request import Request
+from keymark.harness.scenario import scenario
+
+TINY = ["dataset.rows=20000", "dataset.batch_rows=1000", "dataset.partitions=4"]
+Usage = namedtuple("Usage", "total used free")  # noqa: PYI024  as shutil's
+
+
+def needed(*sets):
+    return disk_bytes(scenario.load("quickstart", sets=[*TINY, *sets]))
+
+
+def test_disk_is_counted_by_rows_loads_and_one_rewritten_table():
+    # Rows as files, the shared load, that of bucket, and a trial.
+    one = needed() // 4
+    assert 50 < one / 20_000 < 500
+    assert needed("dataset.rows=200000") == pytest.approx(40 * one, rel=0.01)
+    assert needed("table.shared_load=false") == pytest.approx(6 * one, abs=4)
+    assert needed("indexes=['record']", "dataset.load_files=false") == pytest.approx(2 * one, abs=4)
+    assert needed("table.location='s3://bucket/runs'") == pytest.approx(one, abs=4)
+
+
+def test_a_run_that_does_not_fit_is_refused_in_one_line_and_leaves_no_folder(tmp_path, monkeypatch):
+    asked = Request(scenario=scenario.load("quickstart", sets=TINY), out=tmp_path / "a" / "run")
+    assert check(asked).startswith("needs about 0.0 GB of disk, ")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**9, 10**9, 10**6))
+    with pytest.raises(HarnessError, match=r"needs about 0\.0 GB of disk, and 0\.0 GB are free"):
+        check(asked)
+    assert not (tmp_path / "a").exists()
+
+
+def test_of_a_run_that_goes_on_the_need_is_not_told(tmp_path):
+    found = Request(scenario=scenario.load("quickstart", sets=TINY), out=tmp_path, resume=True)
+    assert check(found) == "going on with the run"
