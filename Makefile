@@ -41,7 +41,7 @@ test: install ## the tests to run before a commit, in ten minutes
 
 # Without a registry, tests that ask HBase or a browser are skipped, each by name. An HBase that
 # ran before goes on running.
-test-all: install ## the long tests, which `make test` leaves out; starts HBase and gets Chromium for them
+test-all: install $(VENV4)/.installed ## the long tests, which `make test` leaves out, with HBase and Chromium; tests that meet Spark on PySpark 4
 	@command -v chromium >/dev/null || apt-get install --yes chromium >/dev/null 2>&1 || true
 	@stop=true; \
 	if ! $(BIN)/keymark hbase status >/dev/null 2>&1; then \
@@ -49,6 +49,7 @@ test-all: install ## the long tests, which `make test` leaves out; starts HBase 
 		stop="$(BIN)/keymark hbase stop"; \
 	fi; \
 	code=0; \
+	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m spark --long without || code=$$?; \
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long only || code=$$?; \
 	$$stop >/dev/null 2>&1; \
 	exit $$code

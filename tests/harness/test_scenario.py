@@ -8,7 +8,8 @@ from keymark.datasets.errors import DatasetError
 from keymark.harness.engines import engine_indexes
 from keymark.harness.errors import ScenarioError
 from keymark.harness.redaction import redact_text
-from keymark.harness.run import bench, workload
+from keymark.harness.run import workload
+from keymark.harness.run.checks import check
 from keymark.harness.run.request import Request
 from keymark.harness.scenario import matrix, scenario
 from keymark.indexes import installed
@@ -262,7 +263,7 @@ def test_the_lookup_model_is_about_one_engine():
 def test_a_dataset_with_too_few_rows_for_its_rounds_is_refused(sets, said, tmp_path):
     loaded = scenario.load("ci", sets=["dataset.rows=20000", *sets])
     with pytest.raises(DatasetError, match=said):
-        bench.run(Request(scenario=loaded, out=tmp_path / "out"), None)
+        check(Request(scenario=loaded, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 

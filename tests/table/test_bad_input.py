@@ -192,8 +192,8 @@ GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
 @pytest.mark.parametrize(
     ("changes", "options", "error", "message"),
     [
-        ({"record_key": " , "}, {}, InvalidOptionError, "record key"),
-        ({"record_key": []}, {}, InvalidOptionError, "record key"),
+        ({"record_key": " , "}, {}, InvalidOptionError, "record_key is empty"),
+        ({"record_key": []}, {}, InvalidOptionError, "record_key is empty"),
         ({"record_key": "a,a"}, {}, InvalidOptionError, "twice"),
         ({"partition_path": "p,p"}, {}, InvalidOptionError, "twice"),
         ({"index": "nonsense"}, {}, InvalidOptionError, "unknown index 'nonsense'"),
