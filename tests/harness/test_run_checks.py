@@ -7,6 +7,7 @@ from collections import namedtuple
 
 import pytest
 
+from keymark.datasets.errors import DatasetError
 from keymark.harness.errors import HarnessError
 from keymark.harness.run.checks import check, disk_bytes
 from keymark.harness.run.request import Request
@@ -42,3 +43,18 @@ def test_a_run_that_does_not_fit_is_refused_in_one_line_and_leaves_no_folder(tmp
 def test_of_a_run_that_goes_on_the_need_is_not_told(tmp_path):
     found = Request(scenario=scenario.load("quickstart", sets=TINY), out=tmp_path, resume=True)
     assert check(found) == "going on with the run"
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["dataset.batch_rows=90000"], "trips: round 1 updates 45000 rows per round, but"),
+        (["dataset.batch_rows=90000", "workload.rounds=3"], "trips: round 1 updates 45000 rows"),
+        (["dataset.delete_rows=30000"], "trips: round 1 deletes up to row 30000 of 20000"),
+    ],
+)
+def test_a_dataset_with_too_few_rows_for_its_rounds_is_refused(sets, said, tmp_path):
+    loaded = scenario.load("ci", sets=["dataset.rows=20000", *sets])
+    with pytest.raises(DatasetError, match=said):
+        check(Request(scenario=loaded, out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

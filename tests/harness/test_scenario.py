@@ -4,13 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keymark.datasets.errors import DatasetError
 from keymark.harness.engines import engine_indexes
 from keymark.harness.errors import ScenarioError
 from keymark.harness.redaction import redact_text
 from keymark.harness.run import workload
-from keymark.harness.run.checks import check
-from keymark.harness.run.request import Request
 from keymark.harness.scenario import matrix, scenario
 from keymark.indexes import installed
 
@@ -250,21 +247,6 @@ def test_unknown_engines_are_refused_by_name(engine):
 def test_the_lookup_model_is_about_one_engine():
     with pytest.raises(ScenarioError, match="the lookup model is about the engine native only"):
         scenario.load("lookup_model", overrides={"engines": ["hudi@1.1.1"]})
-
-
-@pytest.mark.parametrize(
-    ("sets", "said"),
-    [
-        (["dataset.batch_rows=90000"], "trips: round 1 updates 45000 rows per round, but"),
-        (["dataset.batch_rows=90000", "workload.rounds=3"], "trips: round 1 updates 45000 rows"),
-        (["dataset.delete_rows=30000"], "trips: round 1 deletes up to row 30000 of 20000"),
-    ],
-)
-def test_a_dataset_with_too_few_rows_for_its_rounds_is_refused(sets, said, tmp_path):
-    loaded = scenario.load("ci", sets=["dataset.rows=20000", *sets])
-    with pytest.raises(DatasetError, match=said):
-        check(Request(scenario=loaded, out=tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_source_of_another_table_version_is_refused_with_what_works(tmp_path):
