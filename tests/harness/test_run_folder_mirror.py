@@ -161,7 +161,7 @@ def test_files_of_a_store_stay_in_the_folder(storage, tmp_path, monkeypatch):
     monkeypatch.setattr(
         type(storage), "walk", lambda *_: iter([FileStatus(path="events/../../x", size=1)])
     )
-    with pytest.raises(RunFolderError, match="no file of a run"):
+    with pytest.raises(RunFolderError, match="is not a file of a run"):
         run_folder_mirror._fetch(storage, tmp_path / "a", lambda _: True)
     with pytest.raises(RunFolderError, match="no URL of a run folder"):
         run_folder_mirror.local("memory://store/../../x")

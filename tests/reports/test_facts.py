@@ -102,7 +102,7 @@ def test_the_sentence_tells_the_sizes_measured_not_those_planned(tmp_path):
     }
     run = run_with(tmp_path, {"scenario": scenario, "measured": measured})
     sentence = facts.compared(run)
-    assert "a copy of the table /data/trips of 1,226 rows" in sentence
+    assert "a copy of the table …/trips of 1,226 rows" in sentence
     assert "upserts of 408 rows, 75% of them updates" in sentence
     assert "a delete of 7 keys, a lookup of 613 keys" in sentence
 

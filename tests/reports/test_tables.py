@@ -175,7 +175,7 @@ def test_storage_is_that_of_the_last_step_that_tells(tmp_path):
 def test_tables_of_a_quickstart(tmp_path):
     (run,) = load([quickstart(tmp_path / "run")])
     assert [c.measure.key for c in tables.phases(run.cells).columns] == [
-        "tag", "write", "index", "commit", "total",
+        "tag", "write", "index", "commit", "rest", "total",
     ]  # fmt: skip
     words = grid(tables.filled(tables.headline(run.cells)), "answer")
     assert [len(row.entries) for row in words.rows] == [7] * 4

@@ -163,5 +163,5 @@ def test_a_missing_file_is_told_even_where_paths_look_like_patterns(spark, tmp_p
     made.bulk_insert(rows(0, 30, 1))
     assert made.read().count() == 30
     (root / made.scan().files[0].path).unlink()
-    with pytest.raises(CorruptFileError, match="gone"):
+    with pytest.raises(CorruptFileError, match="it is missing"):
         made.read()
