@@ -163,7 +163,7 @@ def test_files_of_a_store_stay_in_the_folder(storage, tmp_path, monkeypatch):
     )
     with pytest.raises(RunFolderError, match="is not a file of a run"):
         run_folder_mirror._fetch(storage, tmp_path / "a", lambda _: True)
-    with pytest.raises(RunFolderError, match="no URL of a run folder"):
+    with pytest.raises(RunFolderError, match="is not the URL of a run folder"):
         run_folder_mirror.local("memory://store/../../x")
 
 
