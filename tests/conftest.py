@@ -29,8 +29,11 @@ LONG = (
     "tests/harness/test_kill_resume.py",
     "tests/harness/test_run_for_real.py",
     "tests/harness/test_run_on_s3.py",
+    "tests/harness/test_shared_load_with_spark.py",
     "tests/indexes/test_hbase_for_real.py",
     "tests/indexes/test_toy_index.py",
+    "tests/table/index_build/test_ordered_keys.py::test_a_shard_of_a_load_is_sorted",
+    "tests/test_command_line.py::test_spark_says_nothing",
     "tests/interop/",
     "tests/reports/test_page_in_browser.py",
     "tests/table/histories/test_dead_services.py",
@@ -44,7 +47,6 @@ LONG = (
 # One of each kind stays.
 SHORT = (
     "tests/harness/test_run_for_real.py::test_four_indexes_are_measured_verified_and_reported",
-    "tests/harness/test_hudi_sources.py::test_a_table_of_hudi_1_x_is_measured_with_every_index[1.1.1-keys]",
     "tests/interop/test_both_ways.py::test_both_ways[1.1.1-bucket-simple-purged-delete_flag]",
     "tests/reports/test_page_in_browser.py::test_the_console_stays_silent[planned]",
     "tests/campaigns/test_campaigns.py::test_case[torn-",

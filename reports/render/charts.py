@@ -281,7 +281,9 @@ def _hatch(kind: int) -> str:
 
 def _fix_layout(figure: Figure) -> None:
     """Round the places of all axes: the last digits of matplotlib's layout differ between runs."""
-    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     figure.set_layout_engine("none")
     for part in figure.subfigs:
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
