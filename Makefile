@@ -49,7 +49,7 @@ test-all: install $(VENV4)/.installed ## the long tests, which `make test` leave
 		stop="$(BIN)/keymark hbase stop"; \
 	fi; \
 	code=0; \
-	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m spark --long without || code=$$?; \
+	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "spark and not slow" --long without || code=$$?; \
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long only || code=$$?; \
 	$$stop >/dev/null 2>&1; \
 	exit $$code
