@@ -202,7 +202,7 @@ def comment(gate: Gate) -> str:
 def marker(gate: Gate) -> str:
     """An HTML comment that names the gate, by the scenario that both sides ran."""
     named = gate.candidate.scenario or gate.base.scenario
-    name = re.sub(r"[^\w.]+", "-", named, flags=re.ASCII).strip("-")
+    name = re.sub(r"[^\w.]+", "-", named, flags=re.ASCII).strip("-")[:80]
     return f"<!-- keymark gate: {name} -->" if name else "<!-- keymark gate -->"
 
 
