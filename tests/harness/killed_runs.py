@@ -71,6 +71,8 @@ def run(out: Path, *, resume: bool, kill_after: int | None = None) -> int:
 
     bench.EnginePool = NoSpark
     bench.write_inputs, bench.measured_sizes = write_inputs, measured_sizes
+    # It writes nothing, and a resumed run leaves most of it out: kills would come at its end only.
+    bench.check = lambda _: "begin"
     request = Request(scenario=scenario.load("quickstart", sets=SETS), out=out, resume=resume)
     sys.setprofile(count)
     try:
