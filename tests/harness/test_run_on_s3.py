@@ -76,12 +76,12 @@ def test_a_comparison_on_s3(tmp_path, s3):
 @pytest.mark.slow
 def test_secrets_of_a_store_stay_out_of_run_json(tmp_path, s3):
     """Given as options, which they may be."""
-    given = SMALL | {"dataset.batches": 1, "workload.repetitions": 1}
+    given = SMALL | {"workload.rounds": 1, "schedule.repetitions": 1}
     sets = [f"table.options.{name}={value}" for name, value in s3.options.items()]
     sets += [f"{name}={value}" for name, value in given.items()]
     places = ("--out", tmp_path / "run", "--tables", f"{s3.bucket()}/runs")
     code, told, said = run(
-        *("ci", "--indexes", "bucket", *places),
+        *("ci", "--index", "bucket", *places),
         *(word for each in sets for word in ("--set", each)),
     )
     assert code == 0, said
