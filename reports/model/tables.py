@@ -227,6 +227,7 @@ class Standing(StrEnum):
     NO_DIFFERENCE = "no_difference"
     TOO_FEW = "too_few"
     ZEROS = "zeros"
+    SOME_ZEROS = "some_zeros"
     ALONE = "alone"
     EMPTY = "empty"
 
@@ -436,13 +437,19 @@ def _lead(
     first = _foremost(summaries, measure)
     if first is None:
         return Standing.EMPTY, frozenset()
-    metric = METRICS[measure.metric]
-    if all(summary.high == 0 for summary in measured.values()):
-        return Standing.ZEROS, frozenset()
-    if len(measured) == 1 or metric.better is Better.NEITHER:
-        return Standing.ALONE, frozenset()
-    if min(summary.n for summary in measured.values()) < REPETITIONS_MIN:
-        return Standing.TOO_FEW, frozenset()
+    metric, plain = METRICS[measure.metric], None
+    zeros = [summary.high == 0 for summary in measured.values()]
+    if all(zeros):
+        plain = Standing.ZEROS
+    elif len(measured) == 1 or metric.better is Better.NEITHER:
+        plain = Standing.ALONE
+    elif any(zeros) and not measure.is_time:
+        # To have no index on disk, or nothing to shuffle, is how an index works and no victory.
+        plain = Standing.SOME_ZEROS
+    elif min(summary.n for summary in measured.values()) < REPETITIONS_MIN:
+        plain = Standing.TOO_FEW
+    if plain is not None:
+        return plain, frozenset()
     noise = max(cell.noise for cell in cells) if measure.is_time else 0.0
     best = _widened(measured[first], metric.tolerance)
     leaders = frozenset(

@@ -14,6 +14,7 @@ _FINDINGS = {
     Standing.NO_DIFFERENCE: "no difference shown",
     Standing.TOO_FEW: "too few repetitions to tell",
     Standing.ZEROS: "0 for all",
+    Standing.SOME_ZEROS: "0 for some",
     Standing.ALONE: "nothing to compare with",
     Standing.EMPTY: "not measured",
 }

@@ -64,6 +64,8 @@ def stack_label(phases: Grid) -> str:
 def _words(column: Column, cells: tuple[CellView, ...]) -> str:
     if column.standing is Standing.ZEROS:
         return f"{amount(0, column.unit)} for all: there is nothing to compare."
+    if column.standing is Standing.SOME_ZEROS:
+        return f"{by_zero(column, [cell.label for cell in cells])}."
     if column.standing is Standing.TOO_FEW:
         return f"too few repetitions to name a best; {_range(column)}{_deciding(column)}."
     if column.standing is Standing.NO_DIFFERENCE:
@@ -77,6 +79,16 @@ def _words(column: Column, cells: tuple[CellView, ...]) -> str:
     else:
         opening = f"{listed(_first(leaders))} are joint best, no difference shown between them"
     return f"{opening}; {_behind(column, cells)}."
+
+
+def by_zero(column: Column, labels: Sequence[str]) -> str:
+    """Where there is something, least first, and where nothing: ``4.00 KiB with record, 0 B``..."""
+    medians = [(each.median, labels[row]) for row, each in enumerate(column.summaries) if each]
+    some = [
+        f"{amount(value, column.unit)} with {label}" for value, label in sorted(medians) if value
+    ]
+    none = [label for value, label in medians if not value]
+    return f"{listed(_first(some))}; {amount(0, column.unit)} with {listed(_first(none))}"
 
 
 def _deciding(column: Column) -> str:

@@ -12,6 +12,7 @@ from keymark.reports.model import facts, tables
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import Column, Standing
 from keymark.reports.render.format_values import amount, digits
+from keymark.reports.render.prose import by_zero
 from keymark.reports.render.text import listed
 
 _ORDER = ("write_latency", "build_index", "build", "lookup", "null_columns", "delete", "purge")
@@ -122,6 +123,8 @@ def _said(column: Column, subject: str, labels: Sequence[str]) -> str:
     takes = "is" if column.measure.metric != "wall_s" else "takes"
     if column.standing is Standing.ZEROS:
         return f"{capital} {takes} {amount(0, column.unit)} with every index"
+    if column.standing is Standing.SOME_ZEROS:
+        return f"{capital} {takes} {by_zero(column, labels)}"
     if column.standing is Standing.TOO_FEW:
         return (
             f"Too few repetitions to say which index is best at {subject}: {around}, and at least "
@@ -147,7 +150,8 @@ def _behind(column: Column, row: int, medians: dict[int, float], labels: Sequenc
     if ratio is None:
         return f"{amount(medians[row], column.unit)} with {labels[row]}"
     long = "as long" if column.measure.metric == "wall_s" else "as much"
-    return f"{ratio.median:.2g} times {long} with {labels[row]}"
+    times = f"{ratio.median:,.0f}" if ratio.median >= 10 else f"{ratio.median:.2g}"
+    return f"{times} times {long} with {labels[row]}"
 
 
 def _noise(share: float) -> str:

@@ -144,12 +144,14 @@ def test_one_cell_is_compared_with_nothing(tmp_path):
     assert prose.answers(tables.SummaryTable(cells=cells, columns=(column,))) == []
 
 
-def test_a_leader_of_nothing_has_no_multiples(tmp_path):
+def test_nothing_of_a_thing_is_no_victory(tmp_path):
     cells, column = lookups(
         tmp_path, {"record": [4096.0] * 3, "bucket": [0.0] * 3}, metric="shuffle_write_bytes"
     )
     (answer,) = prose.answers(tables.SummaryTable(cells=cells, columns=(column,)))
-    assert answer.words == "bucket (0 B) is best; the others: record 4.00 KiB."
+    assert answer.words == "4.00 KiB with record; 0 B with bucket."
+    assert (column.standing, column.leaders) == (Standing.SOME_ZEROS, frozenset())
+    assert finding(column, cells) == "0 for some"
 
 
 def test_sentences_stay_short_where_many_are_compared(tmp_path):
