@@ -119,11 +119,11 @@ def _cause(cause: Cause) -> str:
 
 def _options(base: RunNumbers, candidate: RunNumbers, cell: str) -> Iterable[Change]:
     """How the tables of a cell were set up differently."""
+    if not (base.work and candidate.work):
+        return  # an older summary tells nothing of them
     for key in sorted(base.work.keys() | candidate.work.keys()):
-        # What an older summary does not tell at all did not change.
-        known = base.work and candidate.work
         before, after = base.work.get(key, _NOT_SET), candidate.work.get(key, _NOT_SET)
-        if known and key.startswith(SET_UP) and before != after and _is_about(key, cell):
+        if key.startswith(SET_UP) and before != after and _is_about(key, cell):
             name = ".".join(key.split(".")[-_SHORT:])
             yield Change(clean(name, 80), clean(before, 80), clean(after, 80))
 

@@ -181,7 +181,8 @@ def comment(gate: Gate) -> str:
     """
     lines = [marker(gate), f"## Keymark gate: {gate.verdict.value}", ""]
     if said := leading(gate):
-        lines += [f"**{_capital(_prose(said))}.**", ""]
+        prose = _prose(said)
+        lines += [f"**{prose[:1].upper()}{prose[1:]}.**", ""]
     lines += [f"{headline(gate)}.", ""]
     base, candidate = (markdown(side.title) for side in (gate.base, gate.candidate))
     lines += [f"Base: {base}. Candidate: {candidate}.", ""]
@@ -237,10 +238,6 @@ def _prose(text: str) -> str:
     """Text with code in backticks, in Markdown."""
     parts = clean(text, 600).split("`")
     return "`".join(part if place % 2 else markdown(part) for place, part in enumerate(parts))
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

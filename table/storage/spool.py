@@ -10,7 +10,9 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO
+
+import pyarrow as pa
 
 from keymark.table.storage.local_files import storage_errors
 
@@ -38,7 +40,7 @@ class LocalFile:
     def __len__(self) -> int:
         return self.size
 
-    def append(self, data: Any) -> int:
+    def append(self, data: bytes | memoryview | pa.Buffer) -> int:
         """Write a buffer at the end; how many bytes that were."""
         left = memoryview(data).cast("B")
         count = len(left)
