@@ -90,7 +90,9 @@ def measure(
         }
     )
     folder.write_record(record.but(status=RUNNING))
-    suites = {side.engine: folder.path / f"suite-{number}" for number, side in enumerate(sides)}
+    # pytest works in the suite's folder, so a path from here would lead it elsewhere.
+    place = folder.path.resolve()
+    suites = {side.engine: place / f"suite-{number}" for number, side in enumerate(sides)}
     for side in sides:
         suites[side.engine].mkdir(exist_ok=True)
         (suites[side.engine] / SUITE.name).write_text(_suite_for(side), "utf-8")

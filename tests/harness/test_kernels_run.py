@@ -40,6 +40,9 @@ def turns(tmp_path, monkeypatch):
         started.append(Path(env["PYTHONPATH"]).name)
         told = {option.partition("=")[0]: option.partition("=")[2] for option in command}
         assert (cwd / kernels.SUITE.name).exists()
+        # pytest would look for them from its own working folder.
+        paths = ("--rootdir", "--benchmark-json", "--junitxml")
+        assert all(Path(told[name]).is_absolute() for name in paths)
         found = [
             {"name": "test_write", "group": "hfile", "stats": {"median": 0.25}},
             {"name": "test_add", "group": "bloom", "stats": {"median": 0.5}},
@@ -59,8 +62,9 @@ def turns(tmp_path, monkeypatch):
     return started
 
 
-def test_sides_take_turns_and_a_run_goes_on(tmp_path, turns):
-    folder = RunFolder.create(tmp_path / "run")
+def test_sides_take_turns_and_a_run_goes_on(tmp_path, turns, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder.create(Path("run"))
     with pytest.raises(HarnessError, match="kernels of native@aaaaaaaaaaaa: ImportError: x"):
         kernels.measure(ENGINES, folder, Silent(), 3)
     assert folder.read_record().status == "running"

@@ -6,6 +6,7 @@ neither may a later upsert make a second row.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -151,8 +152,9 @@ def _fifo(path, _copy):
 
 
 def _socket(path, _copy):
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+    # By its name alone: the path of a socket is 107 bytes at most.
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
 
 
 def _link_to_file(path, copy):
