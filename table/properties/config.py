@@ -8,6 +8,7 @@ there; where the file is torn, the backup counts. Source: HoodieTableConfig of H
 from __future__ import annotations
 
 import binascii
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -249,11 +250,17 @@ def _load(storage: Storage) -> tuple[TableConfig, bytes]:
             continue
         if torn and _is_torn(data):
             break
-        return parse_config(decode_properties(data, path)), data
+        return _parsed(data, path), data
     if torn:
         # It says more of what is wrong, or has its last line without an end.
-        return parse_config(decode_properties(torn, PROPERTIES)), torn
+        return _parsed(torn, PROPERTIES), torn
     raise NotATableError(f"{storage.root} is not a Hudi table: {PROPERTIES} is missing")
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(data: bytes, path: str) -> TableConfig:
+    """The config in the bytes of a file; a lookup of a few keys would spend a fifth on it."""
+    return parse_config(decode_properties(data, path))
 
 
 def _is_torn(data: bytes) -> bool:
