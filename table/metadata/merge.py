@@ -63,6 +63,27 @@ def merged_batches(sources: Sequence[tuple[Batches, bool]]) -> Batches:
         heads = [head for head in heads if head.taken < len(head.keys) or head.advance()]
 
 
+def side_by_side(left: Batches, right: Batches) -> Iterator[tuple[Cells, Cells]]:
+    """The cells of two sources step by step: of both, all cells up to the same key.
+
+    Yields:
+        Cells of either, one of which may be none.
+    """
+    heads = [_Head(left, puts=True), _Head(right, puts=True)]
+    more = [head.advance() for head in heads]
+    while any(more):
+        bound = min(head.last for head, left_over in zip(heads, more, strict=True) if left_over)
+        first, second = (
+            head.take(bound) if left_over else _NO_CELLS
+            for head, left_over in zip(heads, more, strict=True)
+        )
+        yield first, second
+        more = [
+            left_over and (head.taken < len(head.keys) or head.advance())
+            for head, left_over in zip(heads, more, strict=True)
+        ]
+
+
 def _sorted_batches(source: HFileReader | pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
     if isinstance(source, HFileReader):
         yield from source.scan()
@@ -100,7 +121,7 @@ class _Head:
         self.last, self.taken = self.keys[-1].as_py(), 0
         return True
 
-    def take(self, bound: bytes) -> _Run:
+    def take(self, bound: bytes) -> Cells:
         """The next cells with keys up to `bound`."""
         start = self.taken
         if self.last <= bound:
@@ -108,11 +129,11 @@ class _Head:
         else:
             self.taken = bisect.bisect_right(self.keys, bound, start, key=lambda key: key.as_py())
         count = self.taken - start
-        return _Run(self.puts, self.keys.slice(start, count), self.values.slice(start, count))
+        return Cells(self.puts, self.keys.slice(start, count), self.values.slice(start, count))
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Cells:
     """Cells of one source, ascending: all puts or all deletes."""
 
     puts: bool
@@ -120,7 +141,10 @@ class _Run:
     values: pa.Array
 
 
-def _newest(runs: list[_Run]) -> tuple[pa.Array, pa.Array]:
+_NO_CELLS = Cells(True, pa.array([], pa.binary()), pa.array([], pa.binary()))  # noqa: FBT003
+
+
+def _newest(runs: list[Cells]) -> tuple[pa.Array, pa.Array]:
     """Of each key the cell of the first run that has it, without the deletes."""
     runs = [run for run in runs if len(run.keys)]
     if len(runs) == 1 and runs[0].puts:

@@ -174,7 +174,7 @@ class Shard:
 
     def _deletes(self, block: LogBlock) -> pa.Array:
         keys = decode_deletes(block.content(), block.source.name)
-        if self.groups > 1 and (shards(keys, self.groups) != self._number).any():
+        if self.groups > 1 and (shards(keys, self.groups) != self.number).any():
             detail = f"its keys do not belong to file group {self.slice.file_id}"
             raise CorruptFileError(block.source.name, block.content_offset, detail)
         return keys
@@ -187,13 +187,14 @@ class Shard:
             length=len(place),
             cache=self.cache,
             scope=f"{self.storage.root} {instant}",
-            owner=Owner(self.slice.file_id, instant, self._number, self.groups),
+            owner=Owner(self.slice.file_id, instant, self.number, self.groups),
         )
         self.readers.append(reader)
         return reader
 
     @property
-    def _number(self) -> int:
+    def number(self) -> int:
+        """Which of the partition's file groups it is, counted from 0."""
         return int(self.slice.file_id.split("-")[-2])
 
     @property

@@ -33,12 +33,16 @@ from keymark.table.storage.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BloomTask:
-    """One group: its base files in the order of their records' keys."""
+    """One group: its base files in the order of their records' keys.
+
+    A quarter of `memory` is for its file, more of it goes to the local disk.
+    """
 
     storage: Storage
     base: BaseFile
     files: tuple[BaseFile, ...]
     block_size: int
+    memory: int
 
 
 def build_bloom_filters(
@@ -58,6 +62,7 @@ def build_bloom_filters(
             base=target.base_file(number),
             files=tuple(target.files[row] for row in rows.tolist()),
             block_size=target.block_size,
+            memory=target.memory,
         )
         for number, rows in enumerate(split_by_shard(keys, target.groups))
     ]
@@ -76,7 +81,7 @@ def build_bloom_filters(
 
 def build_group(task: BloomTask) -> tuple[BaseFile, int]:
     """Put a group's base file, unless it has no records; the file and its records."""
-    writer = HFileWriter(SCHEMA, task.block_size)
+    writer = HFileWriter(SCHEMA, task.block_size, memory=task.memory // 4)
     for file in task.files:
         footer = read_footer(open_sized(task.storage, file))
         keys, values = bloom_records(file.partition_path, file.name, footer, file.instant_time)

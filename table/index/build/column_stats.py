@@ -57,12 +57,16 @@ class StatsSpill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTask:
-    """One group and where its records are: (path, offset, length in bytes)."""
+    """One group and where its records are: (path, offset, length in bytes).
+
+    A quarter of `memory` is for its file, more of it goes to the local disk.
+    """
 
     storage: Storage
     base: BaseFile
     stretches: tuple[tuple[str, int, int], ...]
     block_size: int
+    memory: int
 
 
 def build_column_stats(
@@ -139,6 +143,7 @@ def _build_groups(target: BuildTarget, spills: list[StatsSpill], steps: Progress
             base=target.base_file(number),
             stretches=tuple((spill.path, *spill.stretches[number]) for spill in spills),
             block_size=target.block_size,
+            memory=target.memory,
         )
         for number in range(target.groups)
     ]
@@ -163,7 +168,7 @@ def build_group(task: GroupTask) -> tuple[BaseFile, int]:
     records = pa.concat_tables([_SCHEMA.empty_table(), *parts]).combine_chunks()
     keys, values = records["key"].chunk(0), records["value"].chunk(0)
     order = key_order(keys)
-    writer = HFileWriter(SCHEMA, task.block_size)
+    writer = HFileWriter(SCHEMA, task.block_size, memory=task.memory // 4)
     for start in range(0, len(order), _SORTED_AT_ONCE):
         rows = pa.array(order[start : start + _SORTED_AT_ONCE])
         writer.add(keys.take(rows), values.take(rows))

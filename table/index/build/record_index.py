@@ -34,6 +34,7 @@ from keymark.table.index.build.target import (
     BuildTarget,
     Built,
     base_stat,
+    open_group,
     open_groups,
     put_once,
     remove_groups,
@@ -65,6 +66,7 @@ class KeyScan:
         weights: of the tasks, in bytes.
         read: gives the keys of what a task spilled.
         values: makes the index value of each location.
+        only: the one shard whose keys are spilled and whose file is put; None for all.
         state: what the outcome depends on besides the target.
     """
 
@@ -74,6 +76,7 @@ class KeyScan:
     weights: Sequence[int]
     values: Callable[[], pa.Array]
     read: KeyReader = spilled_keys
+    only: int | None = None
     state: str = ""
 
 
@@ -93,6 +96,21 @@ def build_record_index(
         CorruptFileError: a file is damaged, or the index is not what the data is.
     """
     return _build(target, _file_scan(target, rows), runner, progress)
+
+
+def rebuild_shard(
+    target: BuildTarget,
+    number: int,
+    *,
+    rows: int,
+    runner: TaskRunner,
+    progress: Progress = no_progress,
+) -> Built:
+    """Put the files of one shard, built anew from the base files: what it holds is not read.
+
+    Takes and raises what `build_record_index` does. The other shards stay as they are.
+    """
+    return _build(target, _file_scan(target, rows, number), runner, progress)
 
 
 def build_mappings(
@@ -127,18 +145,23 @@ def _build(target: BuildTarget, scan: KeyScan, runner: TaskRunner, progress: Pro
         scanned = steps.run(scan.scan, scan.tasks, weights=scan.weights)
         spills = [path for done in scanned for path in done.spills]
         put_once(target.storage, spills_path(target.folder), json.dumps(spills).encode())
-    open_groups(target)
+    if scan.only is None:
+        open_groups(target)
+    else:
+        open_group(target, scan.only)
     return _build_shards(target, scan, ProgressRunner(runner, progress, "shards"))
 
 
-def _file_scan(target: BuildTarget, rows: int) -> KeyScan:
-    tasks = scan_tasks(target, rows)
+def _file_scan(target: BuildTarget, rows: int, only: int | None = None) -> KeyScan:
+    tasks = scan_tasks(target, rows, only)
     return KeyScan(
         rows=rows,
         scan=scan_files,
         tasks=tasks,
         weights=[sum(file.size for file in task.files) for task in tasks],
         values=partial(_file_values, target),
+        only=only,
+        state="" if only is None else f"shard {only}",
     )
 
 
@@ -155,8 +178,8 @@ def _row_scan(target: BuildTarget, source: RowSource, state: TableState) -> KeyS
     )
 
 
-def scan_tasks(target: BuildTarget, rows: int) -> list[ScanTask]:
-    """Neighbouring files, packed to tasks of about equal size."""
+def scan_tasks(target: BuildTarget, rows: int, only: int | None = None) -> list[ScanTask]:
+    """Neighbouring files, packed to tasks of about equal size, for all shards or for one."""
     size = sum(file.size for file in target.files)
     task_bytes = min(max(size // _TASKS_WANTED, _TASK_BYTES_MIN), _TASK_BYTES_MAX)
     task_bytes = max(task_bytes, -(-size // target.max_tasks))
@@ -178,6 +201,7 @@ def scan_tasks(target: BuildTarget, rows: int) -> list[ScanTask]:
                 keys=target.keys,
                 shards=target.groups,
                 flush_bytes=flush_bytes,
+                only=only,
             )
         )
         first, weight = number + 1, 0
@@ -245,6 +269,7 @@ def _file_values(target: BuildTarget) -> pa.Array:
 
 
 def _build_shards(target: BuildTarget, scan: KeyScan, steps: ProgressRunner) -> Built:
+    numbers = range(target.groups) if scan.only is None else [scan.only]
     tasks = [
         ShardTask(
             storage=target.storage,
@@ -254,10 +279,10 @@ def _build_shards(target: BuildTarget, scan: KeyScan, steps: ProgressRunner) -> 
             base=target.base_file(number),
             block_size=target.block_size,
             read=scan.read,
-            threads=steps.runner.threads_each(target.groups),
+            threads=steps.runner.threads_each(len(numbers)),
             memory=target.memory,
         )
-        for number in range(target.groups)
+        for number in numbers
     ]
     weight = scan.rows * ENTRY_BYTES // target.groups
     done = steps.run(build_shard, tasks, weights=[weight] * len(tasks))
@@ -269,7 +294,7 @@ def _build_shards(target: BuildTarget, scan: KeyScan, steps: ProgressRunner) -> 
         )
     stats = [
         base_stat(target.base_file(number, shard.size), shard.count)
-        for number, shard in enumerate(done)
+        for number, shard in zip(numbers, done, strict=True)
         if shard.size
     ]
     digest = total([shard.digest for shard in done])

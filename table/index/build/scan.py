@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.hashes.digest import location_words
-from keymark.table.format.hashes.hashing import string_buffers
+from keymark.table.format.hashes.hashing import shards, string_buffers
 from keymark.table.format.kernels.scatter import partition_keys
 from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.index.build.spill import encode_spill
@@ -30,7 +30,8 @@ _KEY_BYTES_MAX = 32767
 class ScanTask:
     """Files to read: `files` have the numbers from `first` on in the snapshot.
 
-    `flush_bytes` bounds the keys that a task holds; `shards` is their number.
+    `flush_bytes` bounds the keys that a task holds; `shards` is their number. Only keys of the
+    shard `only` are spilled; None for all.
     """
 
     storage: Storage
@@ -41,6 +42,7 @@ class ScanTask:
     keys: StoredKeys
     shards: int
     flush_bytes: int
+    only: int | None = None
 
     @property
     def name(self) -> str:
@@ -72,7 +74,11 @@ def scan_files(task: ScanTask) -> ScanDone:
         spiller = _Spiller(task)
         for number, file in enumerate(task.files):
             for keys in record_keys(task.storage, file, task.keys):
-                spiller.take(keys, number)
+                if task.only is None:
+                    spiller.take(keys, number)
+                else:
+                    mine = shards(keys, task.shards) == task.only
+                    spiller.take(keys.filter(pa.array(mine)), number)
         return spiller.close()
 
     return scan_once(task.storage, task.name, spill)

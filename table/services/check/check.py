@@ -32,7 +32,7 @@ from keymark.table.layout.naming import (
 )
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from keymark.table.properties.config import load_config
-from keymark.table.properties.options import Options
+from keymark.table.properties.options import TASK_MEMORY, Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.services.check.files import FileCheck, FileFacts, check_file
 from keymark.table.services.check.index import count_differences
@@ -376,15 +376,17 @@ class _Comparison:
         pairs = enumerate(zip(index, data, strict=True))
         differing = tuple(number for number, (found, wanted) in pairs if found != wanted)
         same = sum(data[n].count for n in range(len(data)) if n not in differing)
-        rows = sum(data[n].count for n in differing)
-        counts = count_differences(self.state, present, differing, rows).tolist()
-        keys, missing, extra, wrong, duplicate = counts
+        memory = self.options.integer(TASK_MEMORY)
+        found = count_differences(self.state, present, differing, memory)
+        duplicate = 0
+        if found.repeated:
+            duplicate, _ = self._key_scan(present, is_global=True).repeated(result.keys)
         return replace(
             result,
-            keys=same + keys,
-            missing=missing,
-            extra=extra,
-            wrong=wrong,
+            keys=same + found.keys,
+            missing=found.missing,
+            extra=found.extra,
+            wrong=found.wrong,
             duplicate=duplicate,
             shards=differing,
             left_behind=stale_since(self.state),
@@ -392,16 +394,19 @@ class _Comparison:
 
     def _with_keys(self, result: CheckResult, present: Sequence[BaseFile]) -> CheckResult:
         """The result of a table without record index: whether keys are in one row only."""
-        scan = KeyCheckScan(
+        scan = self._key_scan(present, is_global=load_index(self.index).is_global)
+        duplicate, rows = scan.repeated(result.keys)
+        return replace(result, keys=result.keys - rows + duplicate, duplicate=duplicate)
+
+    def _key_scan(self, present: Sequence[BaseFile], *, is_global: bool) -> KeyCheckScan:
+        return KeyCheckScan(
             storage=self.state.storage,
             files=present,
             stored=StoredKeys.of(self.state.config),
-            is_global=load_index(self.index).is_global,
+            is_global=is_global,
             runner=self.runner,
             progress=self.progress,
         )
-        duplicate, rows = scan.repeated(result.keys)
-        return replace(result, keys=result.keys - rows + duplicate, duplicate=duplicate)
 
 
 def _base_file(status: FileStatus) -> BaseFile | None:

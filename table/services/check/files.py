@@ -23,6 +23,7 @@ from keymark.table.format.hashes.digest import Digest, location_words
 from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.format.kernels.scatter import partition_keys
 from keymark.table.format.parquet.base_file import read_base_file, read_metadata
+from keymark.table.format.parquet.column_chunks import column_chunks
 from keymark.table.format.parquet.footer_keys import FooterKeys, read_footer_keys
 from keymark.table.index.build.scan import record_keys
 from keymark.table.index.protocol import load_index
@@ -154,13 +155,13 @@ def _other_bucket(keys: pa.Array, work: FileCheck, options: Options) -> int:
 def _other_partition(work: FileCheck, source: RangeReader) -> int:
     """How many rows say that they are of another partition path than their file's."""
     metadata = read_metadata(source)
-    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    if _PARTITION_PATH not in names:
-        raise CorruptFileError(work.file.path, 0, f"it has no column {_PARTITION_PATH}")
-    column = names.index(_PARTITION_PATH)
     wanted = work.file.partition_path
-    groups = [metadata.row_group(n).column(column) for n in range(metadata.num_row_groups)]
-    if all(_all_equal(chunk.statistics, wanted) for chunk in groups):
+    # Not by metadata.schema: the two refer to each other, and stay until the garbage collector
+    # comes around.
+    chunks = [chunk.metadata for chunk in column_chunks(metadata, [_PARTITION_PATH])]
+    if metadata.num_row_groups and not chunks:
+        raise CorruptFileError(work.file.path, 0, f"it has no column {_PARTITION_PATH}")
+    if all(_all_equal(chunk.statistics, wanted) for chunk in chunks):
         return 0
     paths = read_base_file(source, [_PARTITION_PATH])[_PARTITION_PATH].cast(pa.string())
     return len(paths) - (pc.sum(pc.equal(paths, wanted)).as_py() or 0)

@@ -1,6 +1,9 @@
 """The record index compared with the data, key by key, where their digests differ.
 
-This runs in passes over a hash of the keys, so that memory holds a bounded part of the table.
+    base files -> keys by shard, in a local file -> sorted -> side by side with the shard's cells
+
+Base files are read once, whatever the number of shards. Of keys, as many are in memory as a task
+may hold; what a check writes lies on the local disk, since it changes nothing of the table.
 """
 
 from __future__ import annotations
@@ -13,109 +16,150 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.format.hashes.hashing import java_hashes, shards
-from keymark.table.format.parquet.base_file import read_metadata
+from keymark.table.format.hashes.digest import location_words
+from keymark.table.format.hashes.hashing import shards
+from keymark.table.format.kernels.scatter import partition_keys
+from keymark.table.index.build.ordered import OrderedKeys
+from keymark.table.index.build.scan import record_keys
+from keymark.table.index.build.shard import LocationWords
+from keymark.table.index.build.spill import Stretch, encode_spill, find_stretch, spilled_keys
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
+from keymark.table.metadata.merge import Batches, side_by_side
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import Shard
-from keymark.table.metadata.records import decode_locations
-from keymark.table.read.arrow import open_base
 from keymark.table.state.table_state import TableState
+from keymark.table.storage.spool import LocalFile
 
-_KEYS_PER_PASS = 4_000_000
+# Keys are in memory as they were read, dealt out to shards, and encoded.
+_KEY_COPIES = 6
 
-Numbers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(slots=True)
+class Differences:
+    """Counts of keys in shards that differ.
+
+    Attributes:
+        keys: distinct ones in the data.
+        missing, extra, wrong: as `CheckResult` describes them.
+        repeated: rows of the data whose key another row has, less one for each key.
+    """
+
+    keys: int = 0
+    missing: int = 0
+    extra: int = 0
+    wrong: int = 0
+    repeated: int = 0
 
 
 def count_differences(
-    state: TableState, files: Sequence[BaseFile], differing: tuple[int, ...], rows: int
-) -> Numbers:
+    state: TableState, files: Sequence[BaseFile], differing: tuple[int, ...], memory: int
+) -> Differences:
     """Compare the shards that differ with the data, key by key.
 
     Args:
         state: a table with a record index.
         files: the base files of the snapshot that are there.
         differing: numbers of the shards.
-        rows: of the data, that belong to these shards.
+        memory: bytes of keys that are held at once.
 
-    Returns:
-        keys, missing, extra, wrong, duplicate, as `CheckResult` describes them.
+    Raises:
+        CorruptFileError: a file is damaged.
+        StorageError: the local disk is full.
     """
-    assert state.metadata is not None
-    groups = state.metadata.shards(RECORD_INDEX)
-    counts = np.zeros(5, np.int64)
+    counts = Differences()
     if not differing:
         return counts
-    passes = max(1, -(-rows // _KEYS_PER_PASS))
-    for part in range(passes):
-        chosen = _Pass(part, passes, len(groups), differing)
-        data = _data_locations(state, files, chosen)
-        index, misplaced = _index_locations(groups, chosen)
-        counts += _compare(data, index) + np.array([0, 0, 0, misplaced, 0])
+    assert state.metadata is not None
+    groups = state.metadata.shards(RECORD_INDEX)
+    # Of a key in several places the last one counts, which is the least by its text.
+    ordered = sorted(files, key=lambda f: f"{f.partition_path}\n{f.file_id}", reverse=True)
+    words = location_words([f.partition_path for f in ordered], [f.file_id for f in ordered])
+    spills = _spill(state, ordered, words, _Chosen(len(groups), differing, memory))
+    for number in differing:
+        stretches = [find_stretch(spill, number, len(groups)) for spill in spills]
+        keys = OrderedKeys(sources=stretches, read=spilled_keys, memory=memory)
+        _compare(keys, words, groups[number], counts)
+        counts.repeated += keys.repeated
     return counts
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
-    """Which keys one pass looks at: a part of those whose shard differs."""
+class _Chosen:
+    """The shards that are looked at, of so many, and bytes of keys that are held at once."""
 
-    part: int
-    passes: int
     groups: int
     differing: tuple[int, ...]
+    memory: int
 
     def of(self, keys: pa.Array) -> pa.Array:
-        """Whether keys belong to the pass (bool)."""
-        mine = java_hashes(keys).astype(np.int64) % self.passes == self.part
-        return pa.array(mine & np.isin(shards(keys, self.groups), self.differing))
+        """The keys of these shards."""
+        return keys.filter(pa.array(np.isin(shards(keys, self.groups), self.differing)))
 
 
-def _data_locations(state: TableState, files: Sequence[BaseFile], chosen: _Pass) -> pa.Table:
-    """(key, location) of the data's keys of a pass."""
-    tables, stored = [], StoredKeys.of(state.config)
-    for file in files:
-        source = open_base(state.storage, file)
-        keys = stored.read(source, read_metadata(source))
-        keys = keys.filter(chosen.of(keys))
-        location = pa.repeat(pa.scalar(f"{file.partition_path}\n{file.file_id}"), len(keys))
-        tables.append(pa.table({"key": keys, "location": location.dictionary_encode()}))
-    return _concat(tables)
+@dataclass(frozen=True, slots=True)
+class _Spill:
+    """A stretch of the local file that is read as a file of its own."""
+
+    file: LocalFile
+    start: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """What it is, for errors."""
+        return self.file.name
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes of a range, cut at the end."""
+        return self.file.read(self.start + offset, min(length, self.size - offset))
 
 
-def _index_locations(groups: Sequence[Shard], chosen: _Pass) -> tuple[pa.Table, int]:
-    """(key, location) of the index's keys of a pass, and how many lie in another's shard."""
-    tables, misplaced = [], 0
-    for number in chosen.differing:
-        group = groups[number]
-        for raw, values in group.batches():
-            keys = raw.cast(pa.string())
-            owner = shards(keys, len(groups))
-            if chosen.part == 0:
-                misplaced += int((owner != number).sum())
-            mine = pc.and_(chosen.of(keys), pa.array(owner == number))
-            found = decode_locations(values.filter(mine), group.slice.file_id)
-            location = pc.binary_join_element_wise(
-                found["partition_path"].cast(pa.string()), found["file_id"].cast(pa.string()), "\n"
-            )
-            tables.append(pa.table({"key": keys.filter(mine), "location": location}))
-    return _concat(tables), misplaced
+def _spill(
+    state: TableState, files: Sequence[BaseFile], words: Words, chosen: _Chosen
+) -> list[_Spill]:
+    """The keys of base files, by shard, in stretches of the local disk."""
+    local, spills = LocalFile("a check"), []
+    pending: list[tuple[pa.Array, int]] = []
+    stored, held = StoredKeys.of(state.config), 0
+    for number, file in enumerate(files):
+        for keys in record_keys(state.storage, file, stored):
+            pending.append((chosen.of(keys), number))
+            held += pending[-1][0].nbytes
+            if held * _KEY_COPIES >= chosen.memory:
+                spills.append(_put(local, pending, words, chosen.groups))
+                pending, held = [], 0
+    spills.append(_put(local, pending, words, chosen.groups))
+    return spills
 
 
-def _concat(tables: list[pa.Table]) -> pa.Table:
-    schema = pa.schema([("key", pa.string()), ("location", pa.string())])
-    return pa.concat_tables([t.cast(schema) for t in tables] or [schema.empty_table()])
+def _put(
+    local: LocalFile, pending: Sequence[tuple[pa.Array, int]], words: Words, groups: int
+) -> _Spill:
+    start = local.size
+    return _Spill(local, start, local.append(encode_spill(partition_keys(pending, words, groups))))
 
 
-def _compare(data: pa.Table, index: pa.Table) -> Numbers:
-    """keys, missing, extra, wrong, duplicate."""
-    counted = data.group_by("key").aggregate([("location", "min"), ("location", "count")])
-    duplicate = pc.sum(pc.greater(counted["location_count"], 1)).as_py() or 0
-    joined = counted.join(index, "key", join_type="full outer", right_suffix="_index")
-    in_data = pc.is_valid(joined["location_min"])
-    in_index = pc.is_valid(joined["location"])
-    differs = pc.not_equal(joined["location_min"], joined["location"])
-    wrong = pc.sum(pc.fill_null(differs, fill_value=False)).as_py() or 0
-    missing = pc.sum(pc.and_not(in_data, in_index)).as_py() or 0
-    extra = pc.sum(pc.and_not(in_index, in_data)).as_py() or 0
-    return np.array([counted.num_rows, missing, extra, wrong, duplicate], np.int64)
+def _compare(keys: OrderedKeys[Stretch], words: Words, shard: Shard, counts: Differences) -> None:
+    """Count how the data's keys of a shard differ from the shard's cells."""
+    locations = LocationWords(shard.slice.file_id)
+    for data, cells in side_by_side(_data_batches(keys), shard.batches()):
+        owner = shards(cells.keys.cast(pa.string()), shard.groups)
+        mine = pa.array(owner == shard.number)
+        counts.wrong += len(cells.keys) - (pc.sum(mine).as_py() or 0)
+        known, values = cells.keys.filter(mine), cells.values.filter(mine)
+        place = pc.index_in(data.keys, value_set=known)
+        found = place.drop_null().to_numpy()
+        counts.keys += len(data.keys)
+        counts.missing += place.null_count
+        counts.extra += len(known) - len(found)
+        codes, stored = locations.of(values)
+        wanted = words[data.values.filter(place.is_valid()).to_numpy()]
+        counts.wrong += int((stored[codes[found]] != wanted).any(axis=1).sum())
+
+
+def _data_batches(keys: OrderedKeys[Stretch]) -> Batches:
+    for array, order, codes in keys.batches():
+        yield array.take(pa.array(order)).cast(pa.binary()), pa.array(codes[order])

@@ -27,8 +27,11 @@ from keymark.table.errors import CorruptFileError, InputError, InvalidOptionErro
 from keymark.table.index.build.bloom_filters import build_bloom_filters
 from keymark.table.index.build.column_stats import build_column_stats
 from keymark.table.index.build.footers import GroupSizing, count_rows, estimate_groups
-from keymark.table.index.build.record_index import build_mappings, build_record_index
-from keymark.table.index.build.repair import rebuild_shard
+from keymark.table.index.build.record_index import (
+    build_mappings,
+    build_record_index,
+    rebuild_shard,
+)
 from keymark.table.index.build.rows import RowSource
 from keymark.table.index.build.target import BuildTarget, Built, open_groups
 from keymark.table.index.stale_index import refuse_stale_index, stale_since
@@ -264,14 +267,21 @@ class Indexer:
         if not 0 <= number < groups:
             raise InputError(f"no shard {number}: the record index has 0 to {groups - 1}")
         target = self._target(state, RECORD_INDEX, _free_instant(state), groups)
+        rows = count_rows(self.storage, target.files, runner=self.runner)
         timeline = state.metadata.timeline
         with lease.fenced():
             _begin_files(timeline, target.instant)
+        # What an earlier repair left may be torn.
+        self.storage.delete_tree(target.folder)
         try:
-            records = rebuild_shard(target, number, self.runner, self.progress)
+            records = rebuild_shard(
+                target, number, rows=rows, runner=self.runner, progress=self.progress
+            )
         except InputError:
             take_back_build(self.storage, state.config, target.instant)
             raise
+        finally:
+            self.storage.delete_tree(target.folder)
         with lease.fenced():
             _complete_files(timeline, target.instant, records.stats)
         return records.records
