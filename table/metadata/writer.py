@@ -53,6 +53,7 @@ _BOOTSTRAP = "00000000000000"
 # Of an instant that the data has, too; those of the metadata table alone are longer.
 _OWN_DIGITS = 17
 _INIT_TOKEN = "0-0-0"  # noqa: S105  a write token, no secret
+_NO_KEYS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +92,19 @@ class GroupUpdate:
             self._add_block(log, BlockType.DELETE, content)
         return self._put(log.content(), len(self.keys) + len(self.deletes))
 
-    def write_cells(self, hfile: HFileWriter, memory: int) -> DeltaStat:
-        """Put the next log file of the slice, which puts the cells that a writer holds.
+    def write_cells(
+        self, hfile: HFileWriter, memory: int, deletes: pa.Array = _NO_KEYS
+    ) -> DeltaStat:
+        """Put the next log file of the slice: the cells that a writer holds, then deletes.
 
         So many bytes of the file are in memory. The update's own keys are left out.
         """
         log = Spool("a log file", memory)
-        self._add_block(log, BlockType.HFILE_DATA, hfile.close(file_info=self.file_info))
-        return self._put(log.content(), hfile.entry_count)
+        if hfile.entry_count:
+            self._add_block(log, BlockType.HFILE_DATA, hfile.close(file_info=self.file_info))
+        if len(deletes):
+            self._add_block(log, BlockType.DELETE, encode_deletes(deletes, self.partition))
+        return self._put(log.content(), hfile.entry_count + len(deletes))
 
     @property
     def file_info(self) -> dict[str, bytes]:

@@ -155,7 +155,14 @@ class TableServices:
     def restorer(self, lease: Lease) -> Restorer:
         """Savepoints, rollback, restore."""
         entries = external_entries(self.index, self.options, self.runner)
-        return Restorer(lease.storage, self.clock, self.runner, lease, entries)
+        return Restorer(
+            storage=lease.storage,
+            clock=self.clock,
+            runner=self.runner,
+            lease=lease,
+            memory=self.options.integer(TASK_MEMORY),
+            entries=entries,
+        )
 
     def _compact_if_due(self, state: TableState, lease: Lease) -> Change | None:
         compactor = self._compactor(state, lease)

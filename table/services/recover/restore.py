@@ -26,7 +26,7 @@ from keymark.table.errors import InputError, UnsupportedTableError
 from keymark.table.format.parquet.base_file import read_footer, read_metadata
 from keymark.table.index.external import ExternalEntries, store_changes
 from keymark.table.layout.model import BaseFile, Instant
-from keymark.table.layout.naming import parse_base_file
+from keymark.table.layout.naming import TEMP, parse_base_file
 from keymark.table.layout.view import Snapshot, listed_files, snapshot
 from keymark.table.metadata.bloom import bloom_records
 from keymark.table.metadata.column_stats import column_stats_records, stat_schema
@@ -39,6 +39,7 @@ from keymark.table.runtime.runner import TaskRunner
 from keymark.table.services.check.verify_index import net_changes
 from keymark.table.services.clean import schema_columns
 from keymark.table.services.index.builds import refuse_while_building
+from keymark.table.services.recover.returning_keys import log_returns
 from keymark.table.services.rewrite import lacks_keys
 from keymark.table.state.late import fenced_times, note_fenced
 from keymark.table.state.table_state import TableState, stored_schema
@@ -49,7 +50,7 @@ from keymark.table.timeline.restore_metadata import RestorePlan, encode_restore,
 from keymark.table.timeline.rollback_metadata import Rollback, encode_metadata, encode_plan
 from keymark.table.timeline.savepoint_metadata import Savepoint, decode_savepoint, encode_savepoint
 from keymark.table.timeline.timeline import Timeline
-from keymark.table.write.index_changes import NO_CHANGES, log_keys, placed_changes
+from keymark.table.write.index_changes import placed_changes
 from keymark.table.write.transaction import Transaction
 from keymark.table.write.undo import data_files
 
@@ -59,12 +60,16 @@ _ACTIONS = ("commit", "replacecommit")
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Takes one table back, under its lease; `entries` are those of an index outside the table."""
+    """Takes one table back, under its lease.
+
+    `memory` is what a task may hold; `entries` are those of an index outside the table.
+    """
 
     storage: Storage
     clock: Clock
     runner: TaskRunner
     lease: Lease
+    memory: int
     entries: ExternalEntries | None = None
 
     def savepoint(self, time: str | None) -> str:
@@ -124,18 +129,19 @@ class Restorer:
         tx = Transaction(state=state, lease=self.lease, instant=instant, action=action)
         state.timeline.plan(instant, action, plan)
         state.timeline.start(instant, action)
-        changes = NO_CHANGES
-        if self.entries is not None or RECORD_INDEX in state.config.maintained:
-            changes = net_changes(state, state.snapshot, before, self.runner)
         delta = tx.begin_delta(_BLOCK_SIZE)
         if delta is not None:
             columns, again = schema_columns(state), self._described(state, before)
             delta.drop_files(dead, state.config.maintained, columns, again=again)
             if RECORD_INDEX in state.config.maintained:
-                delta.stats.extend(log_keys(delta, state, changes, self.runner, of=before))
+                stats = log_returns(delta, state, before, self.runner, self.memory)
+                delta.stats.extend(stats)
         if self.entries is not None:
+            changes = net_changes(state, state.snapshot, before, self.runner)
             store_changes(self.storage, instant, placed_changes(changes, before))
         tx.publish(delta, content)
+        # Key files. Those of a rollback that dies, the next write deletes.
+        self.storage.delete_tree(f"{TEMP}/{instant}")
         if self.entries is not None:
             self.entries.apply_pending(instant, self.storage)
         sweep_taken_back(self.storage)
