@@ -39,6 +39,7 @@ LONG = (
     "tests/indexes/test_hbase_for_real.py",
     "tests/indexes/test_toy_index.py",
     "tests/table/index_build/test_ordered_keys.py::test_a_shard_of_a_load_is_sorted",
+    "tests/table/memory/test_memory.py",
     "tests/test_command_line.py::test_spark_says_nothing",
     "tests/interop/",
     "tests/reports/test_page_in_browser.py",

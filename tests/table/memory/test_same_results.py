@@ -47,13 +47,15 @@ def batches(keys: list[int], size: int):
 @given(KEYS, KEYS, st.integers(1, 5), st.integers(1, 5))
 def test_two_sources_side_by_side(left, right, left_size, right_size):
     found: list[list[bytes]] = [[], []]
+    last = b""
     for step in side_by_side(batches(left, left_size), batches(right, right_size)):
-        for cells, known in zip(step, found, strict=True):
-            assert cells.values.equals(cells.keys)
-            known += cells.keys.to_pylist()
-        # Nothing that is still to come is below what has been seen of the other.
-        ends = [known[-1] for known in found if known]
-        assert not ends or all(key > max(ends) or key in known for known in found for key in known)
+        parts = [cells.keys.to_pylist() for cells in step]
+        # Nothing is still to come below what was seen of either.
+        assert min(map(min, filter(None, parts))) > last
+        last = max(map(max, filter(None, parts)))
+        for cells, part, seen in zip(step, parts, found, strict=True):
+            assert cells.values.to_pylist() == part
+            seen.extend(part)
     assert found == [sorted(f"{key:02d}".encode() for key in keys) for keys in (left, right)]
 
 
@@ -173,7 +175,9 @@ def test_log_files_of_a_restore_have_the_bytes_of_those_made_in_memory(tmp_path,
             stats = log_keys(delta, state, changes, LocalRunner(1), of=before)
         assert len(stats) == 2
         paths = [f"{METADATA}/{stat.path}" for stat in stats]
-        written.append([(stat, table.storage.read(path)) for stat, path in zip(stats, paths)])
+        written.append(
+            [(stat, table.storage.read(path)) for stat, path in zip(stats, paths, strict=True)]
+        )
         for path in paths:
             table.storage.delete(path)
     assert written[0] == written[1]
