@@ -155,9 +155,10 @@ def _compare(keys: OrderedKeys[Stretch], words: Words, shard: Shard, counts: Dif
         counts.keys += len(data.keys)
         counts.missing += place.null_count
         counts.extra += len(known) - len(found)
-        codes, stored = locations.of(values)
-        wanted = words[data.values.filter(place.is_valid()).to_numpy()]
-        counts.wrong += int((stored[codes[found]] != wanted).any(axis=1).sum())
+        if len(found):
+            codes, stored = locations.of(values)
+            wanted = words[data.values.filter(place.is_valid()).to_numpy()]
+            counts.wrong += int((stored[codes[found]] != wanted).any(axis=1).sum())
 
 
 def _data_batches(keys: OrderedKeys[Stretch]) -> Batches:

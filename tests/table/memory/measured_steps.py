@@ -26,7 +26,7 @@ from bootstrap_cases import INSTANT, UTC, Table, put_file
 
 from keymark.table.index.build.record_index import rebuild_shard
 from keymark.table.index.key_file import write_key_file
-from keymark.table.layout.model import BaseFile, FileSlice
+from keymark.table.layout.model import BaseFile, FileSlice, WriteStat
 from keymark.table.layout.naming import METADATA, parse_base_file, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
 from keymark.table.metadata.reader import Shard
@@ -68,7 +68,7 @@ class Case:
             file_id=GROUP,
             base_instant_time=INSTANT,
             base_file=next((base for base in bases if base is not None), None),
-            log_files=tuple(log for log in logs if log is not None),
+            log_files=tuple(log for log in logs if log and log.base_instant_time == INSTANT),
         )
         validity: Any = SimpleNamespace(latest="9", counts=lambda _: True)
         return Shard(self.storage, place, validity, {})
@@ -132,8 +132,9 @@ def compaction(case: Case) -> int:
         memory=case.memory,
     )
     done = compact_group(work)
+    assert isinstance(done, WriteStat)
     case.storage.delete(f"{METADATA}/{done.path}")
-    return done.num_writes if hasattr(done, "num_writes") else 0
+    return done.num_writes
 
 
 def repair(case: Case) -> int:
@@ -185,7 +186,7 @@ def main(folder: Path, count: int, memory: int, step: str) -> None:
     if step == "make":
         make(case, count)
         return
-    small = Case(LocalStorage.at(folder / "small", create=True, durable=False), memory)
+    small = Case(LocalStorage.at(folder / f"small-{step}", create=True, durable=False), memory)
     make(small, 2 * FILE_KEYS)
     # Little memory, so that runs are made and merged as they will be.
     STEPS[step](replace(small, memory=1 << 20))

@@ -62,7 +62,9 @@ def test_two_sources_side_by_side(left, right, left_size, right_size):
 def index_shard(number: int, entries: dict[str, tuple[str, str]]):
     """One of two shards of a record index, with these keys and their places."""
     keys = sorted(entries)
-    values = encode_locations(*zip(*(entries[key] for key in keys), strict=True), [0] * len(keys))
+    places = [entries[key] for key in keys]
+    paths, file_ids = [path for path, _ in places], [file_id for _, file_id in places]
+    values = encode_locations(paths, file_ids, [0] * len(keys))
     cells = pa.array(keys, pa.string()).cast(pa.binary()), values
     return SimpleNamespace(
         number=number,
@@ -141,12 +143,14 @@ def test_a_shard_that_is_repaired_has_the_bytes_of_one_that_is_built(tmp_path, m
     make_table(tmp_path / "built", contents).build(2)
     table = make_table(tmp_path / "repaired", contents)
     assert not runs
+    repaired = {}
     for number in range(2):
         target = table.target(2, memory=8000, folder=f".hoodie/repair{number}")
         done = record_index.rebuild_shard(target, number, rows=3000, runner=LocalRunner(1))
         assert [stat.file_id for stat in done.stats] == [file_id(RECORD_INDEX, number)]
-    assert len(runs) > 8
-    repaired = contents_of(tmp_path / "repaired")
+        # A repair has an instant of its own; one that begins anew deletes what has its instant.
+        repaired |= contents_of(tmp_path / "repaired")
+    assert len(runs) > 6
     # The partition's own file is there before a repair.
     built = contents_of(tmp_path / "built")
     assert {name: data for name, data in built.items() if "partition_metadata" not in name} == (
@@ -165,7 +169,7 @@ def test_log_files_of_a_restore_have_the_bytes_of_those_made_in_memory(tmp_path,
     before = snapshot(state.listing, state.timeline, first.instant)
     written = []
     for streamed in (True, False):
-        delta = DeltaCommit(state.metadata, "20990101000000000", 1000)
+        delta = DeltaCommit(state.metadata, "20990101000000000", 1 << 20)
         if streamed:
             stats = log_returns(delta, state, before, LocalRunner(1), memory)
         else:
