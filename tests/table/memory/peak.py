@@ -69,7 +69,7 @@ class Bench:
 
     def table(self) -> Table:
         """The table that the load made."""
-        return Table(self.path, spark=self.spark)
+        return Table.open(str(self.path), spark=self.spark)
 
     def keys(self, rows: DataFrame) -> DataFrame:
         """The key columns of rows."""
