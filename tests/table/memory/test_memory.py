@@ -46,7 +46,7 @@ def folder(tmp_path_factory) -> Path:
     ],
 )
 def test_a_step_takes_the_memory_of_a_task(folder, step, told):
-    """In memory the keys alone would be 40 MB, with places and order five times as much."""
+    """In memory the keys alone are 40 MB, with places and order five times as much."""
     grown, _, done = run(folder, step).partition(" ")
     assert done == told
-    assert int(grown) < 64 << 20
+    assert int(grown) < 48 << 20
