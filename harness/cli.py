@@ -94,6 +94,8 @@ def run(
                 begun = (request.folder / "run.json").exists()
                 name = out or request.folder
                 tell_interrupted(going_on(name) if begun else "nothing was measured yet")
+                if not run_folder_mirror.is_url(str(name)):
+                    _tell_loaded(request.folder / "work" / "tables")
                 raise
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=as_json)
@@ -103,6 +105,15 @@ def run(
         print(terminal_text(f"FAILED {cell}: {reason}"), file=sys.stderr)
     if finished.failed:
         raise typer.Exit(1)
+
+
+def _tell_loaded(loaded: Path) -> None:
+    """Say what the tables take that an interrupted run leaves to go on from."""
+    files = (path for path in loaded.rglob("*") if path.is_file())
+    sizes = {(stat.st_dev, stat.st_ino): stat.st_size for stat in (path.stat() for path in files)}
+    if sizes:
+        told = f"its loaded tables, {sum(sizes.values()) / 1e9:.1f} GB, are kept in {loaded}"
+        print(terminal_text(told), file=sys.stderr)
 
 
 def kernels(
@@ -223,6 +234,7 @@ class Shown:
             MofNCompleteColumn(), TimeElapsedColumn(), clock=clock, speed_s=_SPEED_S
         )
         self._task: TaskID = self._bar.add_task("", total=None)
+        self._planned, self._left_out, self._is_begun = 0, 0, False
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -233,11 +245,12 @@ class Shown:
 
     def plan(self, trials: int) -> None:
         """Tell how many trials there are."""
-        self._bar.update(self._task, total=trials)
+        self._planned = trials
+        self._bar.update(self._task, total=trials - self._left_out)
 
     def begin(self, what: str) -> None:
         """Tell what is being done."""
-        what = terminal_text(what)
+        what, self._is_begun = terminal_text(what), True
         self._bar.update(self._task, description=what)
         if not self._bar.console.is_terminal:
             task = self._bar.tasks[0]
@@ -246,8 +259,16 @@ class Shown:
             print(f"{done}{what}{left}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Tell that a trial was taken."""
-        self._bar.advance(self._task)
+        """Tell that a trial was taken; one that was not begun is no trial of this process.
+
+        Those that an earlier process took would make the time left look short.
+        """
+        if self._is_begun:
+            self._bar.advance(self._task)
+        else:
+            self._left_out += 1
+            self.plan(self._planned)
+        self._is_begun = False
 
 
 def _report(folder: str, *, as_json: bool) -> None:

@@ -152,6 +152,8 @@ class IndexSpec:
         in_hudi: whether Apache Hudi has it.
         hudi_before: the first release of Hudi that has it no more.
         hudi_options: what Hudi's writer needs beside the type.
+        published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
+            that the record index's authors published; 0 where they published none.
         cells: `module:object` of what a run does around its cells (`harness` has the protocol).
         cost: None if it is unknown.
     """
@@ -179,6 +181,7 @@ class IndexSpec:
     in_hudi: bool = False
     hudi_before: tuple[int, ...] | None = None
     hudi_options: Mapping[str, str] = field(default_factory=dict)
+    published_shuffle: float = 0.0
     cells: str = ""
     cost: IndexCost | None = None
 
@@ -209,7 +212,7 @@ UNKNOWN = IndexSpec(name="", table_type="", is_global=True)
 
 _PLAIN = (
     *("name", "table_type", "is_global", "is_exact", "order", "color"),
-    *("metadata_partition", "owns_layout", "entries"),
+    *("metadata_partition", "owns_layout", "entries", "published_shuffle"),
 )
 
 
@@ -244,4 +247,5 @@ def spec_from(data: Mapping[str, Any]) -> IndexSpec:
         entries=str(data["entries"]),
         requirements=Requirements(**needs),
         counters=tuple(counters),
+        published_shuffle=float(data.get("published_shuffle", 0.0)),
     )

@@ -26,6 +26,14 @@ def report(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="run folders, paths or URLs")],
     out: Annotated[str | None, typer.Option(help="folder to write to, a path or URL")] = None,
     *,
+    with_: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="RUN",
+            help="run with a larger table: the last size of tables that grow",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="print summary.json instead of the comparison")
     ] = False,
@@ -33,8 +41,9 @@ def report(
     """Make a page, charts, tables and files out of run folders."""
     target = out or (runs[0] if len(runs) == 1 else f"{runs[0].rstrip('/')}/comparison")
     paths = [run_folder_mirror.local(run) for run in runs]
+    larger = None if with_ is None else run_folder_mirror.local(with_)
     with run_folder_mirror.writing(target) as folder:
-        published = publish(paths, folder)
+        published = publish(paths, folder, larger)
     show(published, target, as_json=as_json)
 
 

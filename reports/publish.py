@@ -40,7 +40,9 @@ class Published:
     summary: Mapping[str, Any]
 
 
-def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
+def publish(
+    paths: Sequence[Path], out: Path | None = None, larger: Path | None = None
+) -> Published:
     """Report on run folders.
 
     Writes `report/index.html`, `report/charts/*.svg` and `*.png`, `summary.md`, `summary.json`,
@@ -51,12 +53,13 @@ def publish(paths: Sequence[Path], out: Path | None = None) -> Published:
         paths: run folders, at least one.
         out: where to write; by default into the run folder itself, or for several runs into the
             folder `comparison` of the first.
+        larger: a run folder whose table is the largest size of runs with tables of several sizes.
 
     Raises:
         ReportError: a path is no run folder or is damaged, or the report cannot be written.
     """
     runs = projection.load(paths)
-    report = page.build(runs)
+    report = page.build(runs, None if larger is None else projection.load([larger])[0])
     summary = export.summary(
         runs,
         models=report.models,

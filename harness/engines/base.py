@@ -172,6 +172,9 @@ class Engine(Protocol):
     def step(self, label: str) -> AbstractContextManager[StepCost | None]:
         """Attribute what the engine's Spark does in the block to a step; what that costs."""
 
+    def limited(self, seconds: float) -> AbstractContextManager[None]:
+        """Let what the engine's Spark does in the block fail once it has taken so long."""
+
     def hold_rows(self, df: DataFrame, /) -> Any:
         """A data frame of the run's session, as the writes of this engine take it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -37,13 +37,18 @@ from keymark.table.index.protocol import load_index
 
 
 def missing(
-    engines: Iterable[str], indexes: Iterable[str], *, absent_keys: int = 0
+    engines: Iterable[str],
+    indexes: Iterable[str],
+    *,
+    only: Mapping[str, Sequence[str]] | None = None,
+    absent_keys: int = 0,
 ) -> dict[str, str]:
     """What cannot take part, each with one line that says why or how to get it.
 
     Args:
         engines: of the scenario.
         indexes: of the scenario.
+        only: by the name of an engine the only ones of these that it is asked for.
         absent_keys: keys of each lookup that are not in the table.
 
     Returns:
@@ -52,9 +57,13 @@ def missing(
     Raises:
         HarnessError: none is left.
     """
-    names, wanted = tuple(engines), tuple(indexes)
+    names, every = tuple(engines), tuple(indexes)
     found, left = {}, 0
     for name in names:
+        wanted = [index for index in every if index in (only or {}).get(name, every)]
+        if not wanted:
+            found[name] = "engine_indexes asks for none of these indexes with it"
+            continue
         version = hudi_version(name)
         reason = version and jars.missing_bundle(version)
         if reason:

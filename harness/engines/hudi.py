@@ -244,6 +244,15 @@ class HudiEngine:
         finally:
             self._child.call("end")
 
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Let the child cancel the jobs of its session in time."""
+        self._child.call("limit", seconds=seconds)
+        try:
+            yield
+        finally:
+            self._child.call("unlimit")
+
     def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:
         """The files of a data frame that was read from Parquet; the child has read their schema."""
         files = tuple(sorted(df.inputFiles()))
@@ -260,7 +269,7 @@ class HudiEngine:
         partitions = None
         spec = spec_of(table.index)
         if not spec.is_global:
-            located = independent.locations(table.path).to_pydict()
+            located = independent.locations(table.path, keys).to_pydict()
             known = dict(zip(located["record_key"], located["partition_path"], strict=True))
             other = next(iter(known.values()), "")
             partitions = [known.get(key, other) for key in held]

@@ -32,7 +32,7 @@ class HudiSession:
     """Spark with one version of Hudi."""
 
     def __init__(self) -> None:
-        self._steps = ExitStack()
+        self._steps, self._limits = ExitStack(), ExitStack()
         self._frames: dict[tuple[str, ...], DataFrame] = {}
         self._found: Any = None
         self._look: Callable[[Mapping[str, str]], JavaObject]
@@ -55,6 +55,14 @@ class HudiSession:
     def end(self) -> None:
         """The step is over."""
         self._steps.close()
+
+    def limit(self, *, seconds: float) -> None:
+        """Jobs of the session are cancelled after so long, until `unlimit`."""
+        self._limits.enter_context(self._runtime.limited(seconds))
+
+    def unlimit(self) -> None:
+        """Jobs take as long as they take."""
+        self._limits.close()
 
     def hold_rows(self, *, files: tuple[str, ...]) -> None:
         """Know the rows of Parquet files, by the files' names."""

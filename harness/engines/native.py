@@ -84,6 +84,10 @@ class NativeEngine:
         """Attribute the jobs of the session to a step."""
         return self._runtime.step(label)
 
+    def limited(self, seconds: float) -> AbstractContextManager[None]:
+        """Cancel the jobs of the session in time."""
+        return self._runtime.limited(seconds)
+
     def hold_rows(self, df: DataFrame, /) -> DataFrame:
         """The data frame itself."""
         return df

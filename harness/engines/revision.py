@@ -8,7 +8,7 @@ of its own as well: both sides of a comparison are told what to do in the same w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,6 +163,10 @@ class RevisionEngine:
             yield
         finally:
             self._child.call("end", names=[*properties, "spark.jobGroup.id"])
+
+    def limited(self, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
+        """An earlier revision cannot be stopped: its step ends by itself."""
+        return nullcontext()
 
     def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:
         """The files of a data frame that was read from Parquet; the child has read their schema."""

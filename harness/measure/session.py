@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -93,6 +94,28 @@ class SparkRuntime:
             jvm.sc().listenerBus().waitUntilEmpty(_FLUSH_MS)
             after = self._log_clock.seconds()
             cost.seconds = None if before is None or after is None else after - before
+
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Cancel all jobs of the session once the block has taken so long, and those that follow.
+
+        Work of a driver outside of jobs goes on to its end.
+        """
+        is_over = threading.Event()
+
+        def watch() -> None:
+            wait = max(seconds, 0.0)
+            while not is_over.wait(wait):
+                self.spark.sparkContext.cancelAllJobs()
+                wait = 1.0
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watcher.join()
 
     def event_log(self) -> JavaObject:
         """Spark's listener that writes the event log."""

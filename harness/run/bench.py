@@ -54,7 +54,8 @@ def run(request: Request, progress: Progress) -> Finished:
     scenario, began = request.scenario, time.perf_counter()
     progress.begin(check(request))
     absent = scenario.workload.lookup_absent
-    skipped = missing(scenario.engines, scenario.indexes, absent_keys=absent)
+    only = scenario.engine_indexes
+    skipped = missing(scenario.engines, scenario.indexes, only=only, absent_keys=absent)
     folder, record = begin(request, skipped)
     run_id = str(record.run_id)
     with unmeasured_removed(folder), Workspace.of(folder, scenario, run_id) as work:

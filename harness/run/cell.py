@@ -6,6 +6,7 @@ repetition of the cell starts from. Repetitions link to the snapshot's immutable
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from keymark.harness.engines.base import MeasuredTable
 from keymark.harness.errors import CellError
 from keymark.harness.run import outside_entries, workload
-from keymark.harness.run.context import RunContext
+from keymark.harness.run.context import SNAPSHOT, RunContext
 from keymark.harness.run.step import (
     BUILD_ON_LOAD,
     LOAD,
@@ -27,12 +28,48 @@ from keymark.harness.scenario.matrix import Cell, Trial
 from keymark.harness.store.results import Sample
 from keymark.harness.store.units import METRICS
 from keymark.harness.tables import independent, verify
+from keymark.harness.tables.probes import Listing
 from keymark.indexes.installed import specs
 
 
 def snapshot_path(context: RunContext, cell: Cell) -> Path:
     """Where the loaded table of a cell, and of those that share it, is kept."""
-    return context.work / cell.table_id / "snapshot"
+    return context.work / cell.table_id / SNAPSHOT
+
+
+def is_kept(context: RunContext, cell: Cell) -> bool:
+    """Whether the loaded table of a cell is there, verified, with each file as it was then.
+
+    A resumed run loads no such table again. What its files hold is read as they are first needed.
+    Entries outside of a table are not kept.
+    """
+    if outside_entries.entries_of(cell.index) is not None:
+        return False
+    path = snapshot_path(context, cell)
+    try:
+        said = json.loads(_seal(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(said == _sealed(path))
+
+
+def _keep(context: RunContext, cell: Cell) -> None:
+    """Note that the loaded table of a cell was verified."""
+    path = snapshot_path(context, cell)
+    _seal(path).write_text(json.dumps(_sealed(path)), encoding="utf-8")
+
+
+def _seal(snapshot: Path) -> Path:
+    return snapshot.with_name("verified.json")
+
+
+def _sealed(snapshot: Path) -> dict[str, list[int]]:
+    """Size and time of the last change of each file."""
+    found = {}
+    for name in Listing.of(snapshot).sizes:
+        stat = (snapshot / name).lstat()
+        found[name] = [stat.st_size, stat.st_mtime_ns]
+    return found
 
 
 def _table_path(context: RunContext, cell: Cell, name: str) -> Path:
@@ -44,18 +81,29 @@ def _table_path(context: RunContext, cell: Cell, name: str) -> Path:
     return context.work / cell.cell_id / f"table-{name}"
 
 
-def warm_load(context: RunContext, cell: Cell, loader: Cell | None) -> None:
+def warm_load(
+    context: RunContext, cell: Cell, loader: Cell | None, *, all_steps: bool = False
+) -> None:
     """Load a small throw-away table, so that the measured load does not pay for a cold start.
 
     If the cell's table starts from the loader's, it is what the cell builds on it that is warmed.
+    With all steps the table is also written to and asked, as a warm-up does with a loaded one.
     """
     path = _table_path(context, cell, "warm")
     loading = loader or cell
     table = _create(context, loading, path)
     table.bulk_insert(context.engines[loading.engine].hold_rows(context.inputs.batch(1)))
-    if loader is not None and specs()[cell.index].metadata_partition is not None:
-        engine = context.engines[cell.engine]
-        engine.adopt(path, index=cell.index, options=cell.options).build_index()
+    engine = context.engines[cell.engine]
+    if loader is not None:
+        table = engine.adopt(path, index=cell.index, options=cell.options)
+        if specs()[cell.index].metadata_partition is not None:
+            table.build_index()
+    if all_steps:
+        table = engine.open(path, index=cell.index, options=cell.options)
+        table.upsert(engine.hold_rows(context.inputs.batch(1)))
+        keys = context.inputs.lookup_keys().column("record_key").combine_chunks()
+        engine.answer(table.lookup(engine.hold_keys(keys, table)), keys)
+        table.read(keys=[context.inputs.point_key(0)]).collect()
     context.tables.remove(path)
 
 
@@ -75,6 +123,8 @@ def load(context: RunContext, trial: Trial) -> StepResult:
         if not keep:
             context.tables.remove(path)
             outside_entries.refill(trial.cell, snapshot_path(context, trial.cell))
+    if keep and mistake is None:
+        _keep(context, trial.cell)
     return replace(result, mistake=mistake)
 
 
@@ -98,6 +148,7 @@ def start(context: RunContext, trial: Trial, loader: Cell) -> StepResult | None:
     path = snapshot_path(context, cell) if keep else again
     engine, result = context.engines[cell.engine], None
     try:
+        _seal(path).unlink(missing_ok=True)
         context.tables.restore(snapshot_path(context, loader), path)
         table = engine.adopt(path, index=cell.index, options=cell.options)
         if builds:
@@ -115,6 +166,8 @@ def start(context: RunContext, trial: Trial, loader: Cell) -> StepResult | None:
             context.tables.remove(path)
     if mistake is not None and result is None:
         raise CellError(f"cannot start from the table of {loader.cell_id}: {mistake}")
+    if keep and mistake is None:
+        _keep(context, cell)
     return result and replace(result, mistake=mistake)
 
 
@@ -168,18 +221,40 @@ def _rewrite_note(cell: Cell, source: Path) -> str | None:
     )
 
 
-def repeat(context: RunContext, trial: Trial, steps: Sequence[Step]) -> list[StepResult]:
-    """One repetition on a fresh copy of the loaded table; it ends with the first wrong step."""
+def repeat(
+    context: RunContext, trial: Trial, steps: Sequence[Step], *, reads_whole: bool = False
+) -> list[StepResult]:
+    """One repetition on a fresh copy of the loaded table.
+
+    It ends with the first wrong step, or with the one during which its time was over.
+
+    Args:
+        context: what to run with.
+        trial: the repetition.
+        steps: that it takes.
+        reads_whole: whether its last change is verified by reading the whole table.
+    """
     cell = trial.cell
+    last_change = [step for step in steps if step.changes_rows][-1:]
+    limit = context.trial_limit_s
+    deadline = None if limit is None else context.clock() + limit
     path = _table_path(context, cell, trial.name)
     results: list[StepResult] = []
     try:
         context.tables.restore(snapshot_path(context, cell), path)
         table = context.engines[cell.engine].open(path, index=cell.index, options=cell.options)
         for step in steps:
-            run = StepRun(context=context, trial=trial, step=step, path=path, table=table)
+            run = StepRun(
+                context=context,
+                trial=trial,
+                step=step,
+                path=path,
+                table=table,
+                reads_whole=reads_whole and [step] == last_change,
+                deadline=deadline,
+            )
             results += workload.take_points(run) if step.points else [workload.take(run)]
-            if results[-1].mistake is not None:
+            if results[-1].mistake is not None or results[-1].ended:
                 break
     finally:
         context.tables.remove(path)
@@ -209,7 +284,7 @@ def samples(run_id: str, trial: Trial, results: Sequence[StepResult]) -> list[Sa
             value=value,
             verified=result.mistake is None,
             valid=not result.failed,
-            reason=result.mistake or "",
+            reason=result.mistake or result.ended,
         )
         for result in results
         for (phase, metric), value in sorted(
@@ -220,6 +295,7 @@ def samples(run_id: str, trial: Trial, results: Sequence[StepResult]) -> list[Sa
 
 def _create(context: RunContext, cell: Cell, path: Path) -> MeasuredTable:
     context.tables.remove(path)
+    _seal(path).unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     outside_entries.renew(cell)
     engine = context.engines[cell.engine]

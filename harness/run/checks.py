@@ -13,18 +13,21 @@ from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.rows import make_rows
 from keymark.harness.engines import BARE, NATIVE
 from keymark.harness.errors import HarnessError
-from keymark.harness.run.request import Request
+from keymark.harness.run.request import Request, past_seconds
 from keymark.harness.scenario.matrix import Schedule, expand
 from keymark.harness.scenario.scenario import Scenario
+from keymark.indexes.installed import specs
 
 _SAMPLE_ROWS = 20_000
+_ENTRY_BYTES = 30
+"""Of a key in a record index on disk; Hudi's own needs 27."""
 
 
 def check(request: Request) -> str:
     """Check what can be checked of a run at once.
 
     Returns:
-        What the run begins with, in words: about how much disk it needs, where that is known.
+        What the run begins with, in words: about how much disk and time it needs, as far as known.
 
     Raises:
         DatasetError: a round updates or deletes more rows than are left.
@@ -47,14 +50,17 @@ def check(request: Request) -> str:
             "(table.shared_load), make loads without files (dataset.load_files=false), or write "
             "to another disk (--out)"
         )
-    return f"needs about {_gigabytes(need)} of disk, {_gigabytes(free)} are free"
+    past = past_seconds(request)
+    time = "" if past is None or request.budget_s else f", about {_duration(past)} as the last time"
+    return f"needs about {_gigabytes(need)} of disk, {_gigabytes(free)} are free{time}"
 
 
 def disk_bytes(scenario: Scenario) -> int:
     """About how many bytes a run of generated rows takes on the disk of its folder.
 
-    These are the rows as files, each loaded table, and one trial that rewrites the largest table.
-    Tables of other trials are links to loaded files, and each goes before the next.
+    These are the rows as files, each loaded table with its record index, and one trial that
+    rewrites the largest table. Tables of other trials are links to loaded files, and each goes
+    before the next.
     """
     dataset = scenario.dataset
     sizes = {}
@@ -68,6 +74,12 @@ def disk_bytes(scenario: Scenario) -> int:
         schedule = Schedule.of(expand(scenario), scenario)
         loaded = [cell for cell in schedule.tables if cell.table_id not in schedule.loaders]
         need += sum(sizes[cell.data.loaded] for cell in loaded) + max(sizes.values())
+        indexed = [
+            cell.data.rows * _ENTRY_BYTES
+            for cell in schedule.tables
+            if specs()[cell.index].metadata_partition is not None
+        ]
+        need += sum(indexed) + max(indexed, default=0)
     return need
 
 
@@ -108,6 +120,12 @@ def check_loads(scenario: Scenario) -> None:
                 f"dataset.load_files: {cell.table_id} is loaded from files; with table.shared_load "
                 "it can start from a table that Keymark loads, if its index allows it"
             )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _gigabytes(count: int) -> str:

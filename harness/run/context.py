@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from keymark.harness.engines.base import Engine, Layout
+from keymark.harness.tables.readings import FileReadings
 from keymark.harness.tables.table_folders import LocalTables, Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+
+SNAPSHOT = "snapshot"
+"""Name of the folder of a loaded table, which the repetitions of its cells start from."""
 
 
 class Inputs(Protocol):
@@ -44,6 +49,12 @@ class Inputs(Protocol):
     def nulled_truth(self, round_: int, /) -> tuple[int, str]:
         """Rows and digest that the table must have after a round, with those rows nulled."""
 
+    def spread(self) -> DataFrame:
+        """Rows all over the table that a batch changes once more; see `spread_rows`."""
+
+    def spread_truth(self, round_: int, /, *, deleted: bool) -> tuple[int, str]:
+        """Rows and digest that the table must have after that batch, too."""
+
     def size(self, step: str, /) -> int:
         """Number of keys that a step handles."""
 
@@ -74,6 +85,8 @@ class RunContext:
         source: table to start from instead of loading generated rows.
         clock: monotonic seconds.
         tables: where the tables of `work` are.
+        trial_limit_s: seconds that a repetition takes at most; None for as long as it takes.
+        readings: what base files of large tables hold, as far as they were read.
     """
 
     inputs: Inputs
@@ -82,3 +95,5 @@ class RunContext:
     source: Path | None
     clock: Callable[[], float]
     tables: Tables = field(default_factory=LocalTables)
+    trial_limit_s: float | None = None
+    readings: FileReadings = field(default_factory=FileReadings)

@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
+from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.dataset import Dataset
 from keymark.datasets.generate.digest import RowsDigest, Truth
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.source import SourceDataset
 from keymark.datasets.generate.spark import digest_dataframe
 from keymark.harness.engines.base import Layout
-from keymark.harness.run import own_data
+from keymark.harness.run import chosen_rows, own_data
+from keymark.harness.run.chosen_rows import ChosenRows
 from keymark.harness.scenario.dataset_section import DatasetSection
 from keymark.harness.scenario.scenario import Scenario, WorkloadSection
 from keymark.harness.store.data_point import DataPoint
@@ -71,10 +73,14 @@ class SparkInputs:
             self._write(self._folder / "load", self.dataset.load(self._spark))
         for round_ in rounds:
             self._write(self._part / f"batch_{round_}", self.dataset.batch(self._spark, round_))
-        if self._workload.delete:
+        columns = dict.fromkeys((*self.dataset.record_key, *self.dataset.partition_path))
+        if self._latest is not None:
+            self._latest.write(self._part / "deletes", list(columns))
+        elif self._workload.delete:
             gone = self.dataset.deletes(self._spark, self._workload.rounds)
-            columns = dict.fromkeys((*self.dataset.record_key, *self.dataset.partition_path))
             self._write(self._part / "deletes", gone.select(*columns))
+        if self._workload.spread_batch:
+            self._spread.write(self._part / "spread")
         if self._workload.null_columns:
             rows = self.dataset.deletes(self._spark, self._workload.rounds)
             self._write(self._part / "nulled", _nulled(rows, self._workload.null_columns))
@@ -110,19 +116,56 @@ class SparkInputs:
         rest = RowsDigest.of_truth(Truth(*self.truth(round_, deleted=True)))
         return (rest + self._nulled).truth
 
+    @cached_property
+    def _latest(self) -> ChosenRows | None:
+        """The rows that the delete step removes where they are those of the last batch."""
+        work = self._workload
+        return chosen_rows.latest(self._generated, work.rounds) if work.delete_latest else None
+
+    @cached_property
+    def _spread(self) -> ChosenRows:
+        work = self._workload
+        return chosen_rows.spread(
+            self._generated,
+            work.rounds,
+            deleted=work.delete and not work.delete_latest,
+            without=self._latest,
+        )
+
+    @property
+    def _generated(self) -> GeneratedDataset:
+        if not isinstance(self.dataset, GeneratedDataset):
+            raise DatasetError(f"{self.dataset.name}: only rows that are generated are chosen")
+        return self.dataset
+
+    def spread(self) -> DataFrame:
+        """Rows all over the table, changed once more."""
+        return self._read(self._part / "spread")
+
+    def spread_truth(self, round_: int, /, *, deleted: bool) -> tuple[int, str]:
+        """Rows and digest after that batch: rows of a version are exchanged for the next one."""
+        before = RowsDigest.of_truth(Truth(*self.truth(round_, deleted=deleted)))
+        return (before + self._spread.change).truth
+
     def size(self, step: str, /) -> int:
         """Number of keys that a write step brings."""
         if step == "bulk_insert":
             return self.truth(0, deleted=False)[0]
         if step in ("delete", "null_columns"):
             return self.dataset.delete_count
+        if step == "spread":
+            return len(self._spread.numbers)
         return sum(self.dataset.batch_counts(int(step.rpartition("_")[2])))
 
     def truth(self, round_: int, *, deleted: bool) -> tuple[int, str]:
         """Rows and digest that the table must have; computed once per state."""
         state = (round_, deleted)
         if state not in self._truths:
-            truth = self.dataset.truth(round_, deleted=deleted)
+            if deleted and self._latest is not None:
+                rest = self._generated.digest(round_, deleted=False) + self._latest.change
+                truth = rest.truth
+            else:
+                truth = self.dataset.truth(round_, deleted=deleted)
             self._truths[state] = (truth.rows, truth.digest)
         return self._truths[state]
 
@@ -152,11 +195,25 @@ class SparkInputs:
 
     def _sampled(self, present: int, absent: int) -> pa.Table:
         work = self._workload
+        # A sample may hold rows that were deleted by choice: as many more are taken.
+        chosen = self.dataset.delete_count if work.delete_latest else 0
         sampled = self.dataset.sample_keys(
-            work.rounds, present=present, absent=absent, deleted=work.delete
+            work.rounds,
+            present=present + chosen,
+            absent=absent,
+            deleted=work.delete and not work.delete_latest,
         )
         keys = encode_keys(sampled.select(list(self.dataset.record_key)))
-        return pa.table({"record_key": keys, "expect_present": sampled.column("expect_present")})
+        found = pa.table({"record_key": keys, "expect_present": sampled["expect_present"]})
+        if not chosen:
+            return found
+        gone = self.deleted_keys()
+        live = found.filter(pc.invert(pc.is_in(keys, value_set=gone)))
+        here = live.filter(live["expect_present"]).slice(0, present)
+        gone = gone.slice(0, absent // 2)
+        never = live.filter(pc.invert(live["expect_present"])).slice(0, absent - len(gone))
+        deleted = pa.table({"record_key": gone, "expect_present": [False] * len(gone)})
+        return pa.concat_tables([here, deleted, never])
 
     def _write(self, path: Path, df: DataFrame) -> None:
         df.write.mode("overwrite").parquet(str(path))

@@ -142,8 +142,7 @@ def restore(cell: Cell, path: Path, inputs: Inputs, steps: Sequence[Step]) -> No
     table = Table(LocalStorage.at(str(path)))
     keys = [table.keys_of(frame) for frame in frames]
     touched = pa.concat_arrays([pa.array([], pa.string()), *keys]).unique()
-    placed = independent.locations(path)
-    held = placed.filter(pc.is_in(placed["record_key"], value_set=touched))
+    held = independent.locations(path, touched)
     stored = pa.concat_arrays([pa.array([], pa.string()), *held["record_key"].chunks])
     entries.delete(cell.options, touched.filter(pc.invert(pc.is_in(touched, value_set=stored))))
     entries.put(cell.options, _entries(held, path))

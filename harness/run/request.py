@@ -136,9 +136,25 @@ def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFold
     steps = workload.steps(request.scenario.workload)
     names = [name for step in steps for name in step.measured]
     samples = folder.samples()
-    done, torn = complete_trials(samples, names), unfinished(samples)
+    done, torn = complete_trials(samples, steps), unfinished(samples)
     folder.keep_only(lambda sample: TrialKey.of_sample(sample, names) in done and not torn(sample))
-    return folder, record
+    return folder, record.but(sessions=record.sessions + 1)
+
+
+def past_seconds(request: Request) -> float | None:
+    """What the latest run of the same scenario took that stands beside the folder; None if none.
+
+    Of a run that was resumed nobody knows how long it rested.
+    """
+    described, found = describe(request.scenario), {}
+    beside = request.folder.absolute().parent
+    for path in beside.glob("*/run.json"):
+        with contextlib.suppress(RunFolderError, ValueError):
+            record = RunFolder(path.parent).read_record()
+            if record.sessions == 1 and record.scenario.document == described:
+                began, ended = map(datetime.fromisoformat, (record.started, record.finished))
+                found[began] = (ended - began).total_seconds()
+    return found[max(found)] if found else None
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:

@@ -32,10 +32,11 @@ from keymark.harness.run.step import (
     Step,
     StepResult,
 )
-from keymark.harness.scenario.matrix import Schedule, Trial, first_of
+from keymark.harness.scenario.matrix import Cell, Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
+from keymark.indexes.installed import specs
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""
@@ -126,11 +127,15 @@ class Runner:
         """Load every table, on the clock of the first cell that has it."""
         self.progress.plan(schedule.size)
         for cell in schedule.warm if schedule.warmups else ():
-            if self.contexts[cell.data].source is None:
-                self.progress.begin(f"{cell.cell_id}: first load, to warm up")
+            context = self.contexts[cell.data]
+            is_loaded = context.source is not None or cells.is_kept(context, cell)
+            is_cold = self._goes_on_cold(cell, schedule)
+            if not is_loaded or is_cold:
+                what = "a small table" if is_loaded else "first load"
+                self.progress.begin(f"{cell.cell_id}: {what}, to warm up")
                 with suppress(Exception):  # what is wrong goes wrong again in the measured load
                     loader = schedule.loaders.get(cell.table_id)
-                    cells.warm_load(self.contexts[cell.data], cell, loader)
+                    cells.warm_load(context, cell, loader, all_steps=is_cold)
         for trial in schedule.load_trials():
             if trial.cell.cell_id not in self.failed:
                 self.progress.begin(f"{trial.cell.cell_id}: load")
@@ -145,7 +150,7 @@ class Runner:
         self.notes += _shared_notes(schedule)
 
     def _load(self, trial: Trial, schedule: Schedule) -> StepResult | None:
-        """Load or start a table, even if it was measured before: the snapshot is needed.
+        """Load or start a table, even if it was measured before, if its snapshot is not there.
 
         The result is given back where it is wrong, for the cells that share the table.
         """
@@ -153,6 +158,8 @@ class Runner:
         loader, is_of_cell = schedule.loaders.get(trial.cell.table_id), trial.cell in schedule.cells
         start = context.clock()
         is_taken = TrialKey.of(trial, is_load=True) in self._taken
+        if self._needs_no_load(trial, schedule):
+            return None
         try:
             if context.source is not None:
                 note = cells.adopt(context, trial.cell, context.source)
@@ -174,20 +181,60 @@ class Runner:
             self._keep(trial, [result], append=not is_taken)
         return result if result.mistake else None
 
-    def take(self, trials: Iterable[Trial]) -> None:
-        """Take trials that were not taken yet, of cells that have not failed."""
+    def _goes_on_cold(self, cell: Cell, schedule: Schedule) -> bool:
+        """Whether an earlier process took the warm-ups of a cell and this one takes repetitions."""
+        warm = [
+            TrialKey(cell.cell_id, warmup=True, repetition=number)
+            for number in range(schedule.warmups)
+        ]
+        last = TrialKey(cell.cell_id, warmup=False, repetition=schedule.repetitions - 1)
+        return last not in self._taken and all(trial in self._taken for trial in warm)
+
+    def _needs_no_load(self, trial: Trial, schedule: Schedule) -> bool:
+        """Whether an earlier process left the loaded table, and its time was measured.
+
+        A table that is started without building anything has no time.
+        """
+        cell = trial.cell
+        is_built = specs()[cell.index].metadata_partition is not None
+        is_timed = cell in schedule.cells and (
+            cell.table_id not in schedule.loaders
+            or (is_built and BUILD_INDEX not in self._step_names)
+        )
+        is_measured = not is_timed or TrialKey.of(trial, is_load=True) in self._taken
+        context = self.contexts[cell.data]
+        return trial.repetition == 0 and is_measured and cells.is_kept(context, cell)
+
+    def take(self, trials: Iterable[Trial], *, reads_whole: bool = False) -> None:
+        """Take trials that were not taken yet, of cells that have not failed.
+
+        Args:
+            trials: in this order.
+            reads_whole: whether they end in a reading of the whole table, however large it is.
+        """
         for trial in trials:
             cell_id = trial.cell.cell_id
             if cell_id not in self.failed and TrialKey.of(trial) not in self._taken:
                 kind = "warm-up" if trial.warmup else "repetition"
                 self.progress.begin(f"{cell_id}: {kind} {trial.repetition + 1}")
                 self.between.beat(trial.label)
-                results = cells.repeat(self.contexts[trial.cell.data], trial, self.steps)
+                steps = [
+                    step
+                    for step in self.steps
+                    if step.is_taken(
+                        trial.cell.engine, repetition=trial.repetition, warmup=trial.warmup
+                    )
+                ]
+                context = self.contexts[trial.cell.data]
+                results = cells.repeat(context, trial, steps, reads_whole=reads_whole)
                 self._keep(trial, results, append=True)
             self.progress.end()
 
     def repeat(self, schedule: Schedule, deadline: float | None) -> int:
         """Take the repetitions that count; how many there were.
+
+        Tables are read whole in the last one: damage to files that repetitions share is there
+        then, whichever did it. With a deadline the first may be the last.
 
         Args:
             schedule: of the run.
@@ -196,14 +243,16 @@ class Runner:
         """
         clock = next(iter(self.contexts.values())).clock
         start = clock()
-        self.take(schedule.repetition_trials(0))
+        is_last = schedule.repetitions == 1 or deadline is not None
+        self.take(schedule.repetition_trials(0), reads_whole=is_last)
         if deadline is not None:
             now = clock()
             more = affordable(deadline - now, each=now - start)
             schedule = replace(schedule, repetitions=1 + more)
             self.progress.plan(schedule.size)
         for number in range(1, schedule.repetitions):
-            self.take(schedule.repetition_trials(number))
+            is_last = number == schedule.repetitions - 1
+            self.take(schedule.repetition_trials(number), reads_whole=is_last)
         return schedule.repetitions
 
     def _keep(self, trial: Trial, results: Sequence[StepResult], *, append: bool) -> None:
@@ -213,6 +262,11 @@ class Runner:
             if result.mistake is not None:
                 reason = f"{result.step.name}: {result.mistake}"
                 self.failed.setdefault(trial.cell.cell_id, reason)
+            elif result.ended:
+                reason = f"{result.step.name}: {result.ended}"
+                self.notes.append(f"{trial.cell.cell_id} {trial.name}, {reason}.")
+                if not result.step.once_by:  # it would be ended in each repetition
+                    self.failed.setdefault(trial.cell.cell_id, reason)
 
 
 def _shared_notes(schedule: Schedule) -> list[str]:
@@ -241,10 +295,24 @@ def affordable(left_s: float, *, each: float) -> int:
     return min(int(left_s / max(each, 1e-3)), MAX_REPETITIONS)
 
 
-def complete_trials(samples: Iterable[Sample], step_names: Iterable[str]) -> set[TrialKey]:
+def complete_trials(samples: Iterable[Sample], steps: Iterable[Step]) -> set[TrialKey]:
     """The trials that have a right wall time for each of their steps; others are taken again."""
-    names, timed = set(step_names), dict[TrialKey, set[str]]()
+    every = tuple(steps)
+    names = {name for step in every for name in step.measured}
+    timed: dict[TrialKey, set[str]] = {}
+    engines: dict[TrialKey, str] = {}
     for sample in samples:
         if sample.metric == "wall_s" and sample.phase == "total" and sample.verified:
-            timed.setdefault(TrialKey.of_sample(sample, names), set()).add(sample.step)
-    return {trial for trial, found in timed.items() if trial.is_load or found >= names}
+            trial = TrialKey.of_sample(sample, names)
+            timed.setdefault(trial, set()).add(sample.step)
+            engines[trial] = sample.engine
+    return {
+        trial
+        for trial, found in timed.items()
+        if trial.is_load
+        or all(
+            found.issuperset(step.measured)
+            for step in every
+            if step.is_taken(engines[trial], repetition=trial.repetition, warmup=trial.warmup)
+        )
+    }

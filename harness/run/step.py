@@ -7,7 +7,7 @@ translations and verification come after it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ BUILD_INDEX = "build_index"
 NULL_COLUMNS = "null_columns"
 DELETE = "delete"
 PURGE = "purge"
+SPREAD = "spread"
 LOOKUP = "lookup"
 LOOKUP_AGAIN = "lookup_again"
 POINT_QUERY = "point_query"
@@ -45,17 +46,29 @@ class Step:
         round: number of change batches applied when it ends.
         deleted: whether the delete step was taken before.
         points: what a step of the lookup model measures, each under a name of its own.
+        once_by: the engines that take it, in their first repetition only; empty: all, always.
     """
 
     name: str
     round: int
     deleted: bool = False
     points: tuple[Point, ...] = ()
+    once_by: tuple[str, ...] = ()
 
     @property
     def measured(self) -> tuple[str, ...]:
         """The names under which its numbers are kept."""
         return tuple(point.step for point in self.points) or (self.name,)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether the table holds other rows, or other files, after it."""
+        reads = (LOOKUP, LOOKUP_AGAIN, POINT_QUERY, COMPACT)
+        return self.name not in reads and not self.points
+
+    def is_taken(self, engine: str, *, repetition: int, warmup: bool) -> bool:
+        """Whether a repetition of an engine's cell has the step."""
+        return not self.once_by or (engine in self.once_by and repetition == 0 and not warmup)
 
 
 LOAD = Step(name=BULK_INSERT, round=0)
@@ -71,12 +84,14 @@ class StepResult:
         values: its numbers; of a failed step only the time until it failed.
         mistake: why the result is wrong; None if it was verified.
         failed: the step raised instead of ending.
+        ended: why the step has no numbers although nothing is wrong; empty if it has.
     """
 
     step: Step
     values: Values
     mistake: str | None = None
     failed: bool = False
+    ended: str = ""
 
     @classmethod
     def of_failure(cls, step: Step, spent: float, error: BaseException) -> StepResult:
@@ -100,6 +115,8 @@ class StepRun:
         step: the step.
         path: of the table in the run folder.
         table: the open table.
+        reads_whole: whether the table is read whole after the step, however large it is.
+        deadline: time on the context's clock at which the step is ended; None for never.
     """
 
     context: RunContext
@@ -107,6 +124,8 @@ class StepRun:
     step: Step
     path: Path
     table: MeasuredTable
+    reads_whole: bool = False
+    deadline: float | None = None
 
     @property
     def cell(self) -> Cell:
@@ -141,7 +160,11 @@ class StepRun:
         """Put the block on the clock; what it took is in the values when the block has ended."""
         values: Values = {}
         before = processor_time.spent()
-        with self.engine.step(self.label) as cost:
+        with ExitStack() as stack:
+            if self.deadline is not None:
+                left = self.deadline - self.context.clock()
+                stack.enter_context(self.engine.limited(left))
+            cost = stack.enter_context(self.engine.step(self.label))
             start = self.context.clock()
             yield values
             values[WHOLE] = self.context.clock() - start

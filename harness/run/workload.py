@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keymark.harness.engines import is_native
 from keymark.harness.engines.base import WriteOutcome
@@ -22,14 +21,18 @@ from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
 from keymark.harness.run.lookup_model import values as point_values
 from keymark.harness.run.step import (
     BUILD_INDEX,
+    BUILD_ON_LOAD,
     BULK_INSERT,
     COMPACT,
     DELETE,
+    LOAD,
     LOOKUP,
     LOOKUP_AGAIN,
     NULL_COLUMNS,
     POINT_QUERY,
     PURGE,
+    SPREAD,
+    WHOLE,
     Step,
     StepResult,
     StepRun,
@@ -66,7 +69,9 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
         )
         if wanted
     ]
-    return (*built, *upserts, *nulled, *ends)
+    once = workload.spread_batch
+    spread = Step(name=SPREAD, round=last, deleted=workload.delete, once_by=once)
+    return (*built, *upserts, *nulled, *ends, *([spread] if once else []))
 
 
 def take(run: StepRun) -> StepResult:
@@ -75,7 +80,12 @@ def take(run: StepRun) -> StepResult:
     try:
         values, mistake = _taken(run)
     except Exception as error:  # noqa: BLE001 - whatever an engine raises fails its cell only
-        return StepResult.of_failure(run.step, run.context.clock() - start, error)
+        now = run.context.clock()
+        if run.deadline is not None and now >= run.deadline:
+            limit = f"a repetition takes at most {run.context.trial_limit_s:,.0f} s"
+            why = f"ended after {now - start:,.0f} s: {limit} (schedule.trial_minutes)"
+            return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)
+        return StepResult.of_failure(run.step, now - start, error)
     return StepResult(step=run.step, values=values, mistake=mistake)
 
 
@@ -94,7 +104,10 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
         values, mistake = maintenance_steps.purge(run)
     else:
         values = _write(run)
-    return values, mistake or verify_rows(run.context, run.cell, run.step, path=run.path)
+    mistake = mistake or verify_rows(
+        run.context, run.cell, run.step, path=run.path, reads_whole=run.reads_whole
+    )
+    return values, mistake
 
 
 def take_points(run: StepRun) -> list[StepResult]:
@@ -109,9 +122,8 @@ def take_points(run: StepRun) -> list[StepResult]:
                 found = lookups(run.context, run.trial, point, run.path)
             if located is None:
                 # An independent reading of the storage, of the model's keys only.
-                pool = run.inputs.model_keys().column("record_key")
-                located = independent.locations(run.files())
-                located = located.filter(pc.is_in(located.column("record_key"), value_set=pool))
+                asked = run.inputs.model_keys().column("record_key").combine_chunks()
+                located = independent.locations(run.files(), asked)
             mistakes = [
                 verify.lookup_mistake(each.answer, asked=each.asked, located=located)
                 for each in found
@@ -126,17 +138,31 @@ def take_points(run: StepRun) -> list[StepResult]:
     return results
 
 
-def verify_rows(context: RunContext, cell: Cell, step: Step, *, path: Path) -> str | None:
-    """Compare the rows of the table, opened anew, with the truth, and the index with its data."""
-    engine = context.engines[cell.engine]
+def verify_rows(
+    context: RunContext, cell: Cell, step: Step, *, path: Path, reads_whole: bool = False
+) -> str | None:
+    """Compare the rows of the table with the truth, and the index with its data.
+
+    A table is opened anew and read by the cell's engine. Of a large one the files are read, each
+    once, unless it is to be read whole; its index is compared when it was built, and then.
+    """
+    engine, inputs = context.engines[cell.engine], context.inputs
     table = engine.open(path, index=cell.index, options=cell.options)
     if step.name == NULL_COLUMNS:
-        expected = context.inputs.nulled_truth(step.round)
+        expected = inputs.nulled_truth(step.round)
+    elif step.name == SPREAD:
+        expected = inputs.spread_truth(step.round, deleted=step.deleted)
     else:
-        expected = context.inputs.truth(step.round, deleted=step.deleted)
-    found = engine.digest(table.read(), context.inputs.columns)
+        expected = inputs.truth(step.round, deleted=step.deleted)
+    loaded_rows, _ = inputs.truth(0, deleted=False)
+    is_whole = verify.is_whole(loaded_rows, once=reads_whole)
+    if is_whole:
+        found = engine.digest(table.read(), inputs.columns)
+    else:
+        found = context.readings.digest(context.tables.seen(path), inputs.columns)
     mistake = verify.rows_mistake(found, expected)
-    if mistake is None and specs()[cell.index].metadata_partition is not None:
+    has_index = specs()[cell.index].metadata_partition is not None
+    if mistake is None and has_index and (is_whole or step in (LOAD, BUILD_ON_LOAD)):
         mistake = verify.check_mistake(table.check())
     return mistake
 
@@ -171,6 +197,8 @@ def _call(run: StepRun) -> tuple[Callable[[Any], WriteOutcome], DataFrame]:
         return run.table.delete, run.inputs.deletes()
     if run.step.name == NULL_COLUMNS:
         return run.table.upsert, run.inputs.nulled()
+    if run.step.name == SPREAD:
+        return run.table.upsert, run.inputs.spread()
     return run.table.upsert, run.inputs.batch(run.step.round)
 
 
@@ -182,7 +210,7 @@ def _lookup(run: StepRun) -> tuple[Values, str | None]:
     with run.timed() as values:
         found = run.table.lookup(held, stats=stats)
     answer = run.engine.answer(found, keys)
-    located = independent.locations(run.files())
+    located = independent.locations(run.files(), keys)
     mistake = verify.lookup_mistake(answer, asked=asked, located=located)
     values["total", "keys"] = len(keys)
     if is_native(run.cell.engine):

@@ -1,4 +1,8 @@
-"""What a run needs besides its results: a folder beside them, and tables on a store."""
+"""What a run needs besides its results: a folder beside them, and tables on a store.
+
+It goes at the end of the run. What a run that was killed or interrupted had loaded stays in the run
+folder, so that it can go on from there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from keymark.harness.engines.base import Engine
-from keymark.harness.run.context import Inputs, RunContext
+from keymark.harness.run.context import SNAPSHOT, Inputs, RunContext
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.store import RunFolder
@@ -25,7 +29,7 @@ def work_folder(folder: RunFolder) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What a run works with; leaving the block removes all of it.
+    """What a run works with; leaving the block removes all of it, unless Ctrl-C ends it.
 
     Attributes:
         path: the folder.
@@ -61,18 +65,41 @@ class Workspace:
                 source=source,
                 clock=time.perf_counter,
                 tables=self.tables,
+                trial_limit_s=60.0 * scenario.schedule.trial_minutes or None,
             )
             for point, each in inputs.items()
         }
 
     def __enter__(self) -> Self:
-        """Take away what a killed run left; a store that cannot be reached is told now."""
+        """Take away what a killed run left, but for its loaded tables, if they are here.
+
+        A store that cannot be reached is told now.
+        """
+        self._leave_loaded()
         self.tables.clear()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self._leave_loaded()
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
         try:
             self.tables.clear()
         except StorageError as error:
             self.notes.append(f"Tables of this run are left on their store: {error}.")
+
+    def _leave_loaded(self) -> None:
+        """Remove all but the tables that repetitions start from: a resumed run needs not load them.
+
+        Of tables on a store nothing stays.
+        """
+        kept = self.path / "tables"
+        for other in self.path.iterdir() if self.path.is_dir() else ():
+            if other != kept or not isinstance(self.tables, LocalTables):
+                shutil.rmtree(other, ignore_errors=True)
+        for properties in list(kept.rglob(".hoodie/hoodie.properties")):
+            table = properties.parents[1]
+            is_metadata = ".hoodie" in table.relative_to(kept).parts
+            if table.name != SNAPSHOT and not is_metadata:
+                shutil.rmtree(table, ignore_errors=True)

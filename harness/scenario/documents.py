@@ -1,9 +1,9 @@
 """Names of scenarios, and the dotted keys that are laid over their files.
 
-Keys are dotted (`dataset.rows`); under `table.options`, `table.index_options.<index>`,
-`table.variants.<name>`, `spark.conf`, `dataset.settings`, `dataset.shapes.<name>` and
-`dataset.source.options` the rest of the key, dots and all, is the option's own name. Parts may be
-quoted as in TOML.
+Keys are dotted (`dataset.rows`); under `engine_indexes`, `table.options`,
+`table.index_options.<index>`, `table.variants.<name>`, `spark.conf`, `dataset.settings`,
+`dataset.shapes.<name>` and `dataset.source.options` the rest of the key, dots and all, is the
+option's own name. Parts may be quoted as in TOML.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from keymark.datasets import errors
 BUILT_IN = Path(__file__).parents[1] / "scenarios"
 """Folder of the built-in scenarios."""
 
-_OPEN_SECTIONS = ("table.options.", "spark.conf.", "dataset.settings.", "dataset.source.options.")
+_OPEN_SECTIONS = (
+    *("engine_indexes.", "table.options.", "spark.conf."),
+    *("dataset.settings.", "dataset.source.options."),
+)
 _NAMED_SECTIONS = ("table.index_options.", "table.variants.", "dataset.shapes.")
 _ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
 

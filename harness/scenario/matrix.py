@@ -60,11 +60,11 @@ class Trial:
 
 
 def expand(scenario: Scenario) -> tuple[Cell, ...]:
-    """The full product engines x indexes x variants x shapes x sizes x batches, in that order."""
+    """The product engines x their indexes x variants x shapes x sizes x batches, in that order."""
     return tuple(
         _cell(scenario, engine=engine, index=index, variant=variant, data=data)
         for engine in scenario.engines
-        for index in scenario.indexes
+        for index in scenario.indexes_of(engine)
         for variant in scenario.table.variants_of(index)
         for data in scenario.dataset.points
     )

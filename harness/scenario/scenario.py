@@ -61,11 +61,15 @@ class WorkloadSection(Section):
         null_columns: columns that the step `null_columns` nulls in the rows which the step
             `delete` takes, or would take.
         delete: whether the step `delete` follows them.
+        delete_latest: whether it deletes rows that the last batch updated, which are where batches
+            go, instead of rows from all over the table.
         purge: whether the deleted keys are then erased from all that the table keeps.
         lookup_present: keys of the lookup step that are in the table.
         lookup_absent: keys of the lookup step that are not; half of them were deleted.
         lookup_again: whether the same keys are looked up a second time, by the same handle.
         point_query: whether a single key is read at the end.
+        spread_batch: engines whose cells end their first repetition with the step `spread`: a
+            batch as large as another one, all updates, of rows drawn evenly from the whole table.
         model_keys: numbers of keys to look up for the lookup model, with log blocks and after a
             compaction, cold and warm; record index only. See `harness/run/lookup_model.py`.
     """
@@ -74,12 +78,20 @@ class WorkloadSection(Section):
     rounds: Natural = 2
     null_columns: Names = ()
     delete: bool = True
+    delete_latest: bool = False
     purge: bool = False
     lookup_present: Natural = 8_000
     lookup_absent: Natural = 2_000
     lookup_again: bool = False
     point_query: bool = True
+    spread_batch: Names = ()
     model_keys: Numbers = ()
+
+    @field_validator("spread_batch")
+    @classmethod
+    def _engines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        refuse(engine_mistake(name) for name in value)
+        return value
 
 
 class ScheduleSection(Section):
@@ -90,12 +102,15 @@ class ScheduleSection(Section):
         warmups: repetitions before them that no statistic uses.
         warm: who takes them: every `cell`, or of each engine and `index` the first cell only.
         loads: measured bulk loads of every table; all repetitions start from the first one's.
+        trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
+            its steps left out, and what was measured is kept; 0 for no limit.
     """
 
     repetitions: Positive = 3
     warmups: Natural = 1
     warm: Literal["cell", "index"] = "cell"
     loads: Positive = 1
+    trial_minutes: Natural = 0
 
 
 class SparkSection(Section):
@@ -118,12 +133,14 @@ class Scenario(Section):
         description: one sentence for `scenarios`.
         engines: engines under test.
         indexes: indexes under test; cells are engines x indexes in this order.
+        engine_indexes: by the name of an engine the only indexes that it is measured with.
     """
 
     name: str
     description: str = ""
     engines: Names = (NATIVE,)
     indexes: Names = Field(default_factory=default_indexes)
+    engine_indexes: dict[str, Names] = Field(default_factory=dict)
     dataset: DatasetSection = Field(default_factory=DatasetSection)
     table: TableSection = Field(default_factory=TableSection)
     workload: WorkloadSection = Field(default_factory=WorkloadSection)
@@ -149,6 +166,18 @@ class Scenario(Section):
         unknown = (name_mistake("index", name, specs()) for name in value)
         refuse([*_list_mistakes(value), *unknown])
         return value
+
+    @field_validator("engine_indexes")
+    @classmethod
+    def _engine_indexes(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        refuse(engine_mistake(name) for name in value)
+        refuse(name_mistake("index", index, specs()) for only in value.values() for index in only)
+        return value
+
+    def indexes_of(self, engine: str) -> tuple[str, ...]:
+        """The indexes that an engine is measured with."""
+        only = self.engine_indexes.get(engine, self.indexes)
+        return tuple(index for index in self.indexes if index in only)
 
 
 def load(
@@ -292,9 +321,17 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
         "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
         "purge: needs workload.delete": work.purge and not work.delete,
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
+        "delete_latest: needs workload.delete and workload.rounds": work.delete_latest
+        and not (work.delete and work.rounds),
         "lookup_again: needs lookup_present or lookup_absent": work.lookup_again
         and not work.lookup_present + work.lookup_absent,
     }
+    if work.delete_latest or work.spread_batch:
+        fixed = bool(scenario.dataset.source or scenario.table.source)
+        wrong |= {
+            "delete_latest, spread_batch: of generated rows only": fixed,
+            "delete_latest, spread_batch: not with purge or null_columns": work.purge or nulled,
+        }
     return [f"workload.{what}" for what, is_so in wrong.items() if is_so]
 
 

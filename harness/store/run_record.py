@@ -88,6 +88,7 @@ class WorkloadRecord(Recorded):
     lookup_absent: int = 0
     lookup_again: bool = False
     point_query: bool = False
+    spread_batch: list[Text] = Field(default_factory=list)
     model_keys: list[int] = Field(default_factory=list)
 
     @property
@@ -170,6 +171,7 @@ class RunRecord(Recorded):
         schema_version: of the file.
         run_id: name of the run; None where it is not named.
         started: time of the begin, ISO 8601.
+        sessions: processes that took part of it: one more with each resumption.
         command: the command line, without secrets.
         scenario: what was asked for.
         cells: that were planned; None from harnesses with one for each engine and index.
@@ -193,6 +195,7 @@ class RunRecord(Recorded):
     schema_version: int = SCHEMA_VERSION
     run_id: Text | None = None
     started: Text = ""
+    sessions: int = 1
     command: list[Text] = Field(default_factory=list)
     scenario: ScenarioRecord = Field(default_factory=ScenarioRecord)
     cells: list[CellRecord] | None = None

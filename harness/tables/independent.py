@@ -11,10 +11,12 @@ the active timeline, hence archived); the latest per file id is the slice; file 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from os import cpu_count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +36,7 @@ _HUDIS = tuple(
 )
 _COMPLETED = (".commit", ".replacecommit", ".deltacommit")
 _PARTITION_MARKER = ".hoodie_partition_metadata"
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,27 +141,35 @@ def rows(table: Path) -> pa.Table:
     return pa.concat_tables(parts, promote_options="default")
 
 
-def locations(table: Path) -> pa.Table:
-    """Where every live key is: `record_key`, `partition_path`, `file_id`, one line per row.
+def locations(table: Path, keys: pa.Array | None = None) -> pa.Table:
+    """Where keys are: `record_key`, `partition_path`, `file_id`, one line per live row of them.
 
     The file id is that of the file in which the row was found, whatever the row says of itself.
+    Memory is that of the answer and of the keys of a few base files. Without keys all are meant.
     """
     fields = _virtual_key(table)
-    located = (_located(found, fields) for found in slices(table))
+    located = each_read(slices(table), lambda found: _located(found, fields, keys))
     return pa.concat_tables([_SCHEMA.empty_table(), *located])
 
 
 def find(table: Path, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of one record key, wherever they are, cut to some columns."""
-    found: list[dict[str, Any]] = []
     fields = _virtual_key(table)
-    for part in slices(table):
+
+    def read(part: Slice) -> list[dict[str, Any]]:
         file = pq.ParquetFile(part.path)
-        held = _keys(file, fields, part.path)
-        if pc.any(pc.equal(held, key)).as_py():
-            rows_of_key = file.read(list(columns)).filter(pc.equal(held, key))
-            found += rows_of_key.to_pylist()
-    return found
+        is_key = pc.equal(_keys(file, fields, part.path), key)
+        if not pc.any(is_key).as_py():
+            return []
+        return list(file.read(list(columns)).filter(is_key).to_pylist())
+
+    return [row for rows_of_key in each_read(slices(table), read) for row in rows_of_key]
+
+
+def each_read(parts: Sequence[Slice], read: Callable[[Slice], _Read]) -> Iterator[_Read]:
+    """What reading each base file gives, in order; as many files at a time as there are cores."""
+    with ThreadPoolExecutor(cpu_count() or 1) as pool:
+        yield from pool.map(read, parts)
 
 
 _SCHEMA = pa.schema([("record_key", pa.string()), ("partition_path", pa.string())]).append(
@@ -166,11 +177,13 @@ _SCHEMA = pa.schema([("record_key", pa.string()), ("partition_path", pa.string()
 )
 
 
-def _located(found: Slice, fields: Sequence[str]) -> pa.Table:
-    keys = _keys(pq.ParquetFile(found.path), fields, found.path)
-    count = len(keys)
+def _located(found: Slice, fields: Sequence[str], keys: pa.Array | None) -> pa.Table:
+    held = _keys(pq.ParquetFile(found.path), fields, found.path)
+    if keys is not None:
+        held = held.filter(pc.is_in(held, value_set=keys))
+    count = len(held)
     return pa.table(
-        [keys, pa.repeat(found.partition_path, count), pa.repeat(found.file_id, count)],
+        [held, pa.repeat(found.partition_path, count), pa.repeat(found.file_id, count)],
         schema=_SCHEMA,
     )
 

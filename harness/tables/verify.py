@@ -15,6 +15,22 @@ import pyarrow.compute as pc
 
 from keymark.harness.engines.base import IndexCheck, UsedIndex
 
+LARGE_ROWS = 5_000_000
+"""A table that is loaded with more rows is not read whole after each step; see `is_whole`."""
+
+
+def is_whole(loaded_rows: int, *, once: bool) -> bool:
+    """Whether a step is verified by reading the whole table, and its record index with it.
+
+    After a step on a larger table the files that it wrote are read, and the others are proven
+    unchanged (`readings`). The cell's engine reads it whole once.
+
+    Args:
+        loaded_rows: rows that the table was loaded with.
+        once: whether it is the step after which a large table is read whole.
+    """
+    return once or loaded_rows <= LARGE_ROWS
+
 
 def rows_mistake(found: tuple[int, str], expected: tuple[int, str]) -> str | None:
     """Compare (rows, digest) of the table with the truth."""

@@ -20,5 +20,6 @@ SPEC = IndexSpec(
     requirements=Requirements(options=("hoodie.index.type",)),
     counters=COUNTERS,
     in_hudi=True,
+    published_shuffle=85e9 / 2e9,
     cost=simple_cost(is_global=True),
 )

@@ -132,6 +132,7 @@ SPEC = IndexSpec(
         LookupCounter(name="blocks_decoded", title="index blocks decoded"),
     ),
     in_hudi=True,
+    published_shuffle=700e6 / 2e9,
     hudi_options={f"{_PREFIX}.enable": "true"},
     cost=IndexCost(
         equations={

@@ -219,6 +219,8 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
         doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}")
     if work.point_query:
         doing.append("a point query")
+    if work.spread_batch:
+        doing.append("an upsert of as many rows all over the table, once")
     if work.model_keys:
         few, many = min(work.model_keys), max(work.model_keys)
         doing.append(f"lookups of {few:,} to {many:,} keys, cold and warm")

@@ -127,6 +127,14 @@ HEADLINE = (
         metric="wall_s",
     ),
     Measure(
+        key="spread",
+        title="Upsert all over",
+        what="Upsert of rows all over the table",
+        step="spread",
+        phase="total",
+        metric="wall_s",
+    ),
+    Measure(
         key="null_columns",
         title="Columns nulled",
         what="Nulling columns by key",

@@ -45,6 +45,7 @@ def summary(
     """
     fitted = {part.run_id: part.values for part in models}
     grown = {part.run_id: part.values for part in growths}
+    carried = {part.run_id: part.projection_values for part in growths if part.projection_values}
     mapped = {part.run_id: part.map_values for part in growths if part.map_values}
     beside = {part.run_id: part.values for part in engines}
     found = [part for run in runs if (part := overhead_part(run)) is not None]
@@ -69,6 +70,7 @@ def summary(
         **({"noise": noise} if any(noise.values()) else {}),
         **({"lookup_models": fitted} if fitted else {}),
         **({"growth": grown} if grown else {}),
+        **({"projections": carried} if carried else {}),
         **({"fastest": mapped} if mapped else {}),
         **({"engines": beside} if beside else {}),
         **({"virtual_keys": virtual} if virtual else {}),

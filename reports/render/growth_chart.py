@@ -24,7 +24,8 @@ from keymark.reports.render.charts import (
 )
 from keymark.reports.render.format_values import axis_scale
 from keymark.reports.render.text import clean
-from keymark.reports.stats.growth import Line, panels
+from keymark.reports.stats.growth import PUBLISHED_ROWS, Line, panels
+from keymark.reports.stats.statistics import Summary
 
 _PANEL_ROWS = 4
 _MARKERS = "osD^vPX"
@@ -33,6 +34,21 @@ _FAR_VALUES = 20
 _LABEL_HEIGHT = 0.11
 _BESIDE = 0.012
 _NAMES_AT = 1.06
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beyond:
+    """A line at PUBLISHED_ROWS, where nothing was measured.
+
+    Attributes:
+        line: the line.
+        projection: what its fit is there, in base units.
+        published: what was published for its index, in base units; 0 for nothing.
+    """
+
+    line: Line
+    projection: Summary
+    published: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +72,16 @@ class Scales:
     log_x: bool
 
     @classmethod
-    def of(cls, measure: Measure, found: Sequence[Line]) -> Scales:
-        """Choose what suits the lines."""
+    def of(cls, measure: Measure, found: Sequence[Line], beyond: Sequence[Beyond] = ()) -> Scales:
+        """Choose what suits the lines, and what is drawn beyond them."""
         summaries = [each for line in found for each in line.summaries().values()]
+        summaries += [each.projection for each in beyond]
         low, high = min(each.low for each in summaries), max(each.high for each in summaries)
+        published = [each.published for each in beyond if each.published]
+        low, high = min([low, *published]), max([high, *published])
         base, unit = axis_scale(measure.unit, high)
-        sizes = tuple(sorted({size for line in found for size in line.values}))
+        every = {size for line in found for size in line.values}
+        sizes = tuple(sorted(every | ({PUBLISHED_ROWS} if beyond else set())))
         far = low > 0 and high >= _FAR_VALUES * low
         return cls(
             unit=unit,
@@ -80,7 +100,14 @@ class Scales:
         return [size + (last - first) * _BESIDE * steps for size in sizes]
 
 
-def growth_chart(measure: Measure, found: Sequence[Line], *, title: str, along: str) -> Drawing:
+def growth_chart(
+    measure: Measure,
+    found: Sequence[Line],
+    *,
+    title: str,
+    along: str,
+    beyond: Sequence[Beyond] = (),
+) -> Drawing:
     """Draw medians with intervals; all panels have the same axes, linear ones from zero.
 
     Args:
@@ -88,10 +115,11 @@ def growth_chart(measure: Measure, found: Sequence[Line], *, title: str, along: 
         found: its lines.
         title: of the stand-alone picture.
         along: what the sizes are.
+        beyond: what is drawn at PUBLISHED_ROWS.
     """
     shown = panels(found)
     names = list(dict.fromkeys(line.name for line in found))
-    scales = Scales.of(measure, found)
+    scales = Scales.of(measure, found, beyond)
 
     def draw(figure: FigureBase) -> None:
         every = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
@@ -101,9 +129,14 @@ def growth_chart(measure: Measure, found: Sequence[Line], *, title: str, along: 
                 place = names.index(line.name)
                 steps = place - (len(names) - 1) / 2
                 _draw_line(axes, line, scales, marker=_MARKERS[place % 7], steps=steps)
+            for each in beyond:
+                if each.line in panel:
+                    _draw_beyond(axes, each, scales)
             _name_lines(axes, panel, scales)
         summaries = [each for line in found for each in line.summaries().values()]
-        every[-1].set_xlabel(f"{along}\n{interval_words(summaries)}")
+        told = "\ndashed: projection" if beyond else ""
+        told += "; star: published" if any(each.published for each in beyond) else ""
+        every[-1].set_xlabel(f"{along}\n{interval_words(summaries)}{told}")
 
     return Drawing(draw=draw, rows=_PANEL_ROWS * len(shown) + 1, title=title)
 
@@ -151,6 +184,24 @@ def _draw_line(axes: Axes, line: Line, scales: Scales, *, marker: str, steps: fl
         at, middle, color=color, marker=marker, markersize=5, linestyle="none", zorder=4,
         markeredgecolor=INK, markeredgewidth=0.6,
     )  # fmt: skip
+
+
+def _draw_beyond(axes: Axes, beyond: Beyond, scales: Scales) -> None:
+    """A dashed line to a hollow mark with its interval, and a star for what was published."""
+    line, at = beyond.line, beyond.projection
+    size, last = list(line.summaries().items())[-1]
+    color, end = line.spec.color, at.median / scales.base
+    around = [[end - at.low / scales.base], [at.high / scales.base - end]]
+    axes.errorbar([PUBLISHED_ROWS], [end], yerr=around, fmt="none", ecolor=color, elinewidth=1.2)
+    axes.plot(
+        [size, PUBLISHED_ROWS], [last.median / scales.base, end], color=color, linewidth=1.2,
+        linestyle="--", marker="o", markersize=5, markevery=[1], markerfacecolor="none", zorder=3,
+    )  # fmt: skip
+    if beyond.published:
+        axes.plot(
+            [PUBLISHED_ROWS], [beyond.published / scales.base], color=color, marker="*",
+            markersize=11, markeredgecolor=INK, markeredgewidth=0.6, zorder=4,
+        )  # fmt: skip
 
 
 def _name_lines(axes: Axes, panel: Sequence[Line], scales: Scales) -> None:

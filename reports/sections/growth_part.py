@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from keymark.harness.store.data_point import DataPoint
+from keymark.reports.errors import ReportError
 from keymark.reports.model.data_points import words_of
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.model.tables import HEADLINE, Measure
@@ -14,10 +15,19 @@ from keymark.reports.model.winners import MAPPED, map_values, winner_map
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.format_values import amount
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words, spread
-from keymark.reports.render.growth_chart import growth_chart, panel_names
+from keymark.reports.render.growth_chart import Beyond, growth_chart, panel_names
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean
-from keymark.reports.stats.growth import Axis, Contest, Line, at_largest, contests, lines
+from keymark.reports.stats.growth import (
+    PUBLISHED_ROWS,
+    Axis,
+    Contest,
+    Line,
+    at_largest,
+    carried_on,
+    contests,
+    lines,
+)
 from keymark.reports.stats.statistics import REPETITIONS_MIN, is_shown
 
 PREFIX = "growth_"
@@ -31,6 +41,7 @@ _GROWING = {
 _OPENING = {Axis.ROWS: "As the table grows", Axis.BATCH: "As batches grow"}
 _OF = {Axis.ROWS: "rows of the table", Axis.BATCH: "rows of a batch"}
 
+_SHUFFLE = "shuffle"
 _MANY = 12
 _FAR = 3
 
@@ -50,6 +61,8 @@ class GrowthPart:
         charts: a line per index over the sizes, one chart per measure and axis.
         values: the ratios and meeting points, for summary.json.
         map_values: the maps, for summary.json.
+        projections: the lines carried on to a size that was published, in sentences.
+        projection_values: the same, for summary.json.
     """
 
     run_id: str
@@ -61,6 +74,8 @@ class GrowthPart:
     charts: list[Chart]
     values: list[dict[str, Any]]
     map_values: list[dict[str, Any]]
+    projections: list[Answer]
+    projection_values: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +88,7 @@ class _Growing:
     contests: list[Contest]
     held: str
     noise: float
+    beyond: list[Beyond]
 
     @property
     def title(self) -> str:
@@ -80,10 +96,17 @@ class _Growing:
         return f"{_OPENING[self.axis]}: {what[0].lower()}{what[1:]}"
 
 
-def growth_part(run: Run) -> GrowthPart | None:
-    """The section of a run, None if its tables have one size and its batches too."""
+def growth_part(run: Run, larger: Run | None = None) -> GrowthPart | None:
+    """The section of a run, None if its tables have one size and its batches too.
+
+    Args:
+        run: with tables of several sizes.
+        larger: another one, with a larger table. Its cells of the same engines and indexes are the
+            last points of the lines, and the lines are carried on to the published size.
+    """
     right = [cell for cell in run.cells if cell.verified]
-    every = _growing(right)
+    right += _larger_cells(run, larger) if larger is not None else []
+    every = _growing(right, is_carried=larger is not None)
     if not every:
         return None
     pairs = [(each, contest) for each in every for contest in each.contests]
@@ -104,10 +127,37 @@ def growth_part(run: Run) -> GrowthPart | None:
         charts=[_chart(each, run.file_suffix) for each in every],
         values=[_values(each, contest) for each, contest in pairs],
         map_values=[each for measure in MAPPED for each in map_values(ours, measure)],
+        projections=[_projection(each, beyond) for each in every for beyond in each.beyond],
+        projection_values=[
+            _projection_values(each, beyond) for each in every for beyond in each.beyond
+        ],
     )
 
 
-def _growing(cells: Sequence[CellView]) -> list[_Growing]:
+def _larger_cells(run: Run, larger: Run) -> list[CellView]:
+    """The verified cells of a run with a larger table, each at that size.
+
+    Raises:
+        ReportError: its table is not larger, or its batches have another size.
+    """
+    mine, other = run.record.measured, larger.record.measured
+    if mine is None or other is None or other.rows <= mine.rows:
+        raise ReportError(f"{clean(larger.run_id)} has no larger table than {clean(run.run_id)}")
+    batches = [each.batch_updates + each.batch_inserts for each in (mine, other)]
+    if batches[0] != batches[1]:
+        raise ReportError(
+            f"{clean(larger.run_id)} has batches of {batches[1]:,} rows, {clean(run.run_id)} of "
+            f"{batches[0]:,}: they are not points of one line"
+        )
+    known = {(cell.engine, cell.index) for cell in run.cells}
+    return [
+        replace(cell, data=replace(cell.data, rows=other.rows))
+        for cell in larger.cells
+        if cell.verified and (cell.engine, cell.index) in known
+    ]
+
+
+def _growing(cells: Sequence[CellView], *, is_carried: bool) -> list[_Growing]:
     made = []
     for axis, keys in _GROWING.items():
         held = _held(cells, axis)
@@ -122,9 +172,61 @@ def _growing(cells: Sequence[CellView]) -> list[_Growing]:
                         contests=contests(found),
                         held=held,
                         noise=max(cell.noise for cell in cells) if measure.is_time else 0.0,
+                        beyond=_beyond(measure, found) if is_carried and axis is Axis.ROWS else [],
                     )
                 )
     return made
+
+
+def _beyond(measure: Measure, found: Sequence[Line]) -> list[Beyond]:
+    return [
+        Beyond(
+            line=line,
+            projection=at,
+            published=_published(line) * (measure.key == _SHUFFLE),
+        )
+        for line in found
+        if (at := carried_on(line, PUBLISHED_ROWS)) is not None
+    ]
+
+
+def _published(line: Line) -> float:
+    """Bytes that a batch shuffled in the published run."""
+    return line.spec.published_shuffle * PUBLISHED_ROWS
+
+
+def _projection(growing: _Growing, beyond: Beyond) -> Answer:
+    """What a fitted line says of the published size, and what was published."""
+    measure, line, at = growing.measure, beyond.line, beyond.projection
+    rows = f"{PUBLISHED_ROWS:,} rows"
+    interval = f"{amount(at.low, measure.unit)} to {amount(at.high, measure.unit)}"
+    words = f"{clean(line.name, 40)} at {rows}, projected: {amount(at.median, measure.unit)}"
+    words += f" ({interval} in {at.n} turns)"
+    if beyond.published:
+        size, last = list(line.summaries().items())[-1]
+        words += (
+            f"; published: {amount(beyond.published, measure.unit)}, that is "
+            f"{line.spec.published_shuffle:.3g} bytes a row; measured at {size:,} rows: "
+            f"{last.median / size:.3g} bytes a row"
+        )
+    names = panel_names(line, growing.lines)
+    return Answer(
+        topic=", ".join([f"Projection of {measure.what.lower()}", *names]), words=f"{words}."
+    )
+
+
+def _projection_values(growing: _Growing, beyond: Beyond) -> dict[str, Any]:
+    line, at = beyond.line, beyond.projection
+    return {
+        "measure": growing.measure.key,
+        "engine": clean(line.engine),
+        "index": clean(line.name),
+        "rows": PUBLISHED_ROWS,
+        "median": at.median,
+        "low": at.low,
+        "high": at.high,
+        "published": beyond.published or None,
+    }
 
 
 def _held(cells: Sequence[CellView], axis: Axis) -> str:
@@ -219,7 +321,7 @@ def _chart(growing: _Growing, suffix: str) -> Chart:
     )
     along = f"{_OF[growing.axis]}{growing.held}"
     label = f"Line chart of {measure.what} over the {along}, medians. {words}."
-    drawing = growth_chart(measure, found, title=growing.title, along=along)
+    drawing = growth_chart(measure, found, title=growing.title, along=along, beyond=growing.beyond)
     kind = "" if growing.axis is Axis.ROWS else f"{growing.axis}_"
     return chart(f"{PREFIX}{kind}{measure.key}{suffix}", growing.title, label, drawing, numbers)
 

@@ -35,6 +35,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 CHART_TITLES = {
     "write_latency": "Write latency: one upsert batch",
     "build_index": "Building the index of a table that has rows",
+    "spread": "One upsert of rows all over the table",
     "null_columns": "Nulling columns of given keys",
     "delete": "Deleting given keys",
     "purge": "Purging given keys from all files",
@@ -167,10 +168,14 @@ class Report:
     colors: dict[str, str]
 
 
-def build(runs: Sequence[Run]) -> Report:
+def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
     """Make the whole report in memory.
 
     Leaders and ratios are found within a run only, where cells were measured side by side.
+
+    Args:
+        runs: that are reported on.
+        larger: a run whose table is the largest size of those with several sizes.
     """
     together = (cell for run in runs for cell in run.cells)
     every = sorted(together, key=lambda cell: cell_order(cell)[:4])
@@ -192,7 +197,7 @@ def build(runs: Sequence[Run]) -> Report:
         charts=_charts(headline, judged=not several),
         rest=tables.rest_words(charted),
         charted="" if several or not charted else words_of(charted[0].data),
-        growths=[grown for run in runs if (grown := growth_part(run)) is not None],
+        growths=[grown for run in runs if (grown := growth_part(run, larger)) is not None],
         models=[part for run in runs if (part := model_part(run)) is not None],
         overheads=[found for run in runs if (found := overhead_part(run)) is not None],
         noises=[noise for run in runs if (noise := noise_part(run)) is not None],

@@ -96,6 +96,7 @@ def _details(report: Report) -> list[str]:
 
 def _growth(growth: GrowthPart) -> list[str]:
     lines = [_heading(growth.heading, growth.name), "", *_sentences(growth.findings), ""]
+    lines += [*_sentences(growth.projections), ""] if growth.projections else []
     for each in growth.maps:
         lines += [f"### {markdown(each.caption)}", "", *_table(each, "data"), ""]
     for chart in growth.charts if not growth.maps else ():

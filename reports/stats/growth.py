@@ -21,6 +21,9 @@ from keymark.reports.model.projection import CellView, Trial
 from keymark.reports.model.tables import Measure
 from keymark.reports.stats.statistics import Summary, paired_ratio, summarize
 
+PUBLISHED_ROWS = 2_000_000_000
+"""Rows of the table for which the record index's authors published figures."""
+
 _PARALLEL = 1e-12
 
 
@@ -154,6 +157,21 @@ def _contest(line: Line, other: Line) -> Contest:
         met=len(found),
         trials=len(trials),
     )
+
+
+def carried_on(line: Line, rows: int) -> Summary | None:
+    """What the fitted line of each trial is at a size, which may be far beyond those measured.
+
+    The interval is that of the trials: how far they differ. It does not know whether the line stays
+    straight. None without a trial that has every size.
+    """
+    sizes = list(line.values)
+    trials = sorted(set.intersection(*(set(values) for values in line.values.values())))
+    found = []
+    for trial in trials:
+        start, slope = fitted(sizes, [line.values[size][trial] for size in sizes])
+        found.append(max(0.0, start + slope * rows))
+    return summarize(found) if found else None
 
 
 def meeting_point(

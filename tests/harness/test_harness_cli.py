@@ -40,6 +40,8 @@ def app():
 def test_scenarios_lists_the_built_in_ones(app):
     answer = runner.invoke(app, ["scenarios", "--json"])
     assert [each["name"] for each in json.loads(answer.stdout)["scenarios"]] == [
+        "at_size",
+        "at_size_shuffle",
         "block_size",
         "bootstrap",
         "calibrate",
@@ -55,6 +57,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "lookup_model",
         "mappings",
         "point_query",
+        "point_query_files",
         "quickstart",
         "scaling",
         "shuffle",

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import sample, write_run
 
+from keymark.reports.errors import ReportError
 from keymark.reports.model import projection
 from keymark.reports.model.tables import HEADLINE
 from keymark.reports.publish import publish
@@ -282,3 +283,63 @@ def test_names_beside_lines_keep_their_order_and_do_not_touch(places, gap):
     assert all(after - before >= gap - 1e-9 for before, after in pairwise(ordered))
     if all(after - before >= gap for before, after in pairwise(sorted(places))):
         assert moved == pytest.approx(places, abs=1e-9)
+
+
+def larger_runs(tmp_path, *, rows=90_000, batches=(400, 400)):
+    """A run of three sizes, and one with a larger table, whose cells do not name its rows."""
+    growing = run_of(tmp_path / "growing", samples(GROWS))
+    made = [
+        replace(each, cell=each.cell.rpartition("/")[0], run_id="r2")
+        for each in samples(GROWS, sizes=(rows,))
+    ]
+    cells = [{"cell": f"native/{index}", "rows": rows} for index in GROWS]
+    large = write_run(tmp_path / "large" / "run", made, {"run_id": "r2", "cells": cells})
+    for path, size, batch in ((growing, 9_000, batches[0]), (large, rows, batches[1])):
+        info = json.loads((path / "run.json").read_text())
+        sizes = {"batch_updates": batch, "batch_inserts": 0, "deletes": 0, "lookup_keys": 0}
+        info |= {"measured": {"rows": size, **sizes}, "run_id": "r2" if path == large else "r1"}
+        (path / "run.json").write_text(json.dumps(info))
+    return growing, large
+
+
+def test_a_run_with_a_larger_table_is_the_last_size_and_the_lines_are_carried_on(tmp_path):
+    growing, large = larger_runs(tmp_path)
+    published = publish([growing], None, large)
+    (part,) = published.report.growths
+    assert part.charts[0].grid.heads[-1] == "90,000 rows"
+    told = {each["measure"]: each for each in part.projection_values if each["index"] != "record"}
+    seconds = 1.0 + 2_000_000_000 / 5_000
+    assert told["write_latency"]["median"] == pytest.approx(seconds)
+    assert told["write_latency"]["low"] == pytest.approx(0.9 * seconds)
+    assert told["write_latency"]["published"] is None
+    assert told["shuffle"]["median"] == pytest.approx(40.0 * 2_000_000_000)
+    assert told["shuffle"]["published"] == pytest.approx(85e9)
+    words = [each.words for each in part.projections if each.topic.startswith("Projection of byt")]
+    assert any(
+        "42.5 bytes a row; measured at 90,000 rows: 40 bytes a row" in each for each in words
+    )
+    assert published.summary["projections"]["r1"] == part.projection_values
+    drawn = [chart.drawing.bare_svg for chart in part.charts]
+    assert all("dashed: projection" in svg for svg in drawn)
+    assert ["star: published" in svg for svg in drawn] == [False, True]
+    assert "at 2,000,000,000 rows, projected" in published.index.read_text()
+
+
+def test_without_a_larger_run_nothing_is_projected(tmp_path):
+    growing, _ = larger_runs(tmp_path)
+    (part,) = publish([growing]).report.growths
+    assert (part.projections, part.projection_values) == ([], [])
+    assert not any("projection" in chart.drawing.bare_svg for chart in part.charts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rows": 8_000}, "r2 has no larger table than r1"),
+        ({"batches": (400, 500)}, "r2 has batches of 500 rows, r1 of 400"),
+    ],
+)
+def test_a_run_that_is_no_further_point_is_refused(tmp_path, changes, said):
+    growing, large = larger_runs(tmp_path, **changes)
+    with pytest.raises(ReportError, match=said):
+        publish([growing], None, large)

@@ -1,0 +1,79 @@
+"""The rows of large tables, compared with the truth by reading each base file once.
+
+Base files are immutable, so what a file held when it was read it holds for as long as it is the
+same file: same name, same inode, same size, same time of its last change. The digest of a table is
+the sum of the digests of the files that an independent listing counts, and only files that were not
+read before are read. A repetition's table shares its files with the loaded one by links, so that
+after a step the files that it wrote are read, in full, and all others are proven unchanged.
+
+The proof ends where a file is changed in place, at the same size, and its time is set back. This
+is what the engine's own reading of the whole table finds, once per cell (`verify.is_whole`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from keymark.datasets.generate.digest import RowsDigest
+from keymark.harness.tables.independent import each_read, slices
+
+_BATCH_ROWS = 65_536
+
+
+class FileIdentity(NamedTuple):
+    """What a file has as long as nobody changed it; a link of it has the same."""
+
+    name: str
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The identity of a file that is there."""
+        stat = path.stat()
+        return cls(path.name, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+@dataclass(slots=True)
+class FileReadings:
+    """The digests of the base files that were read: some 300 bytes for each file of a run."""
+
+    _digests: dict[FileIdentity, RowsDigest] = field(default_factory=dict)
+
+    def digest(self, table: Path, columns: Sequence[str]) -> tuple[int, str]:
+        """Rows and digest of the rows that a listing of the table says are live.
+
+        Memory is that of a batch of rows per core.
+
+        Args:
+            table: its folder.
+            columns: that the digest is over; the same in every call.
+        """
+
+        def read(path: Path) -> RowsDigest:
+            # Whoever changes the file while it is read, changes the identity that counts later.
+            identity = FileIdentity.of(path)
+            if identity not in self._digests:
+                self._digests[identity] = _digest(path, columns)
+            return self._digests[identity]
+
+        total = RowsDigest()
+        for each in each_read(slices(table), lambda part: read(part.path)):
+            total += each
+        return total.rows, total.hex
+
+
+def _digest(path: Path, columns: Sequence[str]) -> RowsDigest:
+    names, total = sorted(columns), RowsDigest()
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
+            total += RowsDigest.of(pa.Table.from_batches([batch]), names)
+    return total
