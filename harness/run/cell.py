@@ -113,6 +113,8 @@ def load(context: RunContext, trial: Trial) -> StepResult:
     again = _table_path(context, trial.cell, f"load{trial.repetition}")
     path = snapshot_path(context, trial.cell) if keep else again
     try:
+        if keep:
+            _seal(path).unlink(missing_ok=True)
         table = _create(context, trial.cell, path)
         run = StepRun(context=context, trial=trial, step=LOAD, path=path, table=table)
         result = workload.take(run)
@@ -148,7 +150,8 @@ def start(context: RunContext, trial: Trial, loader: Cell) -> StepResult | None:
     path = snapshot_path(context, cell) if keep else again
     engine, result = context.engines[cell.engine], None
     try:
-        _seal(path).unlink(missing_ok=True)
+        if keep:
+            _seal(path).unlink(missing_ok=True)
         context.tables.restore(snapshot_path(context, loader), path)
         table = engine.adopt(path, index=cell.index, options=cell.options)
         if builds:
@@ -295,7 +298,6 @@ def samples(run_id: str, trial: Trial, results: Sequence[StepResult]) -> list[Sa
 
 def _create(context: RunContext, cell: Cell, path: Path) -> MeasuredTable:
     context.tables.remove(path)
-    _seal(path).unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     outside_entries.renew(cell)
     engine = context.engines[cell.engine]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from keymark.harness.engines.base import IndexCheck, UsedIndex
 
-LARGE_ROWS = 5_000_000
+LARGE_ROWS = 1_000_000
 """A table that is loaded with more rows is not read whole after each step; see `is_whole`."""
 
 

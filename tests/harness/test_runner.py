@@ -226,7 +226,11 @@ def test_work_of_a_repetition_is_removed_and_the_snapshot_kept(tmp_path):
     left = sorted(
         p.relative_to(tmp_path / "work").as_posix() for p in (tmp_path / "work").glob("*/*/*")
     )
-    assert left == ["native/bucket/snapshot", "native/record/snapshot"]
+    assert left == [
+        f"native/{index}/{name}"
+        for index in ("bucket", "record")
+        for name in ("snapshot", "verified.json")
+    ]
 
 
 def test_every_turn_has_a_path_of_its_own(tmp_path):

@@ -11,7 +11,10 @@ from keymark.harness.run import workload
 from keymark.harness.scenario import matrix, scenario
 from keymark.indexes import installed
 
-SECTIONS = "dataset, description, engines, include, indexes, name, schedule, spark, table, workload"
+SECTIONS = (
+    "dataset, description, engine_indexes, engines, include, indexes, name, schedule, spark, "
+    "table, workload"
+)
 
 
 QUICKSTART = ("record", "global_simple", "global_bloom", "bucket")
@@ -114,9 +117,9 @@ def test_at_size_compares_hudi_with_what_it_is_asked_for_on_the_same_files():
 @pytest.mark.parametrize(
     ("sets", "mistake"),
     [
-        (["engine_indexes.hudi=['record']"], "engine_indexes: unknown engine 'hudi'"),
+        (["engine_indexes.hudi=['record']"], "engine_indexes: engine 'hudi' needs a"),
         (["engine_indexes.native=['recrod']"], "engine_indexes: unknown index 'recrod' (did you"),
-        (["workload.spread_batch=['hudi']"], "workload.spread_batch: unknown engine 'hudi'"),
+        (["workload.spread_batch=['hudi']"], "workload.spread_batch: engine 'hudi' needs"),
         (["workload.delete_latest=true", "workload.delete=false"], "delete_latest: needs workload"),
         (["workload.delete_latest=true", "workload.purge=true"], "not with purge or null_columns"),
     ],

@@ -314,7 +314,7 @@ def test_a_run_with_a_larger_table_is_the_last_size_and_the_lines_are_carried_on
     assert told["write_latency"]["published"] is None
     assert told["shuffle"]["median"] == pytest.approx(40.0 * 2_000_000_000)
     assert told["shuffle"]["published"] == pytest.approx(85e9)
-    words = [each.words for each in part.projections if each.topic.startswith("Projection of byt")]
+    words = [each.words for each in part.projections if each.topic.startswith("Projection of shuf")]
     assert any(
         "42.5 bytes a row; measured at 90,000 rows: 40 bytes a row" in each for each in words
     )
