@@ -137,7 +137,7 @@ class Runner:
                     loader = schedule.loaders.get(cell.table_id)
                     cells.warm_load(context, cell, loader, all_steps=is_cold)
         for trial in schedule.load_trials():
-            if trial.cell.cell_id not in self.failed:
+            if trial.cell.cell_id not in self.failed and not self._needs_no_load(trial, schedule):
                 self.progress.begin(f"{trial.cell.cell_id}: load")
                 self.between.beat(f"{trial.label}|load")
                 wrong = self._load(trial, schedule)
@@ -150,7 +150,7 @@ class Runner:
         self.notes += _shared_notes(schedule)
 
     def _load(self, trial: Trial, schedule: Schedule) -> StepResult | None:
-        """Load or start a table, even if it was measured before, if its snapshot is not there.
+        """Load or start a table, even if it was measured before: its snapshot is needed.
 
         The result is given back where it is wrong, for the cells that share the table.
         """
@@ -158,8 +158,6 @@ class Runner:
         loader, is_of_cell = schedule.loaders.get(trial.cell.table_id), trial.cell in schedule.cells
         start = context.clock()
         is_taken = TrialKey.of(trial, is_load=True) in self._taken
-        if self._needs_no_load(trial, schedule):
-            return None
         try:
             if context.source is not None:
                 note = cells.adopt(context, trial.cell, context.source)
