@@ -85,6 +85,11 @@ class Measure:
         return {}
 
 
+def _time_of(step: str, title: str, what: str) -> Measure:
+    """The whole time of a step."""
+    return Measure(key=step, title=title, what=what, step=step, phase="total", metric="wall_s")
+
+
 HEADLINE = (
     Measure(
         key="build",
@@ -126,38 +131,10 @@ HEADLINE = (
         phase="tag",
         metric="wall_s",
     ),
-    Measure(
-        key="spread",
-        title="Upsert all over",
-        what="Upsert of rows all over the table",
-        step="spread",
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="null_columns",
-        title="Columns nulled",
-        what="Nulling columns by key",
-        step="null_columns",
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="delete",
-        title="Delete",
-        what="Deleting by key",
-        step="delete",
-        phase="total",
-        metric="wall_s",
-    ),
-    Measure(
-        key="purge",
-        title="Purge",
-        what="Purging deleted keys",
-        step="purge",
-        phase="total",
-        metric="wall_s",
-    ),
+    _time_of("spread", "Upsert all over", "Upsert of rows all over the table"),
+    _time_of("null_columns", "Columns nulled", "Nulling columns by key"),
+    _time_of("delete", "Delete", "Deleting by key"),
+    _time_of("purge", "Purge", "Purging deleted keys"),
     Measure(
         key="lookup",
         title="Lookup",
@@ -166,14 +143,7 @@ HEADLINE = (
         phase="total",
         metric="wall_s",
     ),
-    Measure(
-        key="lookup_again",
-        title="Looked up again",
-        what="Looking the same keys up again",
-        step="lookup_again",
-        phase="total",
-        metric="wall_s",
-    ),
+    _time_of("lookup_again", "Looked up again", "Looking the same keys up again"),
     Measure(
         key="lookup_rate",
         title="Keys looked up",

@@ -85,61 +85,6 @@ def test_the_matrix_of_indexes_compares_shapes_sizes_and_batches_on_equal_terms(
     assert steps == ["upsert_1", "lookup", "point_query"]
 
 
-def test_at_size_compares_hudi_with_what_it_is_asked_for_on_the_same_files():
-    loaded = scenario.load("at_size")
-    cells = matrix.expand(loaded)
-    by_engine = {
-        engine: [cell.index for cell in cells if cell.engine == engine] for engine in loaded.engines
-    }
-    assert by_engine == {
-        "native": list(EVERY[:6]),
-        "hudi@0.15.0": list(QUICKSTART[:3]),
-        "hudi@1.1.1": list(QUICKSTART[:3]),
-    }
-    schedule = matrix.Schedule.of(cells, loaded)
-    assert {cell.cell_id for cell in schedule.loaders.values()} == {"native/global_simple"}
-    own = {cell.cell_id for cell in schedule.tables if cell.table_id not in schedule.loaders}
-    assert own == {"native/global_simple", "native/bucket"}
-    (spec,), _ = loaded.dataset.specs()
-    assert (spec.rows, spec.updates, spec.inserts, spec.deletes) == (10**8, 200_000, 200_000, 10**4)
-    steps = {step.name: step.once_by for step in workload.steps(loaded.workload)}
-    assert steps == {
-        **dict.fromkeys(("upsert_1", "delete", "lookup", "point_query"), ()),
-        "spread": ("native", "hudi@0.15.0"),
-    }
-    grown = scenario.load("growth")
-    assert grown.dataset.batch_rows == loaded.dataset.batch_rows
-    assert [step.name for step in workload.steps(grown.workload)] == [
-        *("upsert_1", "lookup", "point_query")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sets", "mistake"),
-    [
-        (["engine_indexes.hudi=['record']"], "engine_indexes: engine 'hudi' needs a"),
-        (["engine_indexes.native=['recrod']"], "engine_indexes: unknown index 'recrod' (did you"),
-        (["workload.spread_batch=['hudi']"], "workload.spread_batch: engine 'hudi' needs"),
-        (["workload.delete_latest=true", "workload.delete=false"], "delete_latest: needs workload"),
-        (["workload.delete_latest=true", "workload.purge=true"], "not with purge or null_columns"),
-    ],
-)
-def test_choices_of_engines_and_rows_that_make_no_sense_are_told(sets, mistake):
-    with pytest.raises(ScenarioError) as caught:
-        scenario.load("ci", sets=sets)
-    assert mistake in str(caught.value)
-
-
-def test_an_engine_has_only_the_indexes_that_it_is_named_with():
-    loaded = scenario.load(
-        "ci",
-        sets=["engine_indexes.hudi@0.15.0=['bucket', 'record']"],
-        overrides={"engines": ["native", "hudi@0.15.0"], "indexes": ["record", "global_simple"]},
-    )
-    cells = [cell.cell_id for cell in matrix.expand(loaded)]
-    assert cells == ["native/record", "native/global_simple", "hudi@0.15.0/record"]
-
-
 def test_tagging_gives_both_engines_the_same_cells():
     cells = matrix.expand(scenario.load("tagging"))
     by_engine = {
