@@ -41,7 +41,7 @@ PLANTED = {
     "deletes stay in the index": (client, "index_changes", _forget_deletes),
     "a rollback forgets the index": (
         restore,
-        "log_keys",
+        "log_returns",
         lambda _: lambda *_, **__: [],
     ),
     "cleaning knows no savepoints": (

@@ -54,7 +54,7 @@ class Bench:
     def dataset(self, batch: int) -> GeneratedDataset:
         """Rows in 100 partitions; batches of so many rows, half of them new, in the newest ones."""
         newest = 5 if batch <= _BATCH else 20
-        half = min(batch // 2, self.rows * newest // 200)
+        half = batch // 2
         settings = {
             "rows": self.rows,
             "seed": 1,
@@ -71,15 +71,25 @@ class Bench:
         """The table that the load made."""
         return Table.open(str(self.path), spark=self.spark)
 
+    @property
+    def hot(self) -> GeneratedDataset:
+        """Its batches are the common ones."""
+        return self.dataset(hot_rows(self.rows))
+
     def keys(self, rows: DataFrame) -> DataFrame:
         """The key columns of rows."""
-        return rows.select(*self.dataset(_BATCH).record_key)
+        return rows.select(*self.hot.record_key)
+
+
+def hot_rows(rows: int) -> int:
+    """Rows of a batch whose updates are at most half of the newest twentieth of a table."""
+    return min(_BATCH, rows // 20)
 
 
 def load(bench: Bench) -> str:
     """Bulk insert, and a savepoint."""
     shutil.rmtree(bench.path, ignore_errors=True)
-    dataset = bench.dataset(_BATCH)
+    dataset = bench.hot
     prefix = "hoodie.metadata.record.index"
     table = Table.create(
         str(bench.path),
@@ -106,13 +116,13 @@ def upsert(bench: Bench, batch: int) -> str:
 
 def delete(bench: Bench) -> str:
     """Delete keys of the newest partitions."""
-    keys = bench.keys(bench.dataset(_BATCH).deletes(bench.spark, 1))
+    keys = bench.keys(bench.hot.deletes(bench.spark, 1))
     return f"{bench.table().delete(keys).deleted:,} deleted"
 
 
 def lookup(bench: Bench) -> str:
     """Look up the keys of the batch after the first, whose new keys are absent."""
-    found = bench.table().lookup(bench.keys(bench.dataset(_BATCH).batch(bench.spark, 2)))
+    found = bench.table().lookup(bench.keys(bench.hot.batch(bench.spark, 2)))
     return f"{len(found) - found['file_id'].null_count:,} of {len(found):,} keys"
 
 
@@ -138,16 +148,16 @@ Step = tuple[int, Callable[[Bench], str]]
 
 def steps(rows: int) -> dict[str, Step]:
     """By name: shards of the record index, and what is done."""
-    large = max(_BATCH, rows // 5)
+    hot, large = hot_rows(rows), rows // 5
     return {
         "load, 64 shards": (64, load),
         "check, 64 shards": (64, check),
         "load, 4 shards": (4, load),
         "check, 4 shards": (4, check),
-        f"upsert of {_BATCH:,}": (4, lambda bench: upsert(bench, _BATCH)),
+        f"upsert of {hot:,}": (4, lambda bench: upsert(bench, hot)),
         f"upsert of {large:,}": (4, lambda bench: upsert(bench, large)),
-        f"delete of {_DELETED:,}": (4, delete),
-        f"lookup of {_BATCH:,}": (4, lookup),
+        "delete": (4, delete),
+        f"lookup of {hot:,}": (4, lookup),
         "compaction": (4, compact),
         "check after it": (4, check),
         "restore": (4, restore),
