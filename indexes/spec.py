@@ -140,6 +140,8 @@ class IndexSpec:
         metadata_partition: the partition of the metadata table that it looks keys up in.
         build_options: names of the options that say how that partition is built.
         owns_layout: whether it decides which file group a key is in.
+        tags_in_tasks: whether a task that has only a part of a batch's keys finds them with its
+            part of the work. Otherwise the writer asks for some keys of a large batch at a time.
         reads_filters: whether it asks key ranges and bloom filters in footers.
         entries: what holds its entries outside of the table, in words.
         entries_option: the option that names it.
@@ -169,6 +171,7 @@ class IndexSpec:
     metadata_partition: str | None = None
     build_options: tuple[str, ...] = ()
     owns_layout: bool = False
+    tags_in_tasks: bool = False
     reads_filters: bool = False
     entries: str = ""
     entries_option: str = ""

@@ -19,7 +19,7 @@ from keymark.table.errors import InputError, InvalidOptionError
 from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.index.build.rows import RowSource
 from keymark.table.index.choice import check_agreement, choose_index, table_options
-from keymark.table.index.external import external_entries, located, rebuild
+from keymark.table.index.external import external_entries, rebuild
 from keymark.table.index.protocol import (
     Index,
     IndexContext,
@@ -41,10 +41,11 @@ from keymark.table.properties.options import (
     index_properties,
 )
 from keymark.table.read.arrow import ReadPlan, plan_read
+from keymark.table.read.lookup import look_up
 from keymark.table.read.pruning import files_of_keys
 from keymark.table.read.skipping import ReadStats
 from keymark.table.rows.arrow import is_frame, is_pandas, to_arrow
-from keymark.table.rows.keys import keys_and_partitions
+from keymark.table.rows.keys import keys_and_partitions, named_keys
 from keymark.table.runtime.clock import Clock, SystemClock
 from keymark.table.runtime.ids import RANDOM, Ids
 from keymark.table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
@@ -206,8 +207,8 @@ class Table:
 
         Keys are encoded keys, values of the key column, or rows of the key (and partition) columns.
         """
-        texts, partitions = self._keys_and_partitions(keys)
-        return client.delete(self._writer(keys), texts, partitions)
+        config = completed(self.config, self.storage, self._given)
+        return client.delete(self._writer(keys), named_keys(keys, config, self.storage))
 
     def purge(self, keys: Keys, progress: Progress = no_progress) -> PurgeReport:
         """Erase keys, as `delete` takes them, from all that the table keeps, and prove it.
@@ -217,22 +218,21 @@ class Table:
         texts, _ = self._keys_and_partitions(keys)
         return Purger(writer=self._writer(texts), progress=progress).run(texts)
 
-    def lookup(self, keys: Keys, *, stats: LookupStats | None = None) -> pa.Table:
+    def lookup(self, keys: Keys, *, stats: LookupStats | None = None) -> pa.Table | DataFrame:
         """Where keys are, in their order: record_key, partition_path, file_id, instant_time.
 
         Nulls for absent keys. With a session or keys in a DataFrame, Spark looks many up by shard.
+        A DataFrame of more bytes than keymark.batch.collect.bytes is answered with a DataFrame.
         """
         if is_frame(keys):
             self._spark = self._spark or keys.sparkSession
-        texts, _ = self._keys_and_partitions(keys)
-        encoded = texts.dictionary_encode()
+        config = completed(self.config, self.storage, self._given)
+        named = named_keys(keys, config, self.storage)
         state = TableState.load(self.storage)
         index = usable_index(self.choice.name, state.config, self.options())
         if spec_of(index.name).metadata_partition == RECORD_INDEX:
             refuse_stale_index(state)
-        found = located(index, encoded.dictionary, self._context(state, stats))
-        found = found.take(encoded.indices)
-        return pa.table([texts, *found.columns], names=["record_key", *found.column_names])
+        return look_up(named, index, self._context(state, stats))
 
     def read(
         self,

@@ -41,6 +41,7 @@ SPEC = IndexSpec(
     color="#cc79a7",
     is_compared=True,
     owns_layout=True,
+    tags_in_tasks=True,
     options=(
         IndexOption(name=BUCKET_COUNT, default="256", positive=True, fixed=True),
         IndexOption(name=BUCKET_FIELDS, fixed=True, of_key=True),

@@ -114,6 +114,7 @@ SPEC = IndexSpec(
     is_default=True,
     is_compared=True,
     metadata_partition="record_index",
+    tags_in_tasks=True,
     build_options=(
         f"{_PREFIX}.min.filegroup.count",
         f"{_PREFIX}.max.filegroup.count",

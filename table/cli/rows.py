@@ -218,6 +218,7 @@ def lookup(
     table = open_table(path, option, master)
     stats = LookupStats()
     found = table.lookup(keys_of(table, keys, key), stats=stats)
+    assert isinstance(found, pa.Table)
     answers = [
         {
             "record_key": row["record_key"],

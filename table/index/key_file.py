@@ -9,8 +9,9 @@ stretches of some size.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from keymark.table.layout.naming import TEMP
@@ -19,6 +20,8 @@ from keymark.table.storage.storage import Storage
 
 _SCHEMA = pa.schema([("key", pa.string()), ("file", pa.int32())])
 _STRETCH_KEYS = 1 << 17
+# While they are sorted by shard, keys are there as columns, copied, encoded and as a whole file.
+_KEY_COPIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,62 @@ def write_key_file(
     path = f"{TEMP}/{instant}/.keymark/{name}.keys"
     storage.put(path, b"".join(parts))
     return KeyFile(path, tuple(stretches))
+
+
+@dataclass(slots=True, kw_only=True)
+class KeySink:
+    """Takes a task's keys; a key file is put each time sorting them would take the memory.
+
+    Attributes:
+        storage: where the files go.
+        instant: among whose markers.
+        name: of the first file; the others count on from it.
+        shards: of the index; 0 for an index without shards.
+        memory: bytes that the task may hold.
+    """
+
+    storage: Storage
+    instant: str
+    name: str
+    shards: int
+    memory: int
+    _keys: list[tuple[pa.Array, int]] = field(default_factory=list)
+    _bytes: int = 0
+    _files: list[KeyFile] = field(default_factory=list)
+
+    def add(self, keys: pa.Array, number: int) -> None:
+        """Take the keys of a file, which has a number."""
+        most = self.memory // _KEY_COPIES
+        step = max(1, most * len(keys) // max(1, keys.nbytes))
+        for start in range(0, len(keys), step):
+            part = keys.slice(start, step)
+            self._keys.append((part, number))
+            self._bytes += part.nbytes
+            if self._bytes >= most:
+                self._put()
+
+    def close(self) -> tuple[KeyFile, ...]:
+        """Put what is left; all key files."""
+        if self._keys:
+            self._put()
+        return tuple(self._files)
+
+    def _put(self) -> None:
+        keys = pa.concat_arrays([keys for keys, _ in self._keys])
+        files = np.repeat(
+            np.array([number for _, number in self._keys], np.int32),
+            [len(keys) for keys, _ in self._keys],
+        )
+        self._files.append(
+            write_key_file(
+                self.storage,
+                self.instant,
+                f"{self.name}-{len(self._files)}" if self._files else self.name,
+                entries=pa.table({"key": keys, "file": files}),
+                shards=self.shards or stretches(len(files)),
+            )
+        )
+        self._keys, self._bytes = [], 0
 
 
 def keys_of_instant(storage: Storage, instant: str) -> Iterator[pa.Array]:

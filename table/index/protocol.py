@@ -112,7 +112,8 @@ class Index(Protocol):
             belongs, and merging with the base file finds out whether it is there.
 
     An attribute `spec`, an IndexSpec, says the rest. Without it an index has no options, no
-    counters and no cost.
+    counters and no cost. Where the spec says `tags_in_tasks`, `tag` and `lookup` of a large batch
+    are called in Spark tasks, with a context that has no session and runs work in one thread.
     """
 
     name: ClassVar[str]

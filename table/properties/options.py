@@ -62,6 +62,8 @@ RECORD_INDEX_GROUPS_MAX = 10_000
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 LOCAL_BYTES = "keymark.local.bytes"
+# A batch of more bytes, as Arrow has its rows in memory, stays out of the writer's process.
+BATCH_COLLECT = "keymark.batch.collect.bytes"
 # What a task that sorts keys, or makes a file of the metadata table, may hold of them.
 TASK_MEMORY = "keymark.task.memory.bytes"
 TASK_MEMORY_BYTES = 256 << 20
@@ -163,6 +165,7 @@ _DEFAULTS: dict[str, str | None] = {
     "hoodie.write.lock.storage.renew.interval.secs": "30",
     BLOCK_CACHE: "67108864",
     LOCAL_BYTES: "67108864",
+    BATCH_COLLECT: "268435456",
     TASK_MEMORY: str(TASK_MEMORY_BYTES),
     CLOCK_DAYS: "365",
     LOCAL_SYNC: "true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +17,29 @@ from keymark.table.state.table_state import columns_of
 from keymark.table.storage.storage import Storage
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from keymark.table.rows.arrow import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class NamedKeys:
+    """Keys that users name.
+
+    Attributes:
+        keys: encoded record keys: string, or a Spark DataFrame of the columns that name them.
+        partitions: the partition path of each, where keys are here and it is known.
+        in_frame: whether a DataFrame says the partition paths.
+    """
+
+    keys: pa.Array | DataFrame
+    partitions: pa.Array | None = None
+    in_frame: bool = False
+
+    @property
+    def placed(self) -> bool:
+        """Whether their partition paths are known."""
+        return self.in_frame or self.partitions is not None
 
 
 def keys_and_partitions(
@@ -34,16 +57,48 @@ def keys_and_partitions(
         InputError: a key is null, or is neither text nor a value of the key column.
     """
     if is_frame(keys) or is_rows(keys):
-        fields = config.record_key or (KEY_COLUMN,)
-        # Only key columns are collected, whatever else the rows hold.
-        rows = to_arrow(_only_columns(keys, (*fields, *config.partition_fields)))
-        if rows.column_names != ["record_key"] or config.record_key == ("record_key",):
-            return _keys_of_rows(rows, config)
-        keys = rows["record_key"]
+        return keys_of_rows(to_arrow(_key_columns(keys, config)), config, columns_of(storage))
     values = _key_values(keys)
     if pa.types.is_string(values.type):
         return values, None
     return _encoded(values, config, columns_of(storage)), None
+
+
+def named_keys(keys: Keys, config: TableConfig, storage: Storage) -> NamedKeys:
+    """Keys as `keys_and_partitions` takes them; a Spark DataFrame is not collected."""
+    if not is_frame(keys):
+        return NamedKeys(*keys_and_partitions(keys, config, storage))
+    frame = _key_columns(keys, config)
+    named = all(name in frame.columns for name in config.partition_fields)
+    return NamedKeys(frame, in_frame=named and not _are_encoded(frame.columns, config))
+
+
+def _key_columns(rows: Any, config: TableConfig) -> Any:
+    """Rows that name keys; of a Spark DataFrame only the columns that do."""
+    fields = config.record_key or (KEY_COLUMN,)
+    return _only_columns(rows, (*fields, *config.partition_fields))
+
+
+def keys_of_rows(
+    rows: pa.Table, config: TableConfig, known: pa.Schema
+) -> tuple[pa.Array, pa.Array | None]:
+    """The record keys that rows name, and their partition paths if the columns are there.
+
+    Args:
+        rows: with the key columns, or with `record_key` alone.
+        config: the table.
+        known: its columns; none before the first row.
+    """
+    if _are_encoded(rows.column_names, config):
+        values = _key_values(rows["record_key"])
+        encoded = pa.types.is_string(values.type)
+        return values if encoded else _encoded(values, config, known), None
+    return _keys_of_rows(rows, config)
+
+
+def _are_encoded(columns: Sequence[str], config: TableConfig) -> bool:
+    """Whether rows hold encoded keys, or values of the key column, and no key columns."""
+    return list(columns) == ["record_key"] and config.record_key != ("record_key",)
 
 
 def _only_columns(rows: Any, names: Sequence[str]) -> Any:

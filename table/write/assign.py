@@ -6,7 +6,7 @@ new file = maximum file size / record size).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,20 +57,32 @@ def assign(
     chosen = np.empty(len(codes), object)
     for number, partition in enumerate(encoded.dictionary.to_pylist()):
         rows = order[bounds[number] : bounds[number + 1]]
-        files = [f for f in small if f.partition_path == partition and f.size < sizing.small_limit]
+        files = [file for file in small if file.partition_path == partition]
         start = 0
-        # The smallest file is filled first.
-        for file in sorted(files, key=lambda f: f.size):
-            if start >= len(rows):
-                break
-            room = sizing.room(file.size)
-            chosen[rows[start : start + room]] = file.file_id
-            start += room
-        while start < len(rows):
-            name = ids.uuid(partition, start)
-            chosen[rows[start : start + sizing.rows_per_file]] = numbered_file_id(name)
-            start += sizing.rows_per_file
+        for file_id, count in fill(partition, len(rows), files, sizing, ids):
+            chosen[rows[start : start + count]] = file_id
+            start += count
     return list(chosen)
+
+
+def fill(
+    partition: str, rows: int, files: Sequence[BaseFile], sizing: FileSizing, ids: Ids
+) -> Iterator[tuple[str, int]]:
+    """File ids for so many new rows of a partition path, with the number of rows of each.
+
+    `files` are the partition's; the smallest file is filled first.
+    """
+    start = 0
+    small = [file for file in files if file.size < sizing.small_limit]
+    for file in sorted(small, key=lambda f: f.size):
+        room = min(sizing.room(file.size), rows - start)
+        if room:
+            yield file.file_id, room
+        start += room
+    while start < rows:
+        room = min(sizing.rows_per_file, rows - start)
+        yield numbered_file_id(ids.uuid(partition, start)), room
+        start += room
 
 
 def assign_buckets(

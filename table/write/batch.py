@@ -35,10 +35,11 @@ class Batch:
     rows: pa.Table | None
 
     @classmethod
-    def of_deletes(cls, keys: pa.Array, partitions: pa.Array) -> Batch:
-        """A batch that takes all its keys away."""
+    def of_deletes(cls, keys: pa.Array, partitions: pa.Array | None) -> Batch:
+        """A batch that takes all its keys away; partition paths are null where none are known."""
         deletes = np.ones(len(keys), bool)
-        return cls(keys=keys, partitions=partitions, deletes=deletes, rows=None)
+        paths = pa.nulls(len(keys), pa.string()) if partitions is None else partitions
+        return cls(keys=keys, partitions=paths, deletes=deletes, rows=None)
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 from keymark.table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
 from keymark.table.format.parquet.base_file import write_base_file
 from keymark.table.format.schema import with_meta
-from keymark.table.index.external import ExternalIndex, KeyPart
-from keymark.table.index.key_file import KeyFile, stretches, write_key_file
+from keymark.table.index.external import KeyPart
+from keymark.table.index.key_file import KeyFile, KeySink
 from keymark.table.index.protocol import Index, spec_of
 from keymark.table.keygen import partition_paths, record_keys
 from keymark.table.keygen.auto import auto_keys
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SAMPLE_ROWS = 10_000
-# While they are sorted by shard, keys are there as columns, copied, encoded and as a whole file.
-_KEY_COPIES = 6
 _PATH, _BUCKET = "_keymark_path", "_keymark_bucket"
 
 
@@ -127,17 +125,14 @@ def _check_policy(tx: WriteTransaction) -> None:
 
 
 def _task(tx: WriteTransaction) -> BulkTask:
-    index, metadata = tx.index, tx.state.metadata
-    shards = 0
-    if metadata is not None and RECORD_INDEX in tx.config.maintained:
-        shards = len(metadata.slices(RECORD_INDEX))
+    index = tx.index
     return BulkTask(
         target=tx.target,
         config=tx.config,
         sizing=FileSizing.of(tx.options, record=None),
         memory=tx.options.integer(TASK_MEMORY),
-        shards=shards,
-        keeps_keys=shards > 0 or isinstance(index, ExternalIndex),
+        shards=tx.index_shards,
+        keeps_keys=tx.keeps_keys,
         bucket_index=index if spec_of(index.name).owns_layout else None,
         options=tx.options,
     )
@@ -246,7 +241,16 @@ def write_stream(
     `partition` is the number of the Spark partition, which generated keys name, and `attempt` that
     of the attempt at it: two attempts leave files of different names.
     """
-    stream = _Stream(task, partition, task.target.ids.uuid(partition, attempt))
+    name, keys = task.target.ids.uuid(partition, attempt), None
+    if task.keeps_keys:
+        keys = KeySink(
+            storage=task.target.storage,
+            instant=task.target.instant,
+            name=name,
+            shards=task.shards,
+            memory=task.memory,
+        )
+    stream = _Stream(task, partition, name, keys=keys)
     for batch in batches:
         stream.take(pa.Table.from_batches([batch]))
     return stream.close()
@@ -257,8 +261,7 @@ class _Stream:
     """The file being filled, and what is done. Holds the rows of one file at a time.
 
     Attributes:
-        keys: of files that are written, and in no key file yet, with the number of each file.
-        key_files: those that are.
+        keys: takes the keys of files that are written; None where no index wants them.
     """
 
     task: BulkTask
@@ -269,9 +272,7 @@ class _Stream:
     pending_rows: int = 0
     rows_per_file: int = 0
     results: list[FileGroupResult] = field(default_factory=list)
-    keys: list[tuple[pa.Array, int]] = field(default_factory=list)
-    key_bytes: int = 0
-    key_files: list[KeyFile] = field(default_factory=list)
+    keys: KeySink | None = None
     rows: int = 0
     taken: int = 0
 
@@ -323,27 +324,8 @@ class _Stream:
     def close(self) -> BulkDone:
         """Write what is left."""
         self._flush(everything=True)
-        if self.keys:
-            self._put_keys()
-        return BulkDone(tuple(self.results), tuple(self.key_files), self.rows)
-
-    def _put_keys(self) -> None:
-        """Put a key file of what there is."""
-        keys = pa.concat_arrays([keys for keys, _ in self.keys])
-        files = np.repeat(
-            np.array([number for _, number in self.keys], np.int32),
-            [len(keys) for keys, _ in self.keys],
-        )
-        self.key_files.append(
-            write_key_file(
-                self.task.target.storage,
-                self.task.target.instant,
-                f"{self.name}-{len(self.key_files)}" if self.key_files else self.name,
-                entries=pa.table({"key": keys, "file": files}),
-                shards=self.task.shards or stretches(len(files)),
-            )
-        )
-        self.keys, self.key_bytes = [], 0
+        keys = self.keys.close() if self.keys is not None else ()
+        return BulkDone(tuple(self.results), keys, self.rows)
 
     def _flush(self, *, everything: bool) -> None:
         """Write full files, or all pending rows; a bucket is one file whatever its size."""
@@ -404,16 +386,5 @@ class _Stream:
             FileGroupResult(file=written, stat=stat, outcomes=outcomes, records=records)
         )
         self.rows += len(keys)
-        if self.task.keeps_keys:
-            self._keep(keys, number)
-
-    def _keep(self, keys: pa.Array, number: int) -> None:
-        """Remember keys of a file. A key file is made when sorting them would take the memory."""
-        most = self.task.memory // _KEY_COPIES
-        step = max(1, most * len(keys) // max(1, keys.nbytes))
-        for start in range(0, len(keys), step):
-            part = keys.slice(start, step)
-            self.keys.append((part, number))
-            self.key_bytes += part.nbytes
-            if self.key_bytes >= most:
-                self._put_keys()
+        if self.keys is not None:
+            self.keys.add(keys, number)

@@ -1,4 +1,4 @@
-"""The record index's part of a bulk insert: one task per shard, from key files to a log block."""
+"""Index changes whose keys are on storage: one task per shard, from key files to a log file."""
 
 from __future__ import annotations
 
@@ -51,6 +51,17 @@ class KeyStretch:
         """Bytes that its keys take in memory; 0 where there are none."""
         return self.file.stretches[self.number][1]
 
+    def read(self) -> pa.Table:
+        """Its keys, with the number of the file of each.
+
+        Raises:
+            CorruptFileError: the key file is damaged.
+        """
+        try:
+            return self.file.read(self.storage, self.number)
+        except pa.ArrowInvalid as error:
+            self.fail(str(error))
+
     def fail(self, detail: str) -> NoReturn:
         """Say what is wrong with it."""
         raise CorruptFileError(self.file.path, self.file.stretches[self.number][0], detail)
@@ -63,10 +74,7 @@ def stretch_keys(stretch: KeyStretch) -> Spilled:
         CorruptFileError: the key file is damaged.
         InputError: a key is longer than an index can hold.
     """
-    try:
-        table = stretch.file.read(stretch.storage, stretch.number)
-    except pa.ArrowInvalid as error:
-        stretch.fail(str(error))
+    table = stretch.read()
     keys = table["key"].combine_chunks()
     check_lengths(from_arrow(keys, "key"))
     offsets, text = string_buffers(keys)
@@ -86,6 +94,7 @@ class ShardBuild:
         shard: as it was before.
         number: of the shard.
         stretches: of its keys.
+        deletes: of keys that are gone.
         values: of the locations, by number.
         update: the shard's log file with no keys in it yet.
         refuse_known: whether a key must be there at most once.
@@ -95,6 +104,7 @@ class ShardBuild:
     shard: Shard
     number: int
     stretches: tuple[KeyStretch, ...]
+    deletes: tuple[KeyStretch, ...] = ()
     values: pa.Array
     update: GroupUpdate
     refuse_known: bool
@@ -103,10 +113,11 @@ class ShardBuild:
 
 @dataclass(frozen=True, slots=True)
 class BulkKeys:
-    """The index changes of a bulk insert: its keys, in one key file a task.
+    """The index changes of a bulk insert or of a large batch: keys in the key files of its tasks.
 
     Attributes:
         parts: of each task its keys, and the places of its files.
+        deletes: keys that are gone.
         refuse_known: whether a key must be in the record index at most once.
         memory: bytes that each task may hold.
     """
@@ -114,10 +125,11 @@ class BulkKeys:
     parts: tuple[KeyPart, ...]
     refuse_known: bool
     memory: int
+    deletes: tuple[KeyFile, ...] = ()
 
     def log(self, delta: DeltaCommit, state: TableState, runner: TaskRunner) -> list[DeltaStat]:
         """One task a shard, from key files to a log file."""
-        if not self.parts:
+        if not self.parts and not self.deletes:
             return []
         assert state.metadata is not None
         millis = instant_millis(delta.instant, state.config.zone)
@@ -137,6 +149,7 @@ class BulkKeys:
                     KeyStretch(state.storage, part.keys, number, number_of[part.places[0]])
                     for part in self.parts
                 ),
+                deletes=tuple(KeyStretch(state.storage, file, number, 0) for file in self.deletes),
                 values=values,
                 update=delta.group(RECORD_INDEX, number, nothing, no_values),
                 refuse_known=self.refuse_known,
@@ -144,18 +157,23 @@ class BulkKeys:
             )
             for number, shard in enumerate(state.metadata.shards(RECORD_INDEX))
         ]
-        weights = [sum(stretch.held for stretch in build.stretches) for build in builds]
+        weights = [sum(s.held for s in (*build.stretches, *build.deletes)) for build in builds]
         stats = runner.run(build_shard, builds, weights=weights)
         return [stat for stat in stats if stat is not None]
 
     def entries(self, storage: Storage, instant: str) -> EntryChanges:
-        """The keys are on storage already."""
-        del storage, instant
-        return EntryChanges(self.parts, pa.array([], pa.string()))
+        """The keys are on storage; those that are gone are read, to wait in one file."""
+        del instant
+        gone = [
+            file.read(storage, number)["key"].combine_chunks()
+            for file in self.deletes
+            for number in range(len(file.stretches))
+        ]
+        return EntryChanges(self.parts, pa.concat_arrays([pa.array([], pa.string()), *gone]))
 
 
 def build_shard(build: ShardBuild) -> DeltaStat | None:
-    """Sort a shard's new keys, refuse known ones, put the log file; None without new keys."""
+    """Sort a shard's new keys, refuse known ones, put the log file; None without changes."""
     # Where uniqueness was given up by name the index keeps the later row's place.
     keys = OrderedKeys(sources=build.stretches, read=stretch_keys, memory=build.memory)
     update, most = build.update, build.memory // 4
@@ -171,7 +189,10 @@ def build_shard(build: ShardBuild) -> DeltaStat | None:
             f"bulk_insert of keys that exist: in shard {build.number} {known.found} in the table, "
             f"{keys.repeated} repeated in the input; upsert them, or set {DUP_POLICY} to none"
         )
-    return update.write_cells(file, most) if file.entry_count else None
+    if not file.entry_count and not any(stretch.held for stretch in build.deletes):
+        return None
+    gone = [stretch.read()["key"].combine_chunks() for stretch in build.deletes]
+    return update.write_cells(file, most, pa.concat_arrays([pa.array([], pa.string()), *gone]))
 
 
 @dataclass(slots=True)

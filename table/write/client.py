@@ -2,6 +2,8 @@
 
     batch -> tag (index) -> place (moves, new rows) -> write file groups -> index changes -> commit
 
+Rows that are too many for this process stay on storage and in tasks (`large/`).
+
 Each is one transaction: it holds the table's lease from beginning to end, and a failure takes back
 what it did. The steps are in `stages.py`, the transaction in `transaction.py`.
 """
@@ -18,11 +20,16 @@ from keymark.table.index.protocol import load_index
 from keymark.table.layout.model import CommitResult
 from keymark.table.properties.options import DUP_POLICY
 from keymark.table.rows.arrow import arrow_schema
+from keymark.table.rows.keys import NamedKeys
 from keymark.table.write.batch import Batch
+from keymark.table.write.large.client import write_large
+from keymark.table.write.large.parts import KeyRule
+from keymark.table.write.large.prepare import SpooledRows
 from keymark.table.write.stages import (
     count,
     index_changes,
     keyed_rows,
+    keys_to_delete,
     one_row_a_key,
     place,
     place_as_new,
@@ -41,6 +48,8 @@ def upsert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
     """Insert rows with new keys, merge the others with their stored rows."""
     with begin(writer, "UPSERT", arrow_schema(rows)) as tx:
         incoming = keyed_rows(tx, rows)
+        if isinstance(incoming, SpooledRows):
+            return write_large(tx, incoming, KeyRule.MERGE)
         batch = one_row_a_key(tx, incoming)
         tags = tag(tx, batch)
         placed = place(tx, batch, tags, exact=tx.index.is_exact)
@@ -56,7 +65,10 @@ def insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
     with begin(writer, "INSERT", arrow_schema(rows)) as tx:
         batch = keyed_rows(tx, rows, new=True)
         # A key that was generated a moment ago is nowhere else.
-        if policy == "none" or tx.config.generates_keys:
+        appends = policy == "none" or tx.config.generates_keys
+        if isinstance(batch, SpooledRows):
+            return write_large(tx, batch, KeyRule.APPEND if appends else KeyRule.NEW)
+        if appends:
             placed = place_as_new(tx, batch.take(np.flatnonzero(~batch.deletes)))
         else:
             repeated = len(batch)
@@ -70,15 +82,16 @@ def insert(writer: Writer, rows: DataFrame | pa.Table) -> CommitResult:
         return tx.commit(files.results, changes, counts)
 
 
-def delete(writer: Writer, keys: pa.Array, partitions: pa.Array | None) -> CommitResult:
+def delete(writer: Writer, keys: NamedKeys) -> CommitResult:
     """Delete keys; a partition-local index needs their partition paths."""
-    if partitions is None and not load_index(writer.index).is_global:
+    if not keys.placed and not load_index(writer.index).is_global:
         raise InputError(
             f"delete on a table with the {writer.index} index needs the partition columns"
         )
-    paths = pa.nulls(len(keys), pa.string()) if partitions is None else partitions
-    incoming = Batch.of_deletes(keys, paths)
     with begin(writer, "DELETE", None) as tx:
+        incoming = keys_to_delete(tx, keys)
+        if isinstance(incoming, SpooledRows):
+            return write_large(tx, incoming, KeyRule.MERGE)
         batch = one_row_a_key(tx, incoming)
         tags = tag(tx, batch)
         placed = place(tx, batch, tags, exact=tx.index.is_exact)

@@ -12,20 +12,11 @@ import pyarrow.compute as pc
 
 from keymark.table.errors import DuplicateKeyError
 from keymark.table.index.dedup import last_of_each
-from keymark.table.keygen import record_keys
-from keymark.table.keygen.auto import auto_keys
 from keymark.table.layout.naming import bucket_of
 from keymark.table.properties.options import DUP_POLICY
-from keymark.table.rows.arrow import to_arrow
+from keymark.table.rows.keys import NamedKeys
 from keymark.table.write.assign import FileSizing, assign, assign_buckets
-from keymark.table.write.batch import (
-    Batch,
-    check_fields,
-    combine,
-    delete_flags,
-    in_table_schema,
-    keyed,
-)
+from keymark.table.write.batch import Batch, combine
 from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -35,6 +26,12 @@ from keymark.table.write.file_group import (
     write_file_group,
 )
 from keymark.table.write.index_changes import KeyChanges
+from keymark.table.write.large.prepare import (
+    Preparation,
+    SpooledRows,
+    incoming_keys,
+    incoming_rows,
+)
 from keymark.table.write.placement import (
     FileGroupRows,
     RowAssignments,
@@ -67,19 +64,21 @@ class WrittenGroups:
     outcomes: npt.NDArray[np.uint8]
 
 
-def keyed_rows(tx: WriteTransaction, rows: DataFrame | pa.Table, *, new: bool = False) -> Batch:
-    """Incoming rows in the table's schema, keyed and checked.
+def keyed_rows(
+    tx: WriteTransaction, rows: DataFrame | pa.Table, *, new: bool = False
+) -> Batch | SpooledRows:
+    """Incoming rows in the table's schema, keyed and checked; on storage where they are many.
 
     Where the table has no key fields, `new` rows get generated keys, and others name theirs.
     """
-    config, keys = tx.config, None
     with tx.phase("prepare"):
-        rows = to_arrow(rows)
-        check_fields(rows, config)
-        deletes = delete_flags(rows)
-        if config.generates_keys:
-            keys = auto_keys(tx.instant, 0, 0, rows.num_rows) if new else record_keys(rows, config)
-        return keyed(in_table_schema(rows, tx.target.schema), config, deletes, keys)
+        return incoming_rows(tx, rows, Preparation.of(tx, new=new))
+
+
+def keys_to_delete(tx: WriteTransaction, keys: NamedKeys) -> Batch | SpooledRows:
+    """Keys that are to go, on storage where they are many."""
+    with tx.phase("prepare"):
+        return incoming_keys(tx, keys)
 
 
 def one_row_a_key(tx: WriteTransaction, incoming: Batch) -> Batch:

@@ -154,6 +154,19 @@ class WriteTransaction(Transaction):
         return self.writer.options
 
     @property
+    def index_shards(self) -> int:
+        """How many shards the record index has that the write keeps up to date; 0 without one."""
+        if self.state.metadata is None or RECORD_INDEX not in self.config.maintained:
+            return 0
+        return len(self.state.metadata.slices(RECORD_INDEX))
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether an index wants to know the keys that come and go."""
+        indexed = self.state.metadata is not None and RECORD_INDEX in self.config.maintained
+        return indexed or isinstance(self.index, ExternalIndex)
+
+    @property
     def context(self) -> IndexContext:
         """The table as the index sees it."""
         return self.writer.context(self.state)

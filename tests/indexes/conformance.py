@@ -18,7 +18,7 @@ from table_model import COUNTS, Rules, TableModel, values
 from keymark import Table
 from keymark.table.errors import DuplicateKeyError
 from keymark.table.index.protocol import load_index, spec_of
-from keymark.table.properties.options import EVENT_TIME_PAYLOAD
+from keymark.table.properties.options import BATCH_COLLECT, EVENT_TIME_PAYLOAD
 from keymark.table.state.table_state import TableState
 
 POLICY = "hoodie.datasource.insert.dup.policy"
@@ -207,8 +207,9 @@ class History:
 
     def insert(self, policy):
         rows = self.rows(6, unique=policy == "none" or self.rng.random() < 0.5)
+        own = {name: text for name, text in self.table._given.items() if name == BATCH_COLLECT}
         writer = Table(
-            self.table.storage, {**SMALL_FILTERS, POLICY: policy}, spark=self.table._spark
+            self.table.storage, {**SMALL_FILTERS, **own, POLICY: policy}, spark=self.table._spark
         )
         expected = self.model.insert(rows, policy)
         if expected is not None:

@@ -1,0 +1,50 @@
+"""How large a Spark DataFrame is, as far as that can be known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Operators of a plan whose sizes Spark knows, and those that make no more of what they get.
+_KNOWN = frozenset({"LogicalRelation", "LocalRelation", "Range"})
+_NO_MORE = frozenset(
+    {
+        *("Project", "Filter", "LocalLimit", "GlobalLimit", "Sort"),
+        *("Repartition", "RepartitionByExpression", "SubqueryAlias"),
+    }
+)
+# Compressed columns may take so many times their bytes in memory, in the worst case that is usual.
+_INFLATION = 16
+
+
+def surely_below(rows: DataFrame, size: int) -> bool:
+    """Whether a frame takes far fewer bytes than `size`: by Spark's estimate, where it knows.
+
+    Spark knows the sizes of files and of local rows, and what selecting leaves of them. It guesses
+    the sizes of joins, of exploded rows and of what Python makes: then the answer is False.
+    """
+    classic = getattr(rows, "_jdf", None)
+    if classic is None:
+        return False
+    plan = classic.queryExecution().optimizedPlan()
+    if int(str(plan.stats().sizeInBytes())) * _INFLATION > size:
+        return False
+    return all(name in _KNOWN or name in _NO_MORE for name in _operators(plan))
+
+
+def _operators(plan: Any) -> Iterator[str]:
+    yield plan.nodeName()
+    children = plan.children()
+    for number in range(children.size()):
+        yield from _operators(children.apply(number))
+
+
+def text_bytes(rows: DataFrame) -> int:
+    """The bytes that the values of a frame take as texts; the frame runs for it."""
+    names = [name.replace("`", "``") for name in rows.columns]
+    lengths = [f"coalesce(octet_length(cast(`{name}` as string)), 0)" for name in names]
+    total = rows.selectExpr(f"sum({' + '.join(lengths)})").first()
+    return int(total[0] or 0) if total is not None else 0
