@@ -35,6 +35,7 @@ LONG = (
     "tests/harness/test_run_on_s3.py",
     "tests/harness/test_shared_load_with_spark.py",
     "tests/indexes/test_conformance.py::test_history_of_joins",
+    "tests/indexes/test_conformance_large.py::test_history_of_spark_frames",
     "tests/indexes/test_hbase_faults.py",
     "tests/indexes/test_hbase_for_real.py",
     "tests/indexes/test_toy_index.py",
