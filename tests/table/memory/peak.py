@@ -3,8 +3,9 @@
     peak.py ROWS FOLDER         PSS of the process tree, sampled five times a second
 
 Every step runs in a process of its own, so that no step is charged for what an earlier one left.
-Figures of finished steps are in FOLDER/peaks.jsonl: after a kill the same command goes on with the
-step that was cut off, which the table takes back first. The tables go when all steps are done.
+Figures of finished steps are in FOLDER/peaks.jsonl, and as a table in peaks.md: after a kill the
+same command goes on with the step that was cut off, which the table takes back first. The tables
+go when all steps are done.
 """
 
 from __future__ import annotations
@@ -279,6 +280,7 @@ def main() -> None:
         figures[name] = measured(name, given)
         with known.open("a", encoding="utf-8") as file:
             file.write(json.dumps(figures[name]) + "\n")
+        (given.folder / "peaks.md").write_text(report(given.rows, given.heap, figures), "utf-8")
         sys.stderr.write(f"{name}: {figures[name]['all'] >> 20:,} MiB\n")
         if name == "check, 64 shards":
             shutil.rmtree(given.folder / "table-64")
