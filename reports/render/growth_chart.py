@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patheffects import Normal, Stroke
@@ -132,7 +133,7 @@ def growth_chart(
             for each in beyond:
                 if each.line in panel:
                     _draw_beyond(axes, each, scales)
-            _name_lines(axes, panel, scales)
+            _name_lines(axes, panel, beyond, scales)
         summaries = [each for line in found for each in line.summaries().values()]
         told = "\ndashed: projection" if beyond else ""
         told += "; star: published" if any(each.published for each in beyond) else ""
@@ -193,9 +194,12 @@ def _draw_beyond(axes: Axes, beyond: Beyond, scales: Scales) -> None:
     color, end = line.spec.color, at.median / scales.base
     around = [[end - at.low / scales.base], [at.high / scales.base - end]]
     axes.errorbar([PUBLISHED_ROWS], [end], yerr=around, fmt="none", ecolor=color, elinewidth=1.2)
+    # A straight line over the rows is a curve where their axis is logarithmic.
+    rows = np.geomspace(size, PUBLISHED_ROWS)
+    values = np.interp(rows, [size, PUBLISHED_ROWS], [last.median / scales.base, end])
     axes.plot(
-        [size, PUBLISHED_ROWS], [last.median / scales.base, end], color=color, linewidth=1.2,
-        linestyle="--", marker="o", markersize=5, markevery=[1], markerfacecolor="none", zorder=3,
+        rows, values, color=color, linewidth=1.2, zorder=3,
+        linestyle="--", marker="o", markersize=5, markevery=[-1], markerfacecolor="none",
     )  # fmt: skip
     if beyond.published:
         axes.plot(
@@ -204,12 +208,16 @@ def _draw_beyond(axes: Axes, beyond: Beyond, scales: Scales) -> None:
         )  # fmt: skip
 
 
-def _name_lines(axes: Axes, panel: Sequence[Line], scales: Scales) -> None:
+def _name_lines(
+    axes: Axes, panel: Sequence[Line], beyond: Sequence[Beyond], scales: Scales
+) -> None:
     """Write each index's name to the right of its last point, one below the other."""
     to_axes = axes.transScale + axes.transLimits
     ends = []
     for line in panel:
-        size, summary = list(line.summaries().items())[-1]
+        points = list(line.summaries().items())
+        points += [(PUBLISHED_ROWS, each.projection) for each in beyond if each.line is line]
+        size, summary = points[-1]
         ends.append(to_axes.transform((size, summary.median / scales.base)))
     heights = spread_out([float(y) for _, y in ends], _LABEL_HEIGHT)
     for line, (x, y), height in zip(panel, ends, heights, strict=True):
