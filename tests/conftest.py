@@ -54,7 +54,10 @@ LONG = (
     "tests/table/test_faults.py::test_death_while_cleaning_up_after_a_death",
     "tests/table/test_hadoop_storage.py",
     "tests/table/test_hdfs.py",
+    "tests/table/test_large_batches.py::test_frames_are_written",
+    "tests/table/test_large_batches.py::test_lookups_of_many_keys",
     "tests/table/test_lease_far.py::test_a_write_that_fails_anywhere",
+    "tests/table/test_model.py::test_a_table_is_a_dict",
     "tests/table/test_object_storage.py",
     "tests/table/test_purge.py::test_a_death_at_any_call",
     "tests/table/test_recover.py::test_killed_at_any_call_and_done_again",
@@ -75,6 +78,7 @@ SHORT = (
     "tests/table/histories/test_async_index.py::test_killed_at_a_storage_call_and_resumed[0.6]",
     "tests/table/histories/test_histories.py::test_a_planted_fault_is_found[deletes",
     "tests/table/test_builds_cut_off.py::test_dead_right_after_its_commit_and_again",
+    "tests/table/test_large_batches.py::test_lookups_of_many_keys_answer_with_a_frame[record]",
     "tests/table/test_lease_far.py::test_a_write_that_fails_anywhere_loses_and_doubles_nothing[k",
     "tests/table/test_switch.py::test_a_switch_that_dies_leaves_the_old_index_or_the_new_one[record-k",
 )
