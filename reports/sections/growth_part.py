@@ -179,20 +179,13 @@ def _growing(cells: Sequence[CellView], *, is_carried: bool) -> list[_Growing]:
 
 
 def _beyond(measure: Measure, found: Sequence[Line]) -> list[Beyond]:
+    """The lines carried on to the published size, with the bytes that a batch shuffled there."""
+    rows = PUBLISHED_ROWS if measure.key == _SHUFFLE else 0
     return [
-        Beyond(
-            line=line,
-            projection=at,
-            published=_published(line) * (measure.key == _SHUFFLE),
-        )
+        Beyond(line=line, projection=at, published=line.spec.published_shuffle * rows)
         for line in found
         if (at := carried_on(line, PUBLISHED_ROWS)) is not None
     ]
-
-
-def _published(line: Line) -> float:
-    """Bytes that a batch shuffled in the published run."""
-    return line.spec.published_shuffle * PUBLISHED_ROWS
 
 
 def _projection(growing: _Growing, beyond: Beyond) -> Answer:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.table.format.hashes.hashing import shards
-from keymark.table.index.protocol import Index, IndexContext, LookupStats, spec_of
+from keymark.table.index.protocol import (
+    Index,
+    IndexContext,
+    LookupStats,
+    no_session,
+    spec_of,
+)
 from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import Options
 from keymark.table.runtime.runner import LocalRunner
@@ -75,8 +80,4 @@ def context_of_task(context: IndexContext) -> IndexContext:
         # Read here once, and not in each task.
         _ = context.metadata.recorded
     stats = LookupStats()
-    return replace(context, runner=LocalRunner(1), spark=_no_session, cache=None, stats=stats)
-
-
-def _no_session() -> NoReturn:
-    raise AssertionError("an index that is asked in a task asks for no Spark session")
+    return replace(context, runner=LocalRunner(1), spark=no_session, cache=None, stats=stats)

@@ -22,7 +22,7 @@ import contextlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,13 @@ from keymark.table.errors import CorruptFileError, IndexUnavailableError, TableE
 from keymark.table.format.parquet.base_file import read_metadata
 from keymark.table.index.dedup import last_of_each
 from keymark.table.index.key_file import KeyFile, keys_of_instant
-from keymark.table.index.protocol import LOCATION_SCHEMA, Index, IndexContext, load_index
+from keymark.table.index.protocol import (
+    LOCATION_SCHEMA,
+    Index,
+    IndexContext,
+    load_index,
+    no_session,
+)
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import ENTRIES
 from keymark.table.properties.options import Options
@@ -107,7 +113,7 @@ class ExternalEntries:
 
     def context(self, state: TableState) -> IndexContext:
         """The table as the index sees it."""
-        return IndexContext.of(state, options=self.options, runner=self.runner, spark=_no_session)
+        return IndexContext.of(state, options=self.options, runner=self.runner, spark=no_session)
 
     def apply_pending(self, instant: str, storage: Storage) -> None:
         """Make the changes of an instant; if that fails, the next write does."""
@@ -127,10 +133,6 @@ def warn_pending(index: ExternalIndex, error: Exception) -> None:
     """Tell that what is visible is not in the index yet."""
     text = f"it is done, and the entries of the {index.name} index are not: {error}; the next write"
     warnings.warn(f"{text} brings them up to date", TableWarning, 3)
-
-
-def _no_session() -> NoReturn:
-    raise AssertionError("an index outside the table asks for no Spark session")
 
 
 def stage_entries(

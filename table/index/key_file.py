@@ -62,7 +62,9 @@ def write_key_file(
 
 @dataclass(slots=True, kw_only=True)
 class KeySink:
-    """Takes a task's keys; a key file is put each time sorting them would take the memory.
+    """Takes a task's keys, each of a file or place with a number.
+
+    A key file is put each time sorting the keys would take the memory.
 
     Attributes:
         storage: where the files go.
@@ -82,7 +84,7 @@ class KeySink:
     _files: list[KeyFile] = field(default_factory=list)
 
     def add(self, keys: pa.Array, number: int) -> None:
-        """Take the keys of a file, which has a number."""
+        """Take the keys of a file or place, which has a number."""
         most = self.memory // _KEY_COPIES
         step = max(1, most * len(keys) // max(1, keys.nbytes))
         for start in range(0, len(keys), step):

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import pyarrow as pa
 
@@ -100,6 +100,11 @@ class IndexContext:
             runner=runner,
             spark=spark,
         )
+
+
+def no_session() -> NoReturn:
+    """In place of a session, for an index outside the table and for one that a task asks."""
+    raise AssertionError("this index is asked where there is no Spark session")
 
 
 class Index(Protocol):

@@ -87,10 +87,12 @@ class _FindKeys:
         quiet_worker()
         most = self.context.options.integer(TASK_MEMORY) // _KEY_COPIES
         waiting: list[pa.Array] = []
+        size = 0
         for batch in batches:
             waiting.append(batch.column(0))
-            if sum(keys.nbytes for keys in waiting) >= most:
+            size += waiting[-1].nbytes
+            if size >= most:
                 yield from _places(pa.concat_arrays(waiting), self.index, self.context).to_batches()
-                waiting = []
+                waiting, size = [], 0
         if waiting:
             yield from _places(pa.concat_arrays(waiting), self.index, self.context).to_batches()

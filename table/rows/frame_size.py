@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
 
 # Operators of a plan whose sizes Spark knows, and those that make no more of what they get.
@@ -35,7 +36,7 @@ def surely_below(rows: DataFrame, size: int) -> bool:
     return all(name in _KNOWN or name in _NO_MORE for name in _operators(plan))
 
 
-def _operators(plan: Any) -> Iterator[str]:
+def _operators(plan: JavaObject) -> Iterator[str]:
     yield plan.nodeName()
     children = plan.children()
     for number in range(children.size()):

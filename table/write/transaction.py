@@ -163,8 +163,7 @@ class WriteTransaction(Transaction):
     @property
     def keeps_keys(self) -> bool:
         """Whether an index wants to know the keys that come and go."""
-        indexed = self.state.metadata is not None and RECORD_INDEX in self.config.maintained
-        return indexed or isinstance(self.index, ExternalIndex)
+        return self.index_shards > 0 or isinstance(self.index, ExternalIndex)
 
     @property
     def context(self) -> IndexContext:

@@ -211,21 +211,21 @@ class FakeInputs:
         return Frame(a=None)
 
     def nulled_truth(self, round_, /):
-        rows = self.load()
-        for n in range(1, round_ + 1):
-            rows |= self.batch(n)
-        return digest(rows | self.nulled())
+        return digest(self.rows_after(round_, deleted=False) | self.nulled())
 
     def size(self, step, /):
         return {"bulk_insert": 10, "delete": 1}.get(step, 2)
 
-    def truth(self, round_, *, deleted):
+    def rows_after(self, round_, *, deleted):
         rows = self.load()
         for n in range(1, round_ + 1):
             rows |= self.batch(n)
         if deleted:
             del rows["a"]
-        return digest(rows)
+        return rows
+
+    def truth(self, round_, *, deleted):
+        return digest(self.rows_after(round_, deleted=deleted))
 
     def lookup_keys(self):
         return pa.table({"record_key": ["c", "a", "zz"], "expect_present": [True, False, False]})

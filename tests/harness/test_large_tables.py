@@ -42,23 +42,13 @@ class LargeInputs(FakeInputs):
     """The same rows, with the digest that sums have."""
 
     def truth(self, round_, *, deleted):
-        rows = self.load()
-        for n in range(1, round_ + 1):
-            rows |= self.batch(n)
-        if deleted:
-            del rows["a"]
-        return digest(rows)
+        return digest(self.rows_after(round_, deleted=deleted))
 
     def spread(self):
         return Frame(c=9, d=9)
 
     def spread_truth(self, round_, /, *, deleted):
-        rows = self.load()
-        for n in range(1, round_ + 1):
-            rows |= self.batch(n)
-        if deleted:
-            del rows["a"]
-        return digest(rows | self.spread())
+        return digest(self.rows_after(round_, deleted=deleted) | self.spread())
 
 
 class LargeEngine(FakeEngine):

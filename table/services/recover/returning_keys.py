@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from keymark.table.format.hfile.writer import HFileWriter
 from keymark.table.index.build.changes import key_changes
 from keymark.table.index.build.ordered import OrderedKeys
-from keymark.table.index.key_file import KeyFile, write_key_file
+from keymark.table.index.key_file import KeyFile, KeySink
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import Snapshot
@@ -32,8 +31,6 @@ from keymark.table.timeline.instant_name import instant_millis
 from keymark.table.write.bulk_index import KeyStretch, stretch_keys
 
 _GONE = -1
-# Keys are in memory as they were read, split by shard, and encoded.
-_KEY_COPIES = 6
 # Neighbouring groups share a task up to so many bytes of files.
 _TASK_BYTES = 64 << 20
 _NOTHING = pa.array([], pa.string())
@@ -71,47 +68,22 @@ class Returned:
 
 def spill_returns(work: ReturnTask) -> Returned:
     """Put the keys that differ between the two slices of some file groups; a task for a runner."""
-    gone, back = _KeyFiles(work, "gone"), _KeyFiles(work, "back")
+    gone, back = _key_sink(work, "gone"), _key_sink(work, "back")
     for group in work.groups:
         came, went = key_changes(work.storage, group.now, group.then, work.stored)
-        back.take(came, group.place)
-        gone.take(went, _GONE)
-    return Returned(tuple(gone.close()), tuple(back.close()))
+        back.add(came, group.place)
+        gone.add(went, _GONE)
+    return Returned(gone.close(), back.close())
 
 
-class _KeyFiles:
-    """Key files of a task, one after so many keys."""
-
-    def __init__(self, work: ReturnTask, kind: str) -> None:
-        self._work, self._kind = work, kind
-        self._files: list[KeyFile] = []
-        self._keys: list[pa.Array] = []
-        self._places: list[int] = []
-
-    def take(self, keys: pa.Array, place: int) -> None:
-        """Add keys of a place."""
-        self._keys.append(keys)
-        self._places.append(place)
-        if sum(each.nbytes for each in self._keys) * _KEY_COPIES >= self._work.memory:
-            self._flush()
-
-    def _flush(self) -> None:
-        keys = pa.concat_arrays([_NOTHING, *self._keys])
-        places = np.repeat(np.array(self._places, np.int32), [len(each) for each in self._keys])
-        self._keys, self._places = [], []
-        if not len(keys):
-            return
-        work = self._work
-        name = f"{self._kind}-{work.number}-{len(self._files)}"
-        entries = pa.table({"key": keys, "file": pa.array(places, pa.int32())})
-        self._files.append(
-            write_key_file(work.storage, work.instant, name, entries=entries, shards=work.shards)
-        )
-
-    def close(self) -> list[KeyFile]:
-        """All of them."""
-        self._flush()
-        return self._files
+def _key_sink(work: ReturnTask, kind: str) -> KeySink:
+    return KeySink(
+        storage=work.storage,
+        instant=work.instant,
+        name=f"{kind}-{work.number}",
+        shards=work.shards,
+        memory=work.memory,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +157,11 @@ def log_returns(
     files += [each for done in found for each in done.back]
     if not files:
         return []
+    instants = [then[p].instant_time if p in then else delta.instant for p in places]
     values = encode_locations(
         [partition for partition, _ in places],
         [file_id for _, file_id in places],
-        [_millis(then.get(place), delta.instant, state) for place in places],
+        [instant_millis(instant, state.config.zone) for instant in instants],
     )
     updates = [
         ShardReturn(
@@ -213,7 +186,3 @@ def _packed(groups: Sequence[GroupReturn]) -> Iterator[list[GroupReturn]]:
 
 def _size(group: GroupReturn) -> int:
     return sum(file.size for file in (group.now, group.then) if file is not None)
-
-
-def _millis(base: BaseFile | None, instant: str, state: TableState) -> int:
-    return instant_millis(base.instant_time if base else instant, state.config.zone)
