@@ -1,6 +1,6 @@
 """Bulk insert: new files from a stream of rows, without collecting or tagging them.
 
-    rows, sorted by partition path inside each Spark partition
+    rows of a Spark partition, in any order
       -> task: rows of one partition path after the other, cut into files of the maximum size
       -> keys by shard in a key file -> one task per shard: sorted, checked, put as a log block
 
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keymark.table.errors import InputError, InvalidOptionError, TableError, UnsupportedTableError
 from keymark.table.format.parquet.base_file import write_base_file
@@ -42,6 +42,7 @@ from keymark.table.write.assign import FileSizing
 from keymark.table.write.batch import DELETED_COLUMN, check_fields, delete_flags, in_table_schema
 from keymark.table.write.bulk_index import BulkKeys
 from keymark.table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
+from keymark.table.write.grouping import Group, GroupedRows
 from keymark.table.write.transaction import Counts, WriteTransaction, begin
 from keymark.table.write.writer import Writer
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SAMPLE_ROWS = 10_000
+_BATCH_ROWS = 1 << 16
+_ONE_GROUP = Group("", 0)
 _PATH, _BUCKET = "_keymark_path", "_keymark_bucket"
 
 
@@ -140,25 +143,18 @@ def _task(tx: WriteTransaction) -> BulkTask:
 
 def _run_local(rows: pa.Table, task: BulkTask) -> BulkDone:
     """All rows as one task of this process."""
-    if not rows.num_rows:
-        return BulkDone((), (), 0)
-    grouped = _Stream(task).ordered(_puts(rows, task))
-    return write_stream(grouped.to_batches(max_chunksize=1 << 16), task)
+    return write_rows(rows.to_batches(max_chunksize=_BATCH_ROWS), task)
 
 
 def _run_spark(rows: DataFrame, task: BulkTask) -> list[BulkDone]:
-    """A task per Spark partition of the frame, sorted so that each sees one group at a time."""
-    fields = list(task.config.partition_fields)
+    """A task per Spark partition of the frame; of buckets each is in one Spark partition."""
     cores = rows.sparkSession.sparkContext.defaultParallelism
     if task.bucket_index is not None:
         schema = rows.schema.__class__(list(rows.schema.fields))
         schema = schema.add(_PATH, "string").add(_BUCKET, "integer")
         rows = rows.mapInArrow(_AddGroups(task), schema)
-        # Different values can make one path: null and "" do.
-        fields = [_PATH, _BUCKET]
-        rows = rows.repartition(cores, *fields)
-    if fields:
-        rows = rows.sortWithinPartitions(*fields)
+        # By the path, not by its values: null and "" make one path.
+        rows = rows.repartition(cores, _PATH, _BUCKET)
     with worker_errors("bulk insert", cores):
         answers = rows.mapInArrow(_WritePartition(task), "answer binary").collect()
     # The bytes are what our own tasks pickled a moment ago.
@@ -180,9 +176,7 @@ class _AddGroups:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             try:
-                data = _puts(rows, self.task)
-                paths = partition_paths(data, self.task.config)
-                buckets = _Stream(self.task).buckets(record_keys(data, self.task.config))
+                paths, buckets = _groups_of(_puts(rows, self.task), self.task)
             except TableError:
                 # The task that writes these rows meets the same error, and answers with it.
                 paths = pa.repeat(pa.scalar("", pa.string()), rows.num_rows)
@@ -201,19 +195,12 @@ class _WritePartition:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_worker()
         try:
-            answer: BulkDone | TableError = write_stream(self._rows(batches), self.task, *_turn())
+            answer: BulkDone | TableError = write_rows(batches, self.task, *_turn())
             # The driver cannot sync what this process has put.
             sync_all()
         except TableError as error:
             answer = error
         yield pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
-
-    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = pa.Table.from_batches([batch])
-            if _BUCKET in rows.column_names:
-                rows = rows.drop_columns([_PATH, _BUCKET])
-            yield from _puts(rows, self.task).to_batches()
 
 
 def _turn() -> tuple[int, int]:
@@ -233,135 +220,129 @@ def _puts(rows: pa.Table, task: BulkTask) -> pa.Table:
     return in_table_schema(rows, task.target.schema)
 
 
-def write_stream(
+def _groups_of(rows: pa.Table, task: BulkTask) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+    """The partition path of each row in the table's schema, and its bucket; 0 without buckets."""
+    paths = partition_paths(rows, task.config)
+    if task.bucket_index is None:
+        return paths, np.zeros(rows.num_rows, np.int32)
+    keys = record_keys(rows, task.config)
+    return paths, task.bucket_index.buckets(keys, task.config, task.options)
+
+
+def write_rows(
     batches: Iterable[pa.RecordBatch], task: BulkTask, partition: int = 0, attempt: int = 0
 ) -> BulkDone:
-    """Write grouped rows (record batches in table schema) into files, keys into a key file.
+    """Write incoming rows into files, their keys into key files.
 
     `partition` is the number of the Spark partition, which generated keys name, and `attempt` that
     of the attempt at it: two attempts leave files of different names.
     """
-    name, keys = task.target.ids.uuid(partition, attempt), None
-    if task.keeps_keys:
-        keys = KeySink(
-            storage=task.target.storage,
-            instant=task.target.instant,
-            name=name,
-            shards=task.shards,
-            memory=task.memory,
-        )
-    stream = _Stream(task, partition, name, keys=keys)
+    files = _Files(task, partition, task.target.ids.uuid(partition, attempt))
+    grouped = GroupedRows(task.memory)
+    is_one_group = not task.config.partition_fields and task.bucket_index is None
     for batch in batches:
-        stream.take(pa.Table.from_batches([batch]))
-    return stream.close()
+        rows = pa.Table.from_batches([batch])
+        if _BUCKET in rows.column_names:
+            rows = rows.drop_columns([_PATH, _BUCKET])
+        rows = _puts(rows, task)
+        if is_one_group:
+            files.add(rows, _ONE_GROUP)
+        else:
+            grouped.add(rows, *_groups_of(rows, task))
+    for group, pieces in grouped.groups():
+        for rows in pieces:
+            files.add(rows, group)
+    return files.close()
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Files:
     """The file being filled, and what is done. Holds the rows of one file at a time.
 
-    Attributes:
-        keys: takes the keys of files that are written; None where no index wants them.
+    Args:
+        task: of the bulk insert.
+        partition: the number of the Spark partition.
+        name: of the task, in the names of its files.
     """
 
-    task: BulkTask
-    partition: int = 0
-    name: str = ""
-    group: tuple[str, int] | None = None
-    pending: list[tuple[pa.Table, pa.Array]] = field(default_factory=list)
-    pending_rows: int = 0
-    rows_per_file: int = 0
-    results: list[FileGroupResult] = field(default_factory=list)
-    keys: KeySink | None = None
-    rows: int = 0
-    taken: int = 0
+    def __init__(self, task: BulkTask, partition: int, name: str) -> None:
+        self._task = task
+        self._partition = partition
+        self._name = name
+        self._group = _ONE_GROUP
+        self._pending: list[tuple[pa.Table, pa.Array]] = []
+        self._pending_rows = 0
+        self._rows_per_file = 0
+        self._results: list[FileGroupResult] = []
+        self._taken = 0
+        self._keys = None
+        if task.keeps_keys:
+            self._keys = KeySink(
+                storage=task.target.storage,
+                instant=task.target.instant,
+                name=name,
+                shards=task.shards,
+                memory=task.memory,
+            )
 
-    def keys_of(self, rows: pa.Table) -> pa.Array:
-        """The record keys of the rows that come next."""
-        task = self.task
-        if task.config.generates_keys:
-            return auto_keys(task.target.instant, self.partition, self.taken, rows.num_rows)
-        return record_keys(rows, task.config)
-
-    def buckets(self, keys: pa.Array) -> Any:
-        """The bucket of each key; 0 where the index has none."""
-        index = self.task.bucket_index
-        if index is None:
-            return np.zeros(len(keys), np.int32)
-        return index.buckets(keys, self.task.config, self.task.options)
-
-    def ordered(self, rows: pa.Table) -> pa.Table:
-        """Rows grouped by partition path and bucket, otherwise in their order."""
-        paths = partition_paths(rows, self.task.config)
-        buckets = self.buckets(self.keys_of(rows))
-        table = pa.table({"path": paths, "group": buckets, "row": np.arange(len(paths))})
-        order = pc.sort_indices(
-            table, sort_keys=[(name, "ascending") for name in table.column_names]
-        )
-        return rows.take(order)
-
-    def take(self, rows: pa.Table) -> None:
-        """Add rows: each stretch of one group to that group's file."""
-        if not rows.num_rows:
-            return
-        keys = self.keys_of(rows)
-        paths = partition_paths(rows, self.task.config)
-        buckets = self.buckets(keys)
-        self.taken += rows.num_rows
-        codes = paths.dictionary_encode().indices.to_numpy()
-        change = (np.diff(codes) != 0) | (np.diff(buckets) != 0)
-        starts = [0, *(np.flatnonzero(change) + 1).tolist()]
-        for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
-            group = (paths[start].as_py(), int(buckets[start]))
-            if group != self.group:
-                self._flush(everything=True)
-                self.group = group
-            length = end - start
-            self.pending.append((rows.slice(start, length), keys.slice(start, length)))
-            self.pending_rows += length
+    def add(self, rows: pa.Table, group: Group) -> None:
+        """Add rows of a group; those of the group before are written then."""
+        if group != self._group:
+            self._flush(everything=True)
+            self._group = group
+        if rows.num_rows:
+            self._pending.append((rows, self._keys_of(rows)))
+            self._pending_rows += rows.num_rows
             self._flush(everything=False)
 
     def close(self) -> BulkDone:
         """Write what is left."""
         self._flush(everything=True)
-        keys = self.keys.close() if self.keys is not None else ()
-        return BulkDone(tuple(self.results), keys, self.rows)
+        keys = self._keys.close() if self._keys is not None else ()
+        return BulkDone(tuple(self._results), keys, self._taken)
+
+    def _keys_of(self, rows: pa.Table) -> pa.Array:
+        """The record keys of the rows that come next."""
+        task, first = self._task, self._taken
+        self._taken += rows.num_rows
+        if task.config.generates_keys:
+            return auto_keys(task.target.instant, self._partition, first, rows.num_rows)
+        return record_keys(rows, task.config)
 
     def _flush(self, *, everything: bool) -> None:
         """Write full files, or all pending rows; a bucket is one file whatever its size."""
-        whole = self.task.bucket_index is not None
-        if not self.pending_rows or (whole and not everything):
+        whole = self._task.bucket_index is not None
+        if not self._pending_rows or (whole and not everything):
             return
-        if not everything and self.pending_rows < _SAMPLE_ROWS and not self.rows_per_file:
+        enough = self._rows_per_file or _SAMPLE_ROWS
+        if not everything and self._pending_rows < enough:
             return
-        rows = pa.concat_tables([r for r, _ in self.pending]).combine_chunks()
-        keys = pa.concat_arrays([k for _, k in self.pending])
-        if not self.rows_per_file:
-            self.rows_per_file = self._measure(rows)
-        start, size = 0, len(keys) if whole else self.rows_per_file
+        rows = pa.concat_tables([r for r, _ in self._pending]).combine_chunks()
+        keys = pa.concat_arrays([k for _, k in self._pending])
+        if not self._rows_per_file:
+            self._rows_per_file = self._measure(rows)
+        start, size = 0, len(keys) if whole else self._rows_per_file
         while len(keys) - start >= size or (everything and start < len(keys)):
             self._write(rows.slice(start, size), keys.slice(start, size))
             start += size
-        self.pending = [(rows.slice(start), keys.slice(start))] if start < len(keys) else []
-        self.pending_rows = max(0, len(keys) - start)
+        self._pending = [(rows.slice(start), keys.slice(start))] if start < len(keys) else []
+        self._pending_rows = max(0, len(keys) - start)
 
     def _measure(self, rows: pa.Table) -> int:
         """Rows per file, from the size of a sample as it is written."""
         sample = rows.slice(0, _SAMPLE_ROWS)
-        footer = replace(self.task.target.options.footer, bloom_enabled=False)
-        options = replace(self.task.target.options, footer=footer)
+        footer = replace(self._task.target.options.footer, bloom_enabled=False)
+        options = replace(self._task.target.options, footer=footer)
         size = len(write_base_file(sample, options=options))
-        return replace(self.task.sizing, record=max(1.0, size / sample.num_rows)).rows_per_file
+        return replace(self._task.sizing, record=max(1.0, size / sample.num_rows)).rows_per_file
 
     def _write(self, rows: pa.Table, keys: pa.Array) -> None:
-        assert self.group is not None
-        target, (path, bucket) = self.task.target, self.group
-        number = len(self.results)
+        target, (path, bucket) = self._task.target, self._group
+        number = len(self._results)
         file = BaseFile(
             partition_path=path,
-            file_id=bucket_file_id(bucket, target.ids.uuid(self.name, path))
-            if self.task.bucket_index is not None
-            else numbered_file_id(self.name, number),
+            file_id=bucket_file_id(bucket, target.ids.uuid(self._name, path))
+            if self._task.bucket_index is not None
+            else numbered_file_id(self._name, number),
             write_token=write_token(number),
             instant_time=target.instant,
             size=0,
@@ -382,9 +363,8 @@ class _Stream:
             size=written.size,
         )
         outcomes = np.empty(0, np.uint8)
-        self.results.append(
+        self._results.append(
             FileGroupResult(file=written, stat=stat, outcomes=outcomes, records=records)
         )
-        self.rows += len(keys)
-        if self.keys is not None:
-            self.keys.add(keys, number)
+        if self._keys is not None:
+            self._keys.add(keys, number)
