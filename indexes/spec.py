@@ -141,7 +141,8 @@ class IndexSpec:
         build_options: names of the options that say how that partition is built.
         owns_layout: whether it decides which file group a key is in.
         tags_in_tasks: whether a task that has only a part of a batch's keys finds them with its
-            part of the work. Otherwise the writer asks for some keys of a large batch at a time.
+            part of the work. Otherwise the writer asks for some keys of a large batch at a time, or
+            the index has `tag_frame` (table.index.protocol).
         reads_filters: whether it asks key ranges and bloom filters in footers.
         entries: what holds its entries outside of the table, in words.
         entries_option: the option that names it.

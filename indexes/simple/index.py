@@ -4,6 +4,7 @@
     large   base files: record key, file name  --broadcast join-->  record key, file, scope  --+
             keys asked: record key, scope, row  -----------------------------------------------+-->
             row, file
+    batch   the same with keys that are on storage; the scope is the partition path, or nothing
 
 Only the key column is read. A location travels as its file's number and becomes partition path
 and file id on the driver. What is small, the runner says; how the large join is done is Spark's
@@ -73,6 +74,21 @@ class SimpleIndex(LookupIndex):
         found[rows[order]] = numbers[order]
         return locations(found, context)
 
+    def tag_frame(self, keys: DataFrame, context: IndexContext) -> DataFrame | None:
+        """Locate the keys of a large batch; see table.index.protocol.FrameIndex."""
+        files = context.snapshot.files
+        large = context.runner.distributes(sum(map(file_weight, files)))
+        if not files or not large or context.config.virtual_keys:
+            return None
+        numbers = list(range(len(files)))
+        if not self.is_global:
+            paths = {row.partition for row in keys.select("partition").distinct().collect()}
+            numbers = [number for number in numbers if files[number].partition_path in paths]
+        if not numbers:
+            return None
+        context.stats.files_read += len(numbers)
+        return _joined(keys, numbers, context, is_global=self.is_global)
+
 
 def _search(
     keys: pa.Array, asked: Sequence[Scope], context: IndexContext
@@ -111,6 +127,38 @@ def _join(
     keys: pa.Array, asked: Sequence[Scope], files: Sequence[int], context: IndexContext
 ) -> pa.Table:
     """The matches (row, file)."""
+    rows = np.concatenate([scope.rows for scope in asked])
+    of_files = np.repeat(np.arange(len(asked)), [len(scope.files) for scope in asked])
+    of_keys = np.repeat(np.arange(len(asked)), [len(scope.rows) for scope in asked])
+    lean = _stored(files, context, scope=of_files)
+    wanted = _frame(context.spark(), key=keys.take(pa.array(rows)), row=rows, scope=of_keys)
+    return to_arrow(lean.join(wanted, ["key", "scope"]).select("row", "file"))
+
+
+def _joined(
+    keys: DataFrame, files: Sequence[int], context: IndexContext, *, is_global: bool
+) -> DataFrame:
+    """The matches (part, row and the columns of LOCATION_SCHEMA)."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
+
+    chosen = [context.snapshot.files[number] for number in files]
+    paths = pa.array([file.partition_path for file in chosen])
+    places = _frame(
+        context.spark(),
+        file=np.array(files),
+        partition_path=paths,
+        file_id=pa.array([file.file_id for file in chosen]),
+        instant_time=pa.array([file.instant_time for file in chosen]),
+    )
+    on = ["key"] if is_global else ["key", "partition"]
+    lean = _stored(files, context, partition=paths).select(*on, "file")
+    # Spark takes the keys for few, as it cannot know better: without a hint it would collect them.
+    found = lean.join(keys.hint("merge"), on).select("part", "row", "file")
+    return found.join(F.broadcast(places), "file").drop("file")
+
+
+def _stored(files: Sequence[int], context: IndexContext, **more: pa.Array | _Numbers) -> DataFrame:
+    """The keys of base files: key, file and what is said of each file besides."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
 
     spark = context.spark()
@@ -119,16 +167,10 @@ def _join(
     if len(names.unique()) < len(chosen):
         raise CorruptFileError(context.storage.root, 0, "two base files have the same name")
     stored = scan_files(spark, context.storage, chosen, _KEYS, name="name")
-    rows = np.concatenate([scope.rows for scope in asked])
-    of_files = np.repeat(np.arange(len(asked)), [len(scope.files) for scope in asked])
-    of_keys = np.repeat(np.arange(len(asked)), [len(scope.rows) for scope in asked])
-    # Let pandas frames become DataFrames through Arrow.
-    with with_conf(spark, _ARROW, "true"):
-        wanted = _frame(spark, key=keys.take(pa.array(rows)), row=rows, scope=of_keys)
-        numbered = _frame(spark, name=names, file=np.array(files), scope=of_files)
-    named = stored.withColumnRenamed(KEY_COLUMN, "key")
-    lean = named.join(F.broadcast(numbered), "name").select("key", "scope", "file")
-    return to_arrow(lean.join(wanted, ["key", "scope"]).select("row", "file"))
+    numbered = _frame(spark, name=names, file=np.array(files), **more)
+    return (
+        stored.withColumnRenamed(KEY_COLUMN, "key").join(F.broadcast(numbered), "name").drop("name")
+    )
 
 
 def _frame(spark: SparkSession, **columns: pa.Array | _Numbers) -> DataFrame:
@@ -139,4 +181,6 @@ def _frame(spark: SparkSession, **columns: pa.Array | _Numbers) -> DataFrame:
         name: texts[name].to_pandas() if name in texts else values.astype(np.int32)
         for name, values in columns.items()
     }
-    return spark.createDataFrame(pd.DataFrame(values), schema)
+    # Let pandas frames become DataFrames through Arrow.
+    with with_conf(spark, _ARROW, "true"):
+        return spark.createDataFrame(pd.DataFrame(values), schema)

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LOCATION_SCHEMA = pa.schema(
     [("partition_path", pa.string()), ("file_id", pa.string()), ("instant_time", pa.string())]
@@ -152,6 +152,30 @@ class Index(Protocol):
 
     def buckets(self, keys: pa.Array, config: TableConfig, options: Options) -> Any:
         """The bucket (int32) in which each new key belongs, or None: any file group will do."""
+
+
+@runtime_checkable
+class FrameIndex(Index, Protocol):
+    """An index that finds the keys of a large batch in Spark, all at once.
+
+    A method that an index may leave out: the writer then asks `tag` or `lookup` for some keys at a
+    time, and an index that reads files for them reads these anew each time.
+    """
+
+    def tag_frame(self, keys: DataFrame, context: IndexContext) -> DataFrame | None:
+        """Locate the keys of a batch exactly.
+
+        Args:
+            keys: columns part and row (int), which number a key, key and partition (string).
+                Spark does not know how many there are.
+            context: the table.
+
+        Returns:
+            part, row and the columns of LOCATION_SCHEMA for each key that is there, in any order;
+            of several places the first one counts, by partition path and file id. None: the index
+            is to be asked for some keys at a time. If the frame fails, it is asked so, too, for
+            its error names the file that was at fault.
+        """
 
 
 @functools.cache

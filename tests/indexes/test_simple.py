@@ -15,7 +15,7 @@ from keymark.indexes.simple.index import SimpleIndex
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.parquet.base_file import BaseFileOptions, write_base_file
 from keymark.table.index.protocol import LookupStats
-from keymark.table.properties.options import LOCAL_BYTES
+from keymark.table.properties.options import BATCH_COLLECT, DUP_POLICY, LOCAL_BYTES
 from keymark.table.state import base_files
 from keymark.table.state.table_state import TableState
 
@@ -141,3 +141,72 @@ def test_small_work_starts_no_job_and_large_work_is_a_join(tmp_path, spark):
     count, found = jobs(joined(made, spark, limit=1))
     assert count > 0
     assert found == searched == ["b"] * 20 + [None] * 5
+
+
+def unasked(*_):
+    raise AssertionError("the index was asked for some keys of a large batch")
+
+
+@pytest.fixture(params=["simple", "global_simple"])
+def large(tmp_path, spark, request, monkeypatch):
+    """A table whose batches are large, and whose index is not asked for some keys at a time."""
+    options = {**SMALL_LIMIT, DUP_POLICY: "none", LOCAL_BYTES: "0", BATCH_COLLECT: "0"}
+    table = create(tmp_path / "t", request.param, options=options)
+    collected = Table(table.storage, {**SMALL_LIMIT, DUP_POLICY: "none"})
+    collected.insert(batch([f"a{n}" for n in range(100)], "a"))
+    collected.insert(batch([f"b{n}" for n in range(100)], "b"))
+    # A key in two files is updated in the first of them.
+    collected.insert(batch(["a7", "a8"], "a"))
+    monkeypatch.setattr(SimpleIndex, "tag", unasked)
+    return Table(table.storage, options, spark=spark)
+
+
+@pytest.mark.spark
+def test_a_large_batch_is_one_join(large):
+    """Keys of no file are new; one of another partition path is, too, or moves."""
+    is_global = large.index.is_global
+    wanted = [*(f"a{n}" for n in range(5, 60)), *(f"new{n}" for n in range(5)), "b1"]
+    first = dict(zip(wanted, lookup(large, wanted)[0], strict=True))
+    result = large.upsert(batch(wanted, "a", ts=2))
+    counts = result.updated, result.inserted, result.moved
+    assert counts == ((55, 5, 1) if is_global else (55, 6, 0))
+    changed = [
+        (row["_hoodie_record_key"], row["_hoodie_file_name"])
+        for part in large.scan().tables()
+        for row in part.to_pylist()
+        if row["ts"] == 2
+    ]
+    assert len(changed) == len(wanted)
+    held = {key: name for key, name in changed if key in wanted[:55]}
+    assert all(name.startswith(first[key][1]) for key, name in held.items())
+
+
+@pytest.mark.spark
+def test_partitions_of_no_keys_are_not_read(large):
+    stats = LookupStats()
+    context = large._context(TableState.load(large.storage), stats)
+    keys = context.spark().sql(
+        "select * from values (0, 4, 'b1', 'b'), (1, 5, 'b2', 'a'), (1, 6, 'b3', null) "
+        "as t(part, row, key, partition)"
+    )
+    frame = large.index.tag_frame(keys, context)
+    # Spark takes the keys for few, and must not collect them.
+    assert "SortMergeJoin" in frame._jdf.queryExecution().executedPlan().toString()
+    found = {tuple(row)[:3] for row in frame.select("part", "row", "partition_path").collect()}
+    is_global = large.index.is_global
+    assert found == ({(0, 4, "b"), (1, 5, "b"), (1, 6, "b")} if is_global else {(0, 4, "b")})
+    assert stats.files_read == len(context.snapshot.files)
+    several = len(context.snapshot.files)
+    stats.files_read = 0
+    large.index.tag_frame(keys.where("partition = 'b'"), context)
+    assert stats.files_read == (several if is_global else 1)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named_in_a_large_batch(large, damage, monkeypatch):
+    monkeypatch.undo()  # asking for the keys names the file
+    file = files(large)[1]
+    damaged(large, file, damage)
+    with pytest.raises(CorruptFileError, match=file.file_id):
+        large.upsert(batch(["b1"], file.partition_path))

@@ -9,5 +9,6 @@
 
 Order across Spark partitions is that of the collected batch: the rows of a partition before those
 of the next one. Equal keys meet in one part, in that order, so the same row wins. The driver holds
-no rows: counts, places of stretches, and where an index does not tag in tasks, some keys at a time.
+no rows: counts, places of stretches, and where an index tags neither in tasks nor by a frame, some
+keys at a time.
 """

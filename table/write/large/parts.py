@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.errors import DuplicateKeyError
+from keymark.table.errors import DuplicateKeyError, WorkerLostError
 from keymark.table.index.dealing import Dealing, context_of_task
 from keymark.table.index.dedup import last_of_each
 from keymark.table.index.protocol import LOCATION_SCHEMA, Index, IndexContext, spec_of
@@ -31,6 +31,7 @@ from keymark.table.write.large.spool import (
     put_stretches,
     table_of,
 )
+from keymark.table.write.large.tagging import tags_by_spark
 from keymark.table.write.placement import moving_rows
 from keymark.table.write.transaction import WriteTransaction
 
@@ -228,28 +229,44 @@ def split_part(work: SplitWork) -> list[tuple[Stretch | None, ...]]:
 
 
 def _tagged(tx: WriteTransaction, works: Sequence[PartWork]) -> list[PartWork]:
-    """Ask the index here for some keys at a time; the answers wait on storage, too."""
-    runner, storage = tx.writer.runner, tx.storage
-    keys = runner.run(spool_keys, works, weights=[work.weight for work in works])
+    """Ask the index for all keys in Spark, or here for some at a time; answers wait on storage."""
+    keys = tx.writer.runner.run(spool_keys, works, weights=[work.weight for work in works])
+    try:
+        tags = tags_by_spark(tx, keys)
+    except WorkerLostError:
+        raise
+    except Exception:
+        # Asking here names the file that Spark stumbled over, if there is one.
+        _tags_by_turns(tx, works, keys)
+        raise
+    if tags is None:
+        tags = _tags_by_turns(tx, works, keys)
+    return [replace(work, tags=answer) for work, answer in zip(works, tags, strict=True)]
+
+
+def _tags_by_turns(
+    tx: WriteTransaction, works: Sequence[PartWork], keys: Sequence[Stretch]
+) -> list[Stretch]:
+    """Ask the index here for some keys at a time."""
+    storage = tx.storage
     most = max(_KEYS_BYTES_MIN, tx.options.integer(BATCH_COLLECT) // _SLICE_COPIES)
-    tagged: list[PartWork] = []
-    while len(tagged) < len(works):
-        first = end = len(tagged)
+    tags: list[Stretch] = []
+    while len(tags) < len(works):
+        first = end = len(tags)
         size = 0
         while end < len(works) and (end == first or size + keys[end].size <= most):
             size += keys[end].size
             end += 1
         asked = pa.concat_tables([stretch.read(storage) for stretch in keys[first:end]])
         keys_asked, partitions = (column.combine_chunks() for column in asked.columns)
-        tags = _find(works[first], keys_asked, partitions, tx.context)
+        found = _find(works[first], keys_asked, partitions, tx.context)
         starts = np.cumsum([0, *(stretch.rows for stretch in keys[first:end])]).tolist()
         answers = [
-            tags.slice(start, stretch.rows)
+            found.slice(start, stretch.rows)
             for start, stretch in zip(starts, keys[first:end], strict=False)
         ]
-        put = put_stretches(storage, tx.instant, answers)
-        tagged += [replace(w, tags=s) for w, s in zip(works[first:end], put, strict=True)]
-    return tagged
+        tags += put_stretches(storage, tx.instant, answers)
+    return tags
 
 
 def spool_keys(work: PartWork) -> Stretch:
