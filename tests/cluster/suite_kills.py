@@ -22,13 +22,14 @@ from table_cases import (
 )
 
 from keymark import Table
-from keymark.table.properties.options import LOCAL_BYTES
+from keymark.table.properties.options import BATCH_COLLECT, LOCAL_BYTES
 
 ON_EXECUTORS = {LOCAL_BYTES: "0"}
 SHARD = r"^\.hoodie/metadata/record_index/"
 MERGED = SHARD + r".*\.hfile$"
 DATA = r"^p\d/.*\.parquet$"
 KEY_FILE = r"\.keys$"
+SPOOL = r"\.rows$"
 COMMIT = r"^\.hoodie/\d+\.commit$"
 
 LOADED, UPDATED = range(300), range(200, 400)
@@ -42,6 +43,14 @@ UPSERTS = [
         ("index_before_the_log", "put", SHARD, BEFORE, False),
         ("share_index_after_the_log", "put", SHARD, AFTER, False),
         ("index_outlived", "put", SHARD, BEFORE, True),
+    )
+]
+LARGE = [
+    pytest.param(path, moment, id=name)
+    for name, path, moment in (
+        ("share_prepare", SPOOL, AFTER),
+        ("write_before_the_file", DATA, BEFORE),
+        ("share_write_after_the_file", DATA, AFTER),
     )
 ]
 BULKS = [
@@ -65,9 +74,15 @@ def strike_at(folder, **changes):
     return Strike(flag=str(folder / "flag"), driver=os.getpid(), **{"victim": 0, **changes})
 
 
-def armed(table, strike, spark):
+def armed(table, strike, spark, **options):
     storage = KillingStorage(table.storage.root, strike=strike)
-    return Table(storage, ON_EXECUTORS, spark=spark)
+    return Table(storage, {**ON_EXECUTORS, **options}, spark=spark)
+
+
+def framed(spark, table):
+    """Rows as a frame of three partitions."""
+    made = spark.createDataFrame(table.to_pylist(), "k string, p string, ts long, v string")
+    return made.repartition(3)
 
 
 def expected(loaded, updated=()):
@@ -126,12 +141,24 @@ def test_a_worker_dies_in_a_compaction(tmp_path, spark, outlives):
 
 
 @pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(("path", "moment"), LARGE)
+def test_a_worker_dies_in_a_large_upsert(tmp_path, spark, path, moment):
+    table = create(tmp_path / "t")
+    table.upsert(rows(LOADED))
+    strike = strike_at(tmp_path, call="put", path=path, moment=moment)
+    batch = framed(spark, rows(UPDATED, ts=2, value="w"))
+    result = armed(table, strike, spark, **{BATCH_COLLECT: "0"}).upsert(batch)
+    assert (tmp_path / "flag").read_text() == "task"
+    assert (result.updated, result.inserted) == (100, 100)
+    check_exact(tmp_path / "t", expected(LOADED, UPDATED))
+
+
+@pytest.mark.usefixtures("workers")
 @pytest.mark.parametrize(("path", "moment"), BULKS)
 def test_a_worker_dies_in_a_bulk_insert(tmp_path, spark, path, moment):
     table = create(tmp_path / "t")
     strike = strike_at(tmp_path, call="put", path=path, moment=moment)
-    frame = spark.createDataFrame(rows(LOADED).to_pylist(), "k string, p string, ts long, v string")
-    result = armed(table, strike, spark).bulk_insert(frame.repartition(3))
+    result = armed(table, strike, spark).bulk_insert(framed(spark, rows(LOADED)))
     assert (tmp_path / "flag").read_text() == "task"
     assert result.inserted == len(LOADED)
     check_exact(tmp_path / "t", expected(LOADED))

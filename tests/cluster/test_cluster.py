@@ -67,7 +67,7 @@ def python(*arguments):
 
 @pytest.mark.parametrize(
     ("suite", "cases"),
-    [("suite_conformance", {"share": 58, "full": 58}), ("suite_kills", {"share": 5, "full": 13})],
+    [("suite_conformance", {"share": 58, "full": 58}), ("suite_kills", {"share": 7, "full": 16})],
     ids=["conformance", "kills"],
 )
 def test_suite(request, tmp_path, suite, cases):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from table_cases import DUP_POLICY, EVENT_TIME, MOVES, PAYLOAD, create, data_rows, rows
+from table_cases import DUP_POLICY, EVENT_TIME, MOVES, PAYLOAD, create, data_rows, left_over, rows
 
 from keymark import Table
-from keymark.table.errors import DuplicateKeyError, InputError
+from keymark.table.errors import DuplicateKeyError, InputError, WorkerLostError
 from keymark.table.properties.options import BATCH_COLLECT, LOCAL_BYTES
 from keymark.table.rows.frame_size import surely_below
+from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.write.large import parts, prepare
 
+ALL_IN_TASKS = {BATCH_COLLECT: "0", LOCAL_BYTES: "0"}
 COUNTS = ("inserted", "updated", "deleted", "moved", "unchanged")
 
 
@@ -212,6 +218,38 @@ def test_a_frame_is_run_once(many, spark):
     many.upsert(made.mapInArrow(counted, made.schema))
     assert runs.value == 3
     assert len(data_rows(many)) == 50
+
+
+def deadly(table, path, spark):
+    """The table, whose tasks die once they have put a file of that name."""
+    driver = os.getpid()
+
+    # Spark's workers do not know this module: they get a class that is made here as it is.
+    class DeadlyStorage(LocalStorage):
+        def put(self, name, data):
+            LocalStorage.put(self, name, data)
+            if os.getpid() != driver and re.search(path, name):
+                signal.raise_signal(signal.SIGKILL)
+
+    return Table(DeadlyStorage(table.storage.root), {**ALL_IN_TASKS, MOVES: "true"}, spark=spark)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("path", [r"\.rows$", r"p\d/.*\.parquet$"])
+def test_a_worker_that_dies_leaves_the_table_as_it_was(tmp_path, spark, path):
+    """Spark tries nothing again on one machine; on a cluster it does (tests/cluster)."""
+    table = create(tmp_path / "t", {MOVES: "true"})
+    table.upsert(rows(range(60)))
+    before = data_rows(table)
+    batch = frame(spark, rows(range(30, 90), ts=2, partition="p1", value="w"), 2)
+    with pytest.raises(WorkerLostError, match="lost its worker"):
+        deadly(table, path, spark).upsert(batch)
+    assert data_rows(table) == before
+    # The next write sweeps what the other task may have put after its job had failed.
+    result = Table(table.storage, {**ALL_IN_TASKS, MOVES: "true"}, spark=spark).upsert(batch)
+    assert (result.moved, result.updated, result.inserted) == (20, 10, 30)
+    assert table.check().ok
+    assert left_over(tmp_path / "t") == []
 
 
 @pytest.mark.spark
