@@ -24,8 +24,9 @@ _INFLATION = 16
 def surely_below(rows: DataFrame, size: int) -> bool:
     """Whether a frame takes far fewer bytes than `size`: by Spark's estimate, where it knows.
 
-    Spark knows the sizes of files and of local rows, and what selecting leaves of them. It guesses
-    the sizes of joins, of exploded rows and of what Python makes: then the answer is False.
+    Spark knows the sizes of files, of local rows and of a frame that is wholly in its cache, and
+    what selecting leaves of them. It guesses the sizes of joins, of exploded rows and of what
+    Python makes, as the rows of `createDataFrame` of a list are: then the answer is False.
     """
     classic = getattr(rows, "_jdf", None)
     if classic is None:
@@ -33,11 +34,19 @@ def surely_below(rows: DataFrame, size: int) -> bool:
     plan = classic.queryExecution().optimizedPlan()
     if int(str(plan.stats().sizeInBytes())) * _INFLATION > size:
         return False
-    return all(name in _KNOWN or name in _NO_MORE for name in _operators(plan))
+    return all(_is_known(operator) for operator in _operators(plan))
 
 
-def _operators(plan: JavaObject) -> Iterator[str]:
-    yield plan.nodeName()
+def _is_known(operator: JavaObject) -> bool:
+    name = operator.nodeName()
+    if name == "InMemoryRelation":
+        # Its size is a guess until all of it is cached.
+        return bool(operator.cacheBuilder().isCachedColumnBuffersLoaded())
+    return name in _KNOWN or name in _NO_MORE
+
+
+def _operators(plan: JavaObject) -> Iterator[JavaObject]:
+    yield plan
     children = plan.children()
     for number in range(children.size()):
         yield from _operators(children.apply(number))

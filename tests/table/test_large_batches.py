@@ -281,6 +281,20 @@ def test_sizes_are_believed_where_spark_knows_them(tmp_path, spark):
     assert not surely_below(frame(spark, rows(range(3))), 1 << 20)
 
 
+@pytest.mark.spark
+def test_the_size_of_a_cached_frame_is_believed_once_it_is_all_there(spark):
+    cached = frame(spark, rows(range(100)), 3).cache()
+    try:
+        assert not surely_below(cached, 1 << 20)
+        cached.first()
+        assert not surely_below(cached, 1 << 40)
+        cached.count()
+        assert surely_below(cached.where("ts = 1"), 1 << 20)
+        assert not surely_below(cached, 1000)
+    finally:
+        cached.unpersist()
+
+
 def test_parts_are_ranges_of_shards_and_slices_split_each(tmp_path):
     options = {"hoodie.metadata.record.index.min.filegroup.count": "300"}
     table = create(
