@@ -222,7 +222,8 @@ class Table:
         """Where keys are, in their order: record_key, partition_path, file_id, instant_time.
 
         Nulls for absent keys. With a session or keys in a DataFrame, Spark looks many up by shard.
-        A DataFrame of more bytes than keymark.batch.collect.bytes is answered with a DataFrame.
+        A DataFrame of more bytes than keymark.batch.collect.bytes is answered with a DataFrame: it
+        looks keys up when it runs, and Spark's PythonException then ends in the line of the error.
         """
         if is_frame(keys):
             self._spark = self._spark or keys.sparkSession

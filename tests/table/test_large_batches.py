@@ -9,6 +9,7 @@ import signal
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 from table_cases import DUP_POLICY, EVENT_TIME, MOVES, PAYLOAD, create, data_rows, left_over, rows
 
 from keymark import Table
@@ -267,6 +268,21 @@ def test_lookups_of_many_keys_answer_with_a_frame(tmp_path, spark, index):
     few = Table(table.storage, spark=spark).lookup(asked)
     assert isinstance(few, pa.Table)
     assert few.equals(expected)
+
+
+@pytest.mark.spark
+def test_an_error_of_a_lookup_that_is_a_frame_ends_in_its_own_line(tmp_path, spark):
+    """Spark raises its own error where the frame runs; the last line of the worker's is ours."""
+    table = create(tmp_path / "t", {BATCH_COLLECT: "0"}, spark=spark, index="global_bloom")
+    table.upsert(rows(range(50)))
+    found = table.lookup(frame(spark, rows(range(20))).select("k"))
+    (gone, *_) = table.scan().files
+    table.storage.delete(gone.path)
+    with pytest.raises(PythonException) as raised:
+        found.collect()
+    told = str(raised.value).rstrip().splitlines()[-1]
+    assert told.strip().startswith("keymark.table.errors.")
+    assert gone.path in told
 
 
 @pytest.mark.spark
