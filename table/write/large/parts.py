@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.errors import DuplicateKeyError, WorkerLostError
+from keymark.table.errors import DuplicateKeyError, TableError
 from keymark.table.index.dealing import Dealing, context_of_task
 from keymark.table.index.dedup import last_of_each
 from keymark.table.index.protocol import LOCATION_SCHEMA, Index, IndexContext, spec_of
@@ -233,7 +233,7 @@ def _tagged(tx: WriteTransaction, works: Sequence[PartWork]) -> list[PartWork]:
     keys = tx.writer.runner.run(spool_keys, works, weights=[work.weight for work in works])
     try:
         tags = tags_by_spark(tx, keys)
-    except WorkerLostError:
+    except TableError:
         raise
     except Exception:
         # Asking here names the file that Spark stumbled over, if there is one.
