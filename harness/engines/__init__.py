@@ -3,13 +3,16 @@
 Engine names are `native`, which is Keymark; `native@COMMIT` and `native@worktree`, which are
 revisions of it in processes of their own; `native@MASTER`, as in `native@local[1]`, which is
 Keymark with a Spark session of its own on this master; `native@bare`, which is Keymark without what
-measuring adds; and `hudi@VERSION`, a release of Apache Hudi.
+measuring adds; `hudi@VERSION`, a release of Apache Hudi with tables of the version that it makes by
+default; and `hudi@VERSION-vN`, the same release with tables of version N (`hudi_releases`).
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
+from keymark.harness.engines import hudi_releases
 from keymark.indexes.installed import specs
 
 NATIVE = "native"
@@ -17,13 +20,10 @@ REVISION = "native@"
 WORKTREE = "worktree"
 BARE = f"{REVISION}bare"
 
-HUDI_FIRST = (0, 15, 0)
-"""The first release of Hudi with a bundle for Spark 3.5."""
-
 _NUMBER = r"[1-9][0-9]*"
 _MASTER_FORM = rf"local\[{_NUMBER}\]|local-cluster\[{_NUMBER},{_NUMBER},{_NUMBER}\]"
 NATIVE_FORM = rf"{REVISION}([0-9a-f]{{7,64}}|{WORKTREE}|bare|{_MASTER_FORM})"
-HUDI_FORM = r"hudi@([0-9]+)\.([0-9]+)\.([0-9]+)"
+HUDI_FORM = r"hudi@([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})(-v[0-9]{1,4})?"
 """Regular expressions of the names, in the words that JSON Schema has as well."""
 
 _NATIVE = re.compile(NATIVE_FORM)
@@ -31,10 +31,43 @@ _HUDI = re.compile(HUDI_FORM)
 _LIKE_HUDI = re.compile(r"(?i)hudi\W*v?(\d+\.\d+\.\d+)")
 
 
-def hudi_version(name: str) -> str | None:
-    """The version of an engine `hudi@VERSION`; None for other engines."""
+class HudiName(NamedTuple):
+    """What the name of an engine of Hudi says.
+
+    Attributes:
+        version: the release.
+        table_version: of the tables that it makes.
+    """
+
+    version: str
+    table_version: int
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the release makes such tables by default."""
+        return self.table_version == hudi_releases.release(self.version).own_version
+
+
+def hudi_name(name: str) -> HudiName | None:
+    """What the name `hudi@VERSION` or `hudi@VERSION-vN` says; None for what is no such engine."""
     match = _HUDI.fullmatch(name)
-    return ".".join(match.groups()) if match else None
+    if match is None or hudi_releases.number(match.group(1)) < hudi_releases.FIRST:
+        return None
+    version, told = match.groups()
+    own = hudi_releases.release(version).own_version
+    return HudiName(version, int(told.removeprefix("-v")) if told else own)
+
+
+def hudi_version(name: str) -> str | None:
+    """The release of an engine of Hudi; None for other engines."""
+    match = _HUDI.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def table_version(name: str) -> int:
+    """The version of the tables that an engine makes."""
+    hudi = hudi_name(name)
+    return hudi.table_version if hudi else hudi_releases.BASE_VERSION
 
 
 def own_master(name: str) -> str | None:
@@ -53,7 +86,7 @@ def engine_indexes(name: str) -> tuple[str, ...]:
     version = hudi_version(name)
     if version is None:
         return tuple(specs())
-    release = tuple(int(part) for part in version.split("."))
+    release = hudi_releases.number(version)
     return tuple(
         spec.name
         for spec in specs().values()
@@ -68,9 +101,21 @@ def engine_mistake(name: str) -> str | None:
     match = _HUDI.fullmatch(name)
     if match is None:
         return _malformed(name)
-    if tuple(int(part) for part in match.groups()) < HUDI_FIRST:
-        first = ".".join(str(part) for part in HUDI_FIRST)
+    version, told = match.groups()
+    if hudi_releases.number(version) < hudi_releases.FIRST:
+        first = ".".join(map(str, hudi_releases.FIRST))
         return f"engine {name!r}: Hudi's bundles for Spark 3.5 begin with {first}"
+    return _version_mistake(name, version, told) if told else None
+
+
+def _version_mistake(name: str, version: str, told: str) -> str | None:
+    """What is wrong with the table version that an engine's name ends with."""
+    release, wanted = hudi_releases.release(version), int(told.removeprefix("-v"))
+    if wanted not in release.versions:
+        can = ", ".join(map(str, release.versions))
+        return f"engine {name!r}: Hudi {version} makes tables of version {can}"
+    if wanted == release.own_version:
+        return f"engine {name!r} is named 'hudi@{version}': version {wanted} is its own"
     return None
 
 
@@ -84,5 +129,8 @@ def _malformed(name: str) -> str:
             "as in 'native@local[2]'"
         )
     if name.lower().startswith("hudi"):
-        return f"engine {name!r} needs a release of three numbers, as in 'hudi@0.15.0'"
+        return (
+            f"engine {name!r} needs a release of three numbers, as in 'hudi@1.2.0', or with the "
+            "version of its tables, as in 'hudi@1.2.0-v6'"
+        )
     return f"unknown engine {name!r} (known are 'native' and 'hudi@VERSION', as in 'hudi@0.15.0')"

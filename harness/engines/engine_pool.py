@@ -13,8 +13,10 @@ from keymark.datasets.profiles.folders import session_conf
 from keymark.harness.engines import (
     BARE,
     REVISION,
+    HudiName,
     engine_indexes,
     hudi,
+    hudi_name,
     hudi_version,
     is_native,
     jars,
@@ -150,28 +152,28 @@ class EnginePool:
 
     def start(self, name: str) -> None:
         """Start one engine; one that does not come up is noted as broken."""
-        version = hudi_version(name)
+        release = hudi_name(name)
         if name == BARE:
             self.engines[name] = BareEngine(self._runtime, self._tables)
         elif name.startswith(REVISION):
             self._start_revision(name)
-        elif version is None:
+        elif release is None:
             self.engines[name] = NativeEngine(self._runtime, self._tables)
         else:
-            self._start_hudi(name, version)
+            self._start_hudi(name, release)
 
-    def _start_hudi(self, name: str, version: str) -> None:
+    def _start_hudi(self, name: str, release: HudiName) -> None:
         section = self._scenario.spark
-        child = hudi.process(version, self._work)
+        child = hudi.process(name, self._work)
         self._open.callback(child.close)
         try:
             self.told[name] = hudi.start(
-                child, version, section=section, events=self._events, work=self._work
+                child, name, section=section, events=self._events, work=self._work
             )
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return
-        self.engines[name] = hudi.HudiEngine(version, child, parallelism=hudi.parallelism(section))
+        self.engines[name] = hudi.HudiEngine(release, child, parallelism=hudi.parallelism(section))
 
     def _start_revision(self, name: str) -> None:
         section, master = self._scenario.spark, own_master(name)

@@ -1,5 +1,8 @@
 """The engine `hudi@VERSION`: tables that a release of Apache Hudi writes and reads.
 
+Its tables are of the version that the release makes by default, or of the one that the engine's
+name ends with (`hudi@1.2.0-v6`).
+
 Jars of two releases cannot share a JVM, so each release has a process of its own (`hudi_child`),
 warm for the whole run, with a Spark session of the same settings. Batches are Parquet files, the
 same ones that `native` reads; results are compared with the truth through Hudi's own reader.
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from keymark import Table
-from keymark.harness.engines import jars
+from keymark.harness.engines import HudiName, hudi_releases, hudi_version, jars
 from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
 from keymark.harness.engines.hudi_options import (
     HBASE_CONF,
@@ -97,17 +100,40 @@ class HudiRows:
         return list(self.child.call("opened"))
 
 
-class HudiTable:
-    """A table under test; see `base.MeasuredTable`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexCounts:
+    """What comparing a record index with the data found; see `base.IndexCheck`."""
 
-    def __init__(
-        self, child: Asked, path: Path, *, layout: Layout, index: str, options: Mapping[str, str]
-    ) -> None:
-        self._child = child
-        self._layout = layout
-        self._options = options
-        self.path = path
-        self.index = index
+    missing: int
+    extra: int
+    wrong: int
+    duplicate: int
+
+    @property
+    def ok(self) -> bool:
+        """No difference."""
+        return not (self.missing or self.extra or self.wrong or self.duplicate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HudiTable:
+    """A table under test; see `base.MeasuredTable`.
+
+    Attributes:
+        child: the process of its release.
+        path: its folder.
+        layout: how its rows are keyed, laid out and ordered.
+        index: name of its index.
+        table_version: as `hoodie.table.version` says.
+        options: of every call.
+    """
+
+    child: Asked
+    path: Path
+    layout: Layout
+    index: str
+    table_version: int
+    options: Mapping[str, str]
 
     def bulk_insert(self, df: tuple[str, ...], /) -> HudiWrite:
         """Load held rows into an empty table."""
@@ -122,8 +148,8 @@ class HudiTable:
         return self._write("delete", df)
 
     def _write(self, operation: str, files: tuple[str, ...]) -> HudiWrite:
-        where = {"path": str(self.path), "options": self._options}
-        self._child.call("write", operation=operation, files=files, **where)
+        where = {"path": str(self.path), "options": self.options}
+        self.child.call("write", operation=operation, files=files, **where)
         return HudiWrite(path=self.path)
 
     def read(self, keys: Sequence[str] | None = None) -> HudiRows:
@@ -131,11 +157,11 @@ class HudiTable:
 
         A key of several columns is looked for by Hudi's meta column, which prunes nothing.
         """
-        fields = self._layout.record_key
+        fields = self.layout.record_key
         return HudiRows(
-            child=self._child,
+            child=self.child,
             path=self.path,
-            options=self._options,
+            options=self.options,
             column=fields[0] if len(fields) == 1 else independent.KEY,
             keys=tuple(keys or ()),
         )
@@ -148,7 +174,7 @@ class HudiTable:
         stats: LookupStats | None = None,  # noqa: ARG002 - has none
     ) -> None:
         """Look up the keys that the child holds."""
-        self._child.call("lookup", options=self._options)
+        self.child.call("lookup", options=self.options)
 
     def info(self) -> NamedIndex:
         """The index of the writer's options, and of the table where it must be built there."""
@@ -156,10 +182,22 @@ class HudiTable:
         if partition is not None:
             built = independent.facts(self.path).partitions_of_metadata
             return NamedIndex(index=self.index if partition in built else "none")
-        return NamedIndex(index=index_name(self._options[INDEX_TYPE]))
+        return NamedIndex(index=index_name(self.options[INDEX_TYPE]))
 
     def check(self) -> IndexCheck:
-        """Hudi's record index against its data, by Keymark's readers: no code of Hudi's."""
+        """Hudi's record index against its data.
+
+        In tables of version 6 both are read by Keymark, with no code of Hudi's. In later ones the
+        index is read by Hudi, as rows of the metadata table.
+        """
+        if self.table_version > hudi_releases.BASE_VERSION:
+            counts = self.child.call(
+                "check_index",
+                path=str(self.path),
+                options=self.options,
+                in_partitions=not spec_of(self.index).is_global,
+            )
+            return IndexCounts(**counts)
         return Table.open(
             str(self.path), options={INDEX_TYPE: spec_of(self.index).table_type}
         ).check()
@@ -176,7 +214,7 @@ class HudiTable:
 
     def build_index(self) -> None:
         """Let Hudi's metadata writer initialise what the options ask for, without a write."""
-        self._child.call("build_index", path=str(self.path), options=self._options)
+        self.child.call("build_index", path=str(self.path), options=self.options)
 
     def purge(self, _df: object, /) -> Purged:
         """Hudi erases old slices by cleaning only."""
@@ -187,13 +225,13 @@ class HudiEngine:
     """Makes and opens tables through one release of Hudi.
 
     Args:
-        version: the release.
+        name: the release and the version of its tables.
         child: its process.
         parallelism: tasks of each of Hudi's shuffles.
     """
 
-    def __init__(self, version: str, child: Asked, *, parallelism: int) -> None:
-        self._version = version
+    def __init__(self, name: HudiName, child: Asked, *, parallelism: int) -> None:
+        self._name = name
         self._child = child
         self._parallelism = parallelism
 
@@ -204,11 +242,18 @@ class HudiEngine:
         given = table_options(
             layout,
             index=index,
-            version=self._version,
+            engine=self._name,
             parallelism=self._parallelism,
             options=options,
         )
-        return HudiTable(self._child, path, layout=layout, index=index, options=given)
+        return HudiTable(
+            child=self._child,
+            path=path,
+            layout=layout,
+            index=index,
+            table_version=self._name.table_version,
+            options=given,
+        )
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that exists; metadata partitions that it has are kept."""
@@ -300,25 +345,25 @@ class HudiEngine:
         return rows.digest(columns)
 
 
-def process(version: str, work: Path) -> Child:
-    """The process of a release; its output goes to a log in `work`."""
-    name = f"hudi@{version}"
+def process(name: str, work: Path) -> Child:
+    """The process of an engine; its output goes to a log in `work`."""
     command = [sys.executable, "-m", "keymark.harness.engines.hudi_child"]
     return Child(command, log=work / f"{name}.log", name=name)
 
 
 def start(
-    child: Asked, version: str, *, section: SparkSection, events: Path, work: Path
+    child: Asked, name: str, *, section: SparkSection, events: Path, work: Path
 ) -> dict[str, Any]:
     """Let a process start Spark with its release; what it says of its options and versions.
 
     Raises:
         CellError: it did not come up.
     """
-    conf = work / f"hudi@{version}-conf"
+    conf = work / f"{name}-conf"
     conf.mkdir(parents=True, exist_ok=True)
     (conf / HBASE_CONF).write_text(_HBASE_SITE, encoding="utf-8")
-    extra = session_conf(jars.bundle(version), work / f"hudi@{version}-warehouse", conf)
+    version = str(hudi_version(name))
+    extra = session_conf(jars.bundle(version), work / f"{name}-warehouse", conf)
     said = child.call("start", version=version, spark=section, events=events, extra=extra)
     return dict(said)
 

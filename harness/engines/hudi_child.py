@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import col, lit
 
 from keymark.datasets.generate.spark import digest_dataframe
+from keymark.harness.engines.hudi_index_check import compare
 from keymark.harness.engines.hudi_jvm import HudiJvm
 from keymark.harness.engines.hudi_options import HBASE_CONF
 from keymark.harness.engines.hudi_phases import STACK_DEPTH
@@ -99,6 +100,13 @@ class HudiSession:
         parts = self._found._jdf.queryExecution().toRdd().partitions()  # noqa: SLF001
         files = (file for part in parts for file in part.files())
         return sorted({str(file.filePath().toString()) for file in files})
+
+    def check_index(
+        self, *, path: str, options: Mapping[str, str], in_partitions: bool
+    ) -> dict[str, int]:
+        """Compare the record index with the rows; the counts of `base.IndexCheck`."""
+        metadata = self._spark.read.format("hudi").load(f"{path}/.hoodie/metadata")
+        return compare(self._table(path, options), metadata, in_partitions=in_partitions)
 
     def build_index(self, *, path: str, options: Mapping[str, str]) -> None:
         """Build the metadata partitions that the options ask for and the table lacks."""

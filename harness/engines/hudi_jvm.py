@@ -13,14 +13,8 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-from keymark.harness.engines.hudi_options import version_number
+from keymark.harness.engines import hudi_releases
 from keymark.indexes.installed import specs
-
-_LOCATIONS = (1, 1)
-"""From this version on the record index is asked with, and answers with, distributed data."""
-
-_OWN_SCHEMA = (1, 2)
-"""From this version on a schema is an object of Hudi's own, no longer one of Avro's."""
 
 _MODEL = "org.apache.hudi.common.model"
 
@@ -36,7 +30,7 @@ class HudiJvm:
     """The lookups of one Hudi version in one session."""
 
     def __init__(self, spark: SparkSession, version: str) -> None:
-        self._version = version_number(version)
+        self._release = hudi_releases.release(version)
         context: Any = spark.sparkContext
         self._java_context = context._jsc  # noqa: SLF001 - the only way to the JVM
         self._jvm = context._jvm  # noqa: SLF001
@@ -83,15 +77,15 @@ class HudiJvm:
         )
         where = self._hudi.storage.StoragePath(path)
         storage = self._hudi.storage.hadoop.HoodieHadoopStorage(where, self._storage_conf())
-        if self._version < _LOCATIONS:
-            create = self._hudi.metadata.HoodieTableMetadata.create
-            table = create(self._engine, storage, config, path)
-            found = table.readRecordIndex(texts)
-        else:
+        if self._release.has_locations:
             factory = self._hudi.metadata.NativeTableMetadataFactory.getInstance()
             table = factory.create(self._engine, storage, config, path)
             asked = self._hudi.common.data.HoodieListData.eager(texts)
             found = table.readRecordIndexLocationsWithKeys(asked).collectAsList()
+        else:
+            create = self._hudi.metadata.HoodieTableMetadata.create
+            table = create(self._engine, storage, config, path)
+            found = table.readRecordIndex(texts)
         table.close()
         return found
 
@@ -100,18 +94,14 @@ class HudiJvm:
         config = self._write_config(path, options, self.schema(path))
         none = self._hudi.common.util.Option.empty()
         asked = [self._storage_conf(), config, self._engine, none]
-        if self._version < (1,):
-            create = self._hudi.metadata.SparkHoodieBackedTableMetadataWriter.create
-        else:
-            create = self._hudi.metadata.SparkMetadataWriterFactory.create
+        if self._release.metadata_writer == "SparkMetadataWriterFactory":
             asked.append(self._meta_client(path).getTableConfig())
-        create(*asked).close()
+        getattr(self._hudi.metadata, self._release.metadata_writer).create(*asked).close()
 
     def schema(self, path: str) -> str:
         """The Avro schema of a table's rows, which a writer's configuration carries."""
         resolver = self._hudi.common.table.TableSchemaResolver(self._meta_client(path))
-        is_own = self._version >= _OWN_SCHEMA
-        asked = resolver.getTableSchema if is_own else resolver.getTableAvroSchema
+        asked = getattr(resolver, self._release.schema_call)
         return str(asked(False).toString())  # noqa: FBT003 - Java
 
     def tagged(

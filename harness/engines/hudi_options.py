@@ -1,4 +1,4 @@
-"""The options that every call of Hudi gets: the same ones to each, in each version.
+"""The options that every call of Hudi gets: the same ones to each.
 
 Hudi takes away every metadata index whose option is not set in the writer at hand, so the options
 of the metadata table go to all calls. What Hudi leaves to the user (parallelism) is set to what
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from keymark.harness.engines import HudiName, hudi_releases
 from keymark.harness.engines.base import Layout
 from keymark.table.index.protocol import spec_of
 from keymark.table.properties.options import (
@@ -52,14 +53,14 @@ _OVERWRITE = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
 
 
 def table_options(
-    layout: Layout, *, index: str, version: str, parallelism: int, options: Mapping[str, str]
+    layout: Layout, *, index: str, engine: HudiName, parallelism: int, options: Mapping[str, str]
 ) -> dict[str, str]:
     """The options of a table and its writer.
 
     Args:
         layout: how its rows are keyed, laid out and ordered.
         index: name of its index.
-        version: of Hudi.
+        engine: the release and the version of its tables.
         parallelism: tasks of each shuffle.
         options: the cell's.
     """
@@ -75,29 +76,32 @@ def table_options(
         PAYLOAD_CLASS: payload,
         INDEX_TYPE: spec_of(index).table_type,
         **dict.fromkeys(_PARALLEL, str(parallelism)),
-        **_METADATA_OPTIONS,
+        **_version_options(engine, payload),
         **spec_of(index).hudi_options,
-        **(_options_of_1x(payload) if version_number(version) >= (1,) else {}),
         **given,
     }
+
+
+def _version_options(engine: HudiName, payload: str) -> dict[str, str]:
+    """What a release needs to make tables of a version.
+
+    Tables of version 6 are alike in all releases: without an index that 0.15 does not know, and
+    with no statistics. In tables of a later version a release does what it does by default.
+    """
+    release, mode = hudi_releases.release(engine.version), payload.rpartition(".")[2]
+    found = {}
+    if release.has_merge_modes and mode in _MERGE_MODES:
+        found["hoodie.record.merge.mode"] = _MERGE_MODES[mode]
+    if not engine.is_own:
+        found["hoodie.write.table.version"] = str(engine.table_version)
+        found["hoodie.write.auto.upgrade"] = "false"
+    if engine.table_version == hudi_releases.BASE_VERSION:
+        found |= _METADATA_OPTIONS
+        if not engine.is_own:
+            found["hoodie.metadata.index.partition.stats.enable"] = "false"
+    return found
 
 
 def kept_options(partitions: Mapping[str, object] | tuple[str, ...]) -> dict[str, str]:
     """Options under which Hudi keeps the metadata partitions that a table has."""
     return {_METADATA[name]: "true" for name in partitions if name in _METADATA}
-
-
-def version_number(version: str) -> tuple[int, ...]:
-    """A version as numbers, for comparisons."""
-    return tuple(int(part) for part in version.split("."))
-
-
-def _options_of_1x(payload: str) -> dict[str, str]:
-    """Hudi 1.x writes the same tables as 0.15: version 6, no index that 0.15 does not know."""
-    mode = _MERGE_MODES.get(payload.rpartition(".")[2])
-    return {
-        "hoodie.write.table.version": "6",
-        "hoodie.write.auto.upgrade": "false",
-        "hoodie.metadata.index.partition.stats.enable": "false",
-        **({"hoodie.record.merge.mode": mode} if mode else {}),
-    }

@@ -249,7 +249,7 @@ def _dataset(spark: SparkSession, scenario: Scenario, folder: Path, data: DataPo
     if scenario.table.source is None:
         return GeneratedDataset(section.spec(data))
     source = Path(scenario.table.source)
-    facts = independent.facts(source)
+    facts = independent.source_facts(source)
     layout = Layout(
         name=facts.name,
         record_key=facts.record_key,

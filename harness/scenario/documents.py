@@ -24,7 +24,7 @@ _OPEN_SECTIONS = (
     *("dataset.settings.", "dataset.source.options."),
 )
 _NAMED_SECTIONS = ("table.index_options.", "table.variants.", "dataset.shapes.")
-_ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+|[^.]+)\.(.+)")
+_ENGINE_OPTION = re.compile(r"table\.engine_options\.(hudi@\d+\.\d+\.\d+(?:-v\d+)?|[^.]+)\.(.+)")
 
 
 def builtin_names() -> tuple[str, ...]:

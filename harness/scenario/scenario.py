@@ -456,7 +456,7 @@ def _source_mistakes(scenario: Scenario) -> list[str]:
         )
     elif source:
         try:
-            independent.facts(Path(source))
+            independent.source_facts(Path(source))
         except HarnessError as error:
             found.append(f"table.source: {error}")
     return found

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Self
 
 from pydantic import PlainValidator, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of samples, run.json and summaries.
+
+Since 2 an engine's name tells the version of Hudi's tables where it is not the release's own.
+"""
+
+_HUDI_1 = re.compile(r"\bhudi@1\.\d+\.\d+\b(?!-v)")
 
 PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services", "total")
 """Phases of a step, the same in every engine; `total` is the whole step.
@@ -82,7 +89,7 @@ class Sample(_JsonLine):
     Attributes:
         run_id: the run it was taken in.
         cell: stable id of the cell, `<engine>/<index>`.
-        engine: engine name, `native` or `hudi@VERSION`.
+        engine: engine name, such as `native` or `hudi@VERSION`.
         index: index name (`record`, `global_simple`, ...).
         step: `bulk_insert`, `upsert_<n>`, `delete`, `lookup`, `point_query`; of mappings `build`.
         round: number of change batches that the table has seen when the step ends; 0 after load.
@@ -126,7 +133,15 @@ class Sample(_JsonLine):
             raise ValueError(
                 f"schema version {found.schema_version} is newer than {SCHEMA_VERSION}"
             )
-        return found
+        if found.schema_version == SCHEMA_VERSION:
+            return found
+        version = found.schema_version
+        return replace(
+            found,
+            schema_version=SCHEMA_VERSION,
+            cell=with_table_versions(found.cell, version),
+            engine=with_table_versions(found.engine, version),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +197,15 @@ class Stage(_JsonLine):
     shuffle_write_records: StrictInt
     shuffle_read_bytes: StrictInt
     shuffle_read_records: StrictInt
+
+
+def with_table_versions(text: str, schema_version: object) -> str:
+    """A text of a document of some schema version, with engines named as they are now.
+
+    Before schema 2 every release made tables of version 6, and its name did not say so.
+    """
+    is_old = isinstance(schema_version, int) and schema_version < 2
+    return _HUDI_1.sub(r"\g<0>-v6", text) if is_old else text
 
 
 def wrong_keys(error: ValidationError) -> str:

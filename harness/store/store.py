@@ -17,7 +17,13 @@ from pathlib import Path
 
 from keymark.harness.errors import RunFolderError
 from keymark.harness.redaction import redact_document, redact_text
-from keymark.harness.store.results import SCHEMA_VERSION, Beat, Sample, Stage
+from keymark.harness.store.results import (
+    SCHEMA_VERSION,
+    Beat,
+    Sample,
+    Stage,
+    with_table_versions,
+)
 from keymark.harness.store.run_record import RunRecord
 
 LONGEST_NAME = 120
@@ -124,7 +130,8 @@ class RunFolder:
     def read_record(self) -> RunRecord:
         """The content of `run.json`; RunFolderError if damaged or of a newer schema."""
         try:
-            document = json.loads(self.info_file.read_text(encoding="utf-8"))
+            text = self.info_file.read_text(encoding="utf-8")
+            document = json.loads(with_table_versions(text, _schema_version(text)))
         except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{self.info_file} cannot be read: {error}") from error
         return RunRecord.parse(document, str(self.info_file))
@@ -155,7 +162,7 @@ class RunFolder:
         """All beats in the order they were taken; lines that a kill cut off are left out."""
         found = []
         with suppress(FileNotFoundError):
-            for line in self.canary_file.read_bytes().split(b"\n"):
+            for line in self._renamed(self.canary_file.read_bytes()).split("\n"):
                 with suppress(ValueError):
                     found.append(Beat.from_json(line))
         return found
@@ -173,13 +180,13 @@ class RunFolder:
             RunFolderError: the file cannot be read, or a line is no stage; says which.
         """
         try:
-            lines = self.stages_file.read_bytes().splitlines()
+            lines = self._renamed(self.stages_file.read_bytes()).split("\n")
         except FileNotFoundError:
             return []
         except OSError as error:
             raise RunFolderError(f"{self.stages_file} cannot be read: {error}") from error
         found = []
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(filter(None, lines), start=1):
             try:
                 found.append(Stage.from_json(line))
             except ValueError as error:
@@ -205,11 +212,24 @@ class RunFolder:
         except ValueError as error:
             raise RunFolderError(f"{self.samples_file}, line {number}: {error}") from error
 
+    def _renamed(self, content: bytes) -> str:
+        """The text of a file whose lines have no schema version: that of `run.json` holds."""
+        try:
+            version = _schema_version(self.info_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            version = None
+        return with_table_versions(content.decode(errors="replace"), version)
+
     def keep_only(self, keep: Callable[[Sample], bool]) -> None:
         """Drop what a killed run left unfinished: other samples, and a cut-off last line."""
         kept = "".join(sample.to_json() + "\n" for sample in self.samples() if keep(sample))
         if kept.encode() != self.samples_file.read_bytes():
             _replace(self.samples_file, kept)
+
+
+def _schema_version(text: str) -> object:
+    document = json.loads(text)
+    return document.get("schema_version") if isinstance(document, dict) else None
 
 
 def _replace(path: Path, text: str) -> None:

@@ -1,7 +1,8 @@
 """Another way to read a table: list storage, open Parquet files; nothing of `table` is used.
 
-What a run is verified against must not come from the code under test. The rules are Hudi's file
-system view for copy-on-write tables of version 5 and 6: a base file is
+What a run is verified against must not come from the code under test. Tables of version 8 and 9 are
+read by hudi-rs (`hudi_rs`). For copy-on-write tables of version 5 and 6 the rules are those of
+Hudi's file system view: a base file is
 `<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than
 the active timeline, hence archived); the latest per file id is the slice; file groups named by
 `partitionToReplaceFileIds` of a completed replacecommit are gone. Keys that a table does not store
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from keymark.harness.errors import HarnessError
+from keymark.harness.tables import hudi_rs
 from keymark.harness.tables.key_text import encode_keys
 
 KEY = "_hoodie_record_key"
@@ -34,6 +36,9 @@ _GENERATOR = "hoodie.table.keygenerator.class"
 _HUDIS = tuple(
     f"org.apache.hudi.keygen.{name}KeyGenerator" for name in ("Simple", "Complex", "Nonpartitioned")
 )
+_LATER = ("8", "9")
+"""Table versions whose timeline and log files hudi-rs reads."""
+
 _COMPLETED = (".commit", ".replacecommit", ".deltacommit")
 _PARTITION_MARKER = ".hoodie_partition_metadata"
 _Read = TypeVar("_Read")
@@ -41,12 +46,40 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The latest base file of a file group."""
+    """The latest slice of a file group.
+
+    Attributes:
+        partition_path: of the group.
+        file_id: of the group.
+        instant: that wrote the base file.
+        path: of the base file.
+        logs: its log files, by their paths relative to the table; none of copy-on-write tables.
+        table: the table's folder.
+    """
 
     partition_path: str
     file_id: str
     instant: str
     path: Path
+    logs: tuple[str, ...] = ()
+    table: Path = Path()
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """What identifies the file group."""
+        return self.partition_path, self.file_id
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that its rows are in."""
+        return (self.path, *(self.table / name for name in self.logs))
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns of its rows; with log files, memory is that of all columns."""
+        if not self.logs:
+            return pq.ParquetFile(self.path).read(list(columns))
+        base = self.path.relative_to(self.table).as_posix()
+        return hudi_rs.merged(self.table, base, self.logs).select(list(columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +87,8 @@ class SourceFacts:
     """What `hoodie.properties` says about rows: how they are keyed, laid out and ordered."""
 
     name: str
+    version: int
+    is_merge_on_read: bool
     record_key: tuple[str, ...]
     partition_path: tuple[str, ...]
     ordering: str | None
@@ -61,25 +96,40 @@ class SourceFacts:
 
 
 def facts(table: Path) -> SourceFacts:
-    """Read the facts of a table; HarnessError for tables that cannot be read by listing."""
+    """Read the facts of a table; HarnessError for tables whose version is not known."""
     values = _properties(table / ".hoodie" / "hoodie.properties")
-    if values.get("hoodie.table.type", "COPY_ON_WRITE") != "COPY_ON_WRITE":
-        raise HarnessError(f"{table} is {values['hoodie.table.type']}; only COPY_ON_WRITE is read")
-    version = values.get("hoodie.table.version")
-    if version not in ("5", "6"):
-        raise HarnessError(
-            f"{table} has table version {version}, and runs start from version 6. Hudi 1.x takes a "
-            "copy of the table back: CALL downgrade_table(table => 'NAME', to_version => 'SIX')"
-        )
-    if values.get(_STORED, "true") != "true":
-        raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
+    version = values.get("hoodie.table.version", "")
+    if version not in ("5", "6", *_LATER):
+        raise HarnessError(f"{table} has table version {version}, which is not read")
     return SourceFacts(
         name=values.get("hoodie.table.name", table.name),
+        version=int(version),
+        is_merge_on_read=values.get("hoodie.table.type") == "MERGE_ON_READ",
         record_key=_names(values.get("hoodie.table.recordkey.fields")),
         partition_path=_names(values.get("hoodie.table.partition.fields")),
         ordering=_ordering(table, values),
         partitions_of_metadata=_names(values.get("hoodie.table.metadata.partitions")),
     )
+
+
+def source_facts(table: Path) -> SourceFacts:
+    """Read the facts of a table that a run is to start from.
+
+    Raises:
+        HarnessError: it is merge-on-read, of another version, or stores no keys.
+    """
+    found = facts(table)
+    if found.is_merge_on_read:
+        raise HarnessError(f"{table} is MERGE_ON_READ; only COPY_ON_WRITE is read")
+    if str(found.version) in _LATER:
+        raise HarnessError(
+            f"{table} has table version {found.version}, and runs start from version 6. Hudi 1.x "
+            "takes a copy of the table back: CALL downgrade_table(table => 'NAME', "
+            "to_version => 'SIX')"
+        )
+    if _properties(table / ".hoodie" / "hoodie.properties").get(_STORED, "true") != "true":
+        raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
+    return found
 
 
 def _ordering(table: Path, values: Mapping[str, str]) -> str | None:
@@ -108,7 +158,9 @@ def named_key(table: Path) -> str | None:
 
 
 def slices(table: Path) -> tuple[Slice, ...]:
-    """The latest base file of every live file group, by partition path and file id."""
+    """The latest slice of every live file group, by partition path and file id."""
+    if _is_later(table):
+        return tuple(sorted(_slices_of_later(table), key=lambda each: each.group))
     first, completed, replaced = _timeline(table / ".hoodie")
     latest: dict[tuple[str, str], Slice] = {}
     for found in _base_files(table):
@@ -122,12 +174,29 @@ def slices(table: Path) -> tuple[Slice, ...]:
     return tuple(latest[group] for group in sorted(latest))
 
 
+def _slices_of_later(table: Path) -> Iterator[Slice]:
+    for each in hudi_rs.slices(table):
+        yield Slice(
+            partition_path=each.partition_path,
+            file_id=each.file_id,
+            instant=each.creation_instant_time,
+            path=table / each.base_file_relative_path(),
+            logs=tuple(each.log_files_relative_paths()),
+            table=table,
+        )
+
+
+def _is_later(table: Path) -> bool:
+    properties = _properties(table / ".hoodie" / "hoodie.properties")
+    return properties.get("hoodie.table.version") in _LATER
+
+
 def holding(table: Path, keys: pa.Array) -> list[str]:
     """Names of the base files, older slices included, that hold one of some record keys."""
     fields = _virtual_key(table)
     found = []
     for each in _base_files(table):
-        held = _keys(pq.ParquetFile(each.path), fields, each.path)
+        held = _keys(each, fields)
         if pc.any(pc.is_in(held, value_set=keys)).as_py():
             found.append(each.path.name)
     return sorted(found)
@@ -157,11 +226,10 @@ def find(table: Path, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     fields = _virtual_key(table)
 
     def read(part: Slice) -> list[dict[str, Any]]:
-        file = pq.ParquetFile(part.path)
-        is_key = pc.equal(_keys(file, fields, part.path), key)
+        is_key = pc.equal(_keys(part, fields), key)
         if not pc.any(is_key).as_py():
             return []
-        return list(file.read(list(columns)).filter(is_key).to_pylist())
+        return list(part.read(columns).filter(is_key).to_pylist())
 
     return [row for rows_of_key in each_read(slices(table), read) for row in rows_of_key]
 
@@ -178,7 +246,7 @@ _SCHEMA = pa.schema([("record_key", pa.string()), ("partition_path", pa.string()
 
 
 def _located(found: Slice, fields: Sequence[str], keys: pa.Array | None) -> pa.Table:
-    held = _keys(pq.ParquetFile(found.path), fields, found.path)
+    held = _keys(found, fields)
     if keys is not None:
         held = held.filter(pc.is_in(held, value_set=keys))
     count = len(held)
@@ -188,20 +256,19 @@ def _located(found: Slice, fields: Sequence[str], keys: pa.Array | None) -> pa.T
     )
 
 
-def _keys(file: pq.ParquetFile, fields: Sequence[str], path: Path) -> pa.Array | pa.ChunkedArray:
-    """The record keys of a base file, as text.
+def _keys(part: Slice, fields: Sequence[str]) -> pa.Array | pa.ChunkedArray:
+    """The record keys of a slice, as text.
 
     Args:
-        file: the base file.
-        fields: what they are made of; empty where they are stored.
-        path: of the file, for errors.
+        part: the slice.
+        fields: what the keys are made of; empty where they are stored.
 
     Raises:
         HarnessError: a key is null, or a column is missing or has no spelling that is certain.
     """
     if not fields:
-        return file.read([KEY]).column(KEY).cast(pa.string())
-    held = file.read(list(fields))
+        return part.read([KEY]).column(KEY).cast(pa.string())
+    held, path = part.read(fields), part.path
     for name in fields:
         if name not in held.column_names:
             raise HarnessError(f"{path.name} has no column {name}, which its keys are made of")
@@ -240,7 +307,8 @@ def _base_files(table: Path) -> Iterator[Slice]:
         for path in sorted(folder.glob("*.parquet")):
             parts = path.stem.split("_")
             if len(parts) == 3:
-                yield Slice(partition_path=partition, file_id=parts[0], instant=parts[2], path=path)
+                group, _, instant = parts
+                yield Slice(partition_path=partition, file_id=group, instant=instant, path=path)
 
 
 def _timeline(folder: Path) -> tuple[str, set[str], dict[tuple[str, str], str]]:

@@ -9,9 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from keymark.harness.tables import hudi_rs
+
 RECORD_INDEX = ".hoodie/metadata/record_index/"
 META_FOLDER = ".hoodie/"
 _COMMIT = re.compile(r"\.hoodie/\d{17}\.(commit|replacecommit)")
+_LATER_COMMIT = re.compile(r"\.hoodie/timeline/(\d+)_\d+\.(?:commit|deltacommit|replacecommit)")
+"""A completed commit of table version 8 and 9: the times of its request and its completion."""
+
+_LOG_FILE = re.compile(r"(?:.*/)?\.[^/]+\.log\.\d+_[^/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class Written:
     """Bytes and files that a step added, by the phase that they belong to.
 
     Attributes:
-        data_files: new base files.
+        data_files: new base files, and log files that are new or have grown.
         data_bytes: their bytes (phase `write`).
         index_bytes: new bytes in the record_index partition (phase `index`).
         total_bytes: new bytes in all, the timeline and other metadata included.
@@ -64,12 +70,13 @@ class Written:
 
 
 def rows_written(table: Path, before: Listing, after: Listing) -> int:
-    """Rows in the base files of the commits of a step, by their commit metadata.
+    """Rows in the base and log files of the commits of a step, by their commit metadata.
 
     A row that an update only copies into the next file slice is one of them.
     """
-    new = (name for name in after.sizes if name not in before.sizes)
-    rows = 0
+    new = [name for name in after.sizes if name not in before.sizes]
+    later = {match.group(1) for match in map(_LATER_COMMIT.fullmatch, new) if match}
+    rows = hudi_rs.rows_written(table, later) if later else 0
     for name in filter(_COMMIT.fullmatch, new):
         # A commit that wrote nothing has no statistics.
         partitions = json.loads((table / name).read_bytes()).get("partitionToWriteStats") or {}
@@ -87,7 +94,8 @@ def written(before: Listing, after: Listing) -> Written:
     data = {
         path: size
         for path, size in grown.items()
-        if path.endswith(".parquet") and not path.startswith(META_FOLDER)
+        if not path.startswith(META_FOLDER)
+        and (path.endswith(".parquet") or _LOG_FILE.fullmatch(path))
     }
     return Written(
         data_files=len(data),

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from keymark.datasets.generate.digest import RowsDigest
-from keymark.harness.tables.independent import each_read, slices
+from keymark.harness.tables.independent import Slice, each_read, slices
 
 _BATCH_ROWS = 65_536
 
@@ -46,34 +46,36 @@ class FileIdentity(NamedTuple):
 class FileReadings:
     """The digests of the base files that were read: some 300 bytes for each file of a run."""
 
-    _digests: dict[FileIdentity, RowsDigest] = field(default_factory=dict)
+    _digests: dict[tuple[FileIdentity, ...], RowsDigest] = field(default_factory=dict)
 
     def digest(self, table: Path, columns: Sequence[str]) -> tuple[int, str]:
         """Rows and digest of the rows that a listing of the table says are live.
 
-        Memory is that of a batch of rows per core.
+        Memory is that of a batch of rows per core; of a file slice where it has log files.
 
         Args:
             table: its folder.
             columns: that the digest is over; the same in every call.
         """
 
-        def read(path: Path) -> RowsDigest:
-            # Whoever changes the file while it is read, changes the identity that counts later.
-            identity = FileIdentity.of(path)
+        def read(part: Slice) -> RowsDigest:
+            # Whoever changes a file while it is read, changes the identity that counts later.
+            identity = tuple(map(FileIdentity.of, part.files))
             if identity not in self._digests:
-                self._digests[identity] = _digest(path, columns)
+                self._digests[identity] = _digest(part, columns)
             return self._digests[identity]
 
         total = RowsDigest()
-        for each in each_read(slices(table), lambda part: read(part.path)):
+        for each in each_read(slices(table), read):
             total += each
         return total.rows, total.hex
 
 
-def _digest(path: Path, columns: Sequence[str]) -> RowsDigest:
+def _digest(part: Slice, columns: Sequence[str]) -> RowsDigest:
     names, total = sorted(columns), RowsDigest()
-    with pq.ParquetFile(path) as file:
+    if part.logs:
+        return RowsDigest.of(part.read(names), names)
+    with pq.ParquetFile(part.path) as file:
         for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
             total += RowsDigest.of(pa.Table.from_batches([batch]), names)
     return total

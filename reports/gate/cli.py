@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from keymark.harness.engines import table_version
 from keymark.harness.store import run_folder_mirror
 from keymark.reports.errors import ReportError
 from keymark.reports.gate import bisect as bisect_
@@ -240,6 +241,7 @@ class Given:
         """Read both paths; an engine of the same run may stand for the candidate."""
         if self.candidate is None and self.engines[0] is None:
             raise ReportError(f"{clean(self.base)} is to be compared with what? name a CANDIDATE")
+        self._refuse_versions()
         names = self.base, self.candidate or self.base
         sides = []
         for name, engine in zip(names, self.engines, strict=True):
@@ -248,6 +250,25 @@ class Given:
             # One that was fetched is called by its URL.
             sides.append(replace(side, name=side.name.replace(clean(path), clean(name))))
         return sides[0], sides[1]
+
+
+    def _refuse_versions(self) -> None:
+        """Engines that make tables of different versions are compared by no gate.
+
+        Raises:
+            ReportError: the two do.
+        """
+        base, candidate = self.engines
+        if base is None or candidate is None or table_version(base) == table_version(candidate):
+            return
+        told = " and ".join(
+            f"{clean(name)} makes tables of version {table_version(name)}"
+            for name in (base, candidate)
+        )
+        raise ReportError(
+            f"{told}; a gate compares tables of one version (as hudi@1.2.0-v8 beside hudi@1.0.2). "
+            "`keymark run releases` shows what changed between versions"
+        )
 
 
 def show(answer: Gate, *, as_json: bool, whole: bool = False) -> None:

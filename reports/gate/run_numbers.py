@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import NamedTuple
 
-from keymark.harness.engines import WORKTREE, hudi_version, is_native
+from keymark.harness.engines import WORKTREE, hudi_name, is_native
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.results import Stage
 from keymark.harness.store.store import RunFolder
@@ -92,9 +92,9 @@ class RunNumbers:
     @property
     def title(self) -> str:
         """What was measured, in words for readers elsewhere: an engine, a commit, or a run."""
-        hudi = hudi_version(self.engine)
+        hudi = hudi_name(self.engine)
         if hudi:
-            return f"Apache Hudi {clean(hudi, 40)}"
+            return f"Apache Hudi {clean(hudi.version, 40)}, tables of version {hudi.table_version}"
         named = self.engine.partition("@")[2]
         commit = self.versions.get("revision", "") if named in ("", WORKTREE) else named[:12]
         if not commit:

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from keymark.harness.store.results import SCHEMA_VERSION, Number, wrong_keys
+from keymark.harness.store.results import (
+    SCHEMA_VERSION,
+    Number,
+    with_table_versions,
+    wrong_keys,
+)
 from keymark.reports.errors import ReportError
 from keymark.reports.render.text import clean
 
@@ -75,7 +80,10 @@ def read(path: Path) -> KeptSummary:
         ReportError: it cannot be read, is damaged, or of a newer schema.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text)
+        if isinstance(document, dict):
+            document = json.loads(with_table_versions(text, document.get("schema_version")))
     except OSError as error:
         raise ReportError(f"{clean(path)} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keymark.harness.engines import NATIVE, hudi_version
+from keymark.harness.engines import NATIVE, hudi_name
 from keymark.harness.redaction import is_sensitive, redact_text
 from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
@@ -95,9 +95,9 @@ def _measured_on(run: Run) -> str:
 
 
 def _engine_words(engine: str) -> str:
-    version = hudi_version(engine)
-    if version:
-        return f"Apache Hudi {version}"
+    hudi = hudi_name(engine)
+    if hudi:
+        return f"Apache Hudi {hudi.version} (tables of version {hudi.table_version})"
     return "Keymark's own engine" if engine == NATIVE else f"engine {clean(engine, 40)}"
 
 

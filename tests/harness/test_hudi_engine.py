@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from harness_fakes import HeldFrame, RecordedChild
 
+from keymark.harness.engines import hudi_name
 from keymark.harness.engines.base import Layout
 from keymark.harness.engines.hudi import HudiEngine, session_conf
 from keymark.harness.engines.hudi_options import table_options
@@ -19,9 +20,9 @@ LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="t
 FIRST, SECOND = "20260101000000001", "20260101000000002"
 
 
-def engine(version="0.15.0", **answers):
+def engine(name="hudi@0.15.0", **answers):
     child = RecordedChild(**answers)
-    return HudiEngine(version, child, parallelism=3), child
+    return HudiEngine(hudi_name(name), child, parallelism=3), child
 
 
 def make_table(path, *, partitions="files", keys=None):
@@ -72,29 +73,45 @@ def test_every_call_gets_the_same_options():
     ],
 )
 def test_index_names_are_hudis_types(index, kind, built):
-    given = table_options(LAYOUT, index=index, version="0.15.0", parallelism=2, options={})
+    engine = hudi_name("hudi@0.15.0")
+    given = table_options(LAYOUT, index=index, engine=engine, parallelism=2, options={})
     assert given["hoodie.index.type"] == kind
     assert given["hoodie.metadata.record.index.enable"] == built
     assert given["hoodie.upsert.shuffle.parallelism"] == "2"
 
 
-def test_hudi_1_writes_version_6_by_event_time_unless_told_otherwise():
-    payload = "hoodie.datasource.write.payload.class"
-    event_time = {payload: "org.apache.hudi.common.model.DefaultHoodieRecordPayload"}
+def options(name, given):
+    return table_options(
+        LAYOUT, index="record", engine=hudi_name(name), parallelism=2, options=given
+    )
 
-    def options(version, given):
-        return table_options(LAYOUT, index="record", version=version, parallelism=2, options=given)
 
-    new = options("1.1.1", event_time)
-    assert new["hoodie.write.table.version"] == "6"
-    assert new["hoodie.write.auto.upgrade"] == "false"
+PAYLOAD = "hoodie.datasource.write.payload.class"
+EVENT_TIME = {PAYLOAD: "org.apache.hudi.common.model.DefaultHoodieRecordPayload"}
+VERSION, UPGRADE = "hoodie.write.table.version", "hoodie.write.auto.upgrade"
+STATISTICS = "hoodie.metadata.index.column.stats.enable"
+
+
+def test_hudi_1_writes_version_6_by_event_time_where_its_name_says_so():
+    new = options("hudi@1.1.1-v6", EVENT_TIME)
+    assert (new[VERSION], new[UPGRADE], new[STATISTICS]) == ("6", "false", "false")
     assert new["hoodie.record.merge.mode"] == "EVENT_TIME_ORDERING"
-    assert options("1.0.2", {})["hoodie.record.merge.mode"] == "COMMIT_TIME_ORDERING"
-    assert "hoodie.record.merge.mode" not in options("1.1.1", {payload: "my.Payload"})
-    told = options("1.1.1", {"hoodie.write.table.version": "8", "keymark.x": "1"})
-    assert told["hoodie.write.table.version"] == "8"
+    mode = "hoodie.record.merge.mode"
+    assert options("hudi@1.0.2-v6", {})[mode] == "COMMIT_TIME_ORDERING"
+    assert mode not in options("hudi@1.1.1-v6", {PAYLOAD: "my.Payload"})
+    told = options("hudi@1.1.1-v6", {VERSION: "8", "keymark.x": "1"})
+    assert told[VERSION] == "8"
     assert "keymark.x" not in told
-    assert not [name for name in options("0.15.0", event_time) if "version" in name]
+    assert not [name for name in options("hudi@0.15.0", EVENT_TIME) if "version" in name]
+
+
+def test_hudi_1_does_with_tables_of_its_own_version_what_it_does_by_default():
+    own = options("hudi@1.2.0", EVENT_TIME)
+    assert own["hoodie.metadata.record.index.enable"] == "true"
+    assert not {VERSION, UPGRADE, STATISTICS, "hoodie.metadata.enable"} & own.keys()
+    older = options("hudi@1.2.0-v8", EVENT_TIME)
+    assert (older[VERSION], older[UPGRADE]) == ("8", "false")
+    assert STATISTICS not in older
 
 
 def test_a_table_is_opened_with_the_metadata_partitions_that_it_has(tmp_path):

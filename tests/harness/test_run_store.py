@@ -76,7 +76,7 @@ def test_every_cut_of_the_last_line_is_survived(folder):
         {"value": True},
         {"warmup": 0},
         {"round": 1.5},
-        {"schema_version": 2},
+        {"schema_version": 3},
         {"cell": None},
     ],
 )
@@ -107,7 +107,7 @@ def test_a_folder_with_files_is_not_taken_for_a_new_run(tmp_path):
         RunFolder.create(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema_version": 2}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema_version": 3}'])
 def test_a_damaged_run_json_is_refused(folder, content):
     folder.info_file.write_text(content)
     with pytest.raises(RunFolderError, match=r"run\.json"):
@@ -120,9 +120,24 @@ def test_a_folder_without_run_json_is_no_run(tmp_path):
 
 
 def test_a_newer_run_json_tells_which_version_wrote_it(folder):
-    folder.info_file.write_text('{"schema_version": 2, "versions": {"keymark": "9.1"}, "cells": 7}')
-    with pytest.raises(RunFolderError, match=r"schema version 2, newer than 1; Keymark 9\.1"):
+    folder.info_file.write_text('{"schema_version": 3, "versions": {"keymark": "9.1"}, "cells": 7}')
+    with pytest.raises(RunFolderError, match=r"schema version 3, newer than 2; Keymark 9\.1"):
         folder.read_record()
+
+
+def test_hudis_tables_of_before_schema_2_are_of_version_6(folder):
+    engines = ["native", "hudi@0.15.0", "hudi@1.1.1", "hudi@1.0.2-v6"]
+    record = {"schema_version": 1, "scenario": {"engines": engines}, "failed": {"hudi@1.1.1/x": ""}}
+    folder.info_file.write_text(json.dumps(record))
+    old = {"schema_version": 1, "cell": "hudi@1.1.1/record", "engine": "hudi@1.1.1"}
+    folder.samples_file.write_text(json.dumps({**json.loads(SAMPLE.to_json()), **old}) + "\n")
+    folder.append([dataclasses.replace(SAMPLE, cell="hudi@1.1.1/record", engine="hudi@1.1.1")])
+    found = folder.read_record()
+    assert found.scenario.engines == ["native", "hudi@0.15.0", "hudi@1.1.1-v6", "hudi@1.0.2-v6"]
+    assert found.failed == {"hudi@1.1.1-v6/x": ""}
+    first, second = folder.samples()
+    assert (first.cell, first.engine) == ("hudi@1.1.1-v6/record", "hudi@1.1.1-v6")
+    assert (second.cell, second.engine) == ("hudi@1.1.1/record", "hudi@1.1.1")
 
 
 def test_a_record_keeps_what_it_does_not_know_and_only_what_was_said(folder):

@@ -274,11 +274,12 @@ def test_columns_that_a_source_does_not_have_are_named(tmp_path):
 
 def test_options_of_an_engine_reach_its_cells_alone():
     version = "hoodie.write.table.version"
-    loaded = scenario.load("hudi_vs_native", sets=[f"table.engine_options.hudi@1.1.1.{version}=8"])
+    sets = [f"table.engine_options.hudi@1.1.1-v6.{version}=8"]
+    loaded = scenario.load("hudi_vs_native", sets=sets)
     given = {cell.cell_id: cell.options.get(version) for cell in matrix.expand(loaded)}
     assert {cell for cell, value in given.items() if value} == {
-        "hudi@1.1.1/record",
-        "hudi@1.1.1/global_simple",
+        "hudi@1.1.1-v6/record",
+        "hudi@1.1.1-v6/global_simple",
     }
     with pytest.raises(ScenarioError) as caught:
         scenario.load(

@@ -100,7 +100,7 @@ def two_engines(path, *, slow, repetitions=24):
     """A run with two engines side by side; the second one is slower by a factor."""
     samples = []
     for repetition in range(repetitions):
-        for engine, factor in (("hudi@0.15.0", 1.0), ("hudi@1.1.1", slow)):
+        for engine, factor in (("hudi@0.15.0", 1.0), ("hudi@1.1.1-v6", slow)):
             value = factor * (1 + 0.01 * (repetition * 7 % 5))
             changes = {"repetition": repetition, "engine": engine, "cell": f"{engine}/record"}
             samples.append(sample(**changes, value=value))
@@ -109,7 +109,7 @@ def two_engines(path, *, slow, repetitions=24):
 
 
 REQUIRED = '[[rule]]\nmetric = "wall_s"\nlevel = "required"\n'
-ENGINES = ["--base-engine", "hudi@0.15.0", "--candidate-engine", "hudi@1.1.1"]
+ENGINES = ["--base-engine", "hudi@0.15.0", "--candidate-engine", "hudi@1.1.1-v6"]
 
 
 @pytest.mark.parametrize(("slow", "code"), [(1.0, 0), (1.05, 1), (1.06, 3), (0.8, 0)])
@@ -189,6 +189,7 @@ def test_other_bad_input_is_one_line(capsys, tmp_path, runs):
         ((other, runs[0]), "dataset.rows is 7 there and 200,000 in the candidate"),
         ((*runs, "--policy", tmp_path / "p.toml"), "did you mean 'native/record'?"),
         ((*runs, "--base-engine", "native"), "go together"),
+        ((*runs, *ENGINES[:3], "hudi@1.0.2"), "hudi@1.0.2 makes tables of version 8"),
         ((*runs, *ENGINES), "holds no cells of engine hudi@0.15.0"),
         ((*runs, "--junit", tmp_path / "no" / "x.xml"), "cannot be written"),
     ):
@@ -252,7 +253,7 @@ def measured_by(monkeypatch, run, code=0):
 
 def test_revisions_are_measured_in_turns_and_judged(capsys, tmp_path, monkeypatch):
     run = two_engines(tmp_path / "both", slow=1.2)
-    info = {"run_id": "r1", "scenario": {"engines": ["hudi@0.15.0", "hudi@1.1.1"]}}
+    info = {"run_id": "r1", "scenario": {"engines": ["hudi@0.15.0", "hudi@1.1.1-v6"]}}
     (run / "run.json").write_text(json.dumps({"schema_version": 1, **info}))
     (tmp_path / "policy.toml").write_text(REQUIRED)
     words = measured_by(monkeypatch, run)
@@ -272,7 +273,7 @@ def test_revisions_are_measured_in_turns_and_judged(capsys, tmp_path, monkeypatc
 
 def test_a_run_of_revisions_is_resumed(capsys, tmp_path, monkeypatch):
     run = two_engines(tmp_path / "both", slow=1.0)
-    info = {"run_id": "r1", "scenario": {"engines": ["hudi@0.15.0", "hudi@1.1.1"]}}
+    info = {"run_id": "r1", "scenario": {"engines": ["hudi@0.15.0", "hudi@1.1.1-v6"]}}
     (run / "run.json").write_text(json.dumps({"schema_version": 1, **info}))
     words = measured_by(monkeypatch, run)
     assert gate(capsys, "v1", "v2", "--out", run, "--resume")[0] in {0, 3}

@@ -1,0 +1,59 @@
+"""Tables of version 8 and 9, read by hudi-rs: neither code of Keymark's nor of Apache Hudi's.
+
+Their timeline is a folder of its own, its instants carry two times, its commits are Avro, and file
+groups of merge-on-read tables have log files. hudi-rs lists the storage here, so that what Hudi
+wrote into the metadata table has no say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import hudi
+import pyarrow as pa
+
+
+def slices(table: Path) -> Iterator[hudi.HudiFileSlice]:
+    """The latest slice of every live file group."""
+    yield from _open(table).get_file_slices()
+
+
+def merged(table: Path, base: str, logs: Collection[str]) -> pa.Table:
+    """The rows of a file slice, log files merged into the base file; memory is that of the rows.
+
+    Args:
+        table: its folder.
+        base: path of the base file, relative to the table.
+        logs: paths of the log files, in their order.
+    """
+    reader = _open(table).create_file_group_reader_with_options()
+    return pa.Table.from_batches([reader.read_file_slice_from_paths(base, list(logs))])
+
+
+def rows_written(table: Path, instants: Collection[str]) -> int:
+    """Rows that completed commits wrote, by their metadata.
+
+    Args:
+        table: its folder.
+        instants: the requested times of the commits.
+    """
+    timeline = _open(table).get_timeline()
+    completed = [
+        *timeline.get_completed_commits(),
+        *timeline.get_completed_deltacommits(),
+        *timeline.get_completed_replacecommits(),
+    ]
+    rows = 0
+    for instant in completed:
+        if instant.timestamp in instants:
+            told = json.loads(timeline.get_instant_metadata_in_json(instant))
+            partitions = (told.get("partitionToWriteStats") or {}).values()
+            rows += sum(stat.get("numWrites") or 0 for stats in partitions for stat in stats)
+    return rows
+
+
+def _open(table: Path) -> hudi.HudiTable:
+    builder = hudi.HudiTableBuilder.from_base_uri(table.resolve().as_uri())
+    return builder.with_hudi_option("hoodie.metadata.enable", "false").build()
