@@ -25,6 +25,7 @@ from keymark.harness.engines import (
 )
 from keymark.harness.engines.bare import BareEngine
 from keymark.harness.engines.base import Engine
+from keymark.harness.engines.hudi_process import HudiProcess
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.errors import CellError, HarnessError
 from keymark.harness.measure import environment
@@ -164,16 +165,17 @@ class EnginePool:
 
     def _start_hudi(self, name: str, release: HudiName) -> None:
         section = self._scenario.spark
-        child = hudi.process(name, self._work)
-        self._open.callback(child.close)
+        process = HudiProcess(name, section=section, events=self._events, work=self._work)
         try:
-            self.told[name] = hudi.start(
-                child, name, section=section, events=self._events, work=self._work
-            )
+            self.told[name] = process.start()
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
             return
-        self.engines[name] = hudi.HudiEngine(release, child, parallelism=hudi.parallelism(section))
+        finally:
+            self._open.callback(process.close)
+        self.engines[name] = hudi.HudiEngine(
+            release, process, parallelism=hudi.parallelism(section)
+        )
 
     def _start_revision(self, name: str) -> None:
         section, master = self._scenario.spark, own_master(name)

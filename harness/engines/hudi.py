@@ -10,8 +10,6 @@ same ones that `native` reads; results are compared with the truth through Hudi'
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from keymark import Table
-from keymark.harness.engines import HudiName, hudi_releases, hudi_version, jars
+from keymark.harness.engines import HudiName, hudi_releases
 from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
 from keymark.harness.engines.hudi_options import (
-    HBASE_CONF,
     kept_options,
     table_options,
 )
-from keymark.harness.engines.pipe import Asked, Child
+from keymark.harness.engines.hudi_process import HudiProcess
+from keymark.harness.engines.pipe import Asked
 from keymark.harness.errors import CellError
 from keymark.harness.measure.session import cores
 from keymark.harness.scenario.scenario import SparkSection
@@ -43,15 +41,8 @@ from keymark.table.storage.stores import storage_at
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-_EXTENSION = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
-# Hudi's bundle renames the classes of its HBase client, and so the one that the client asks the
-# server to encode cells with: no server has it. Without a name, cells come in the answers
-# themselves. Hadoop takes no empty value, but an empty default.
-_HBASE_SITE = """<configuration><property>
-<name>hbase.client.default.rpc.codec</name><value>${env.KEYMARK_NO_CODEC:-}</value>
-</property></configuration>
-"""
-_CATALOG = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
+_CANCEL_S = 120.0
+"""Cancelling jobs takes a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +221,7 @@ class HudiEngine:
         parallelism: tasks of each of Hudi's shuffles.
     """
 
-    def __init__(self, name: HudiName, child: Asked, *, parallelism: int) -> None:
+    def __init__(self, name: HudiName, child: HudiProcess, *, parallelism: int) -> None:
         self._name = name
         self._child = child
         self._parallelism = parallelism
@@ -239,6 +230,7 @@ class HudiEngine:
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
     ) -> MeasuredTable:
         """A table that the first write makes."""
+        self._child.revive()
         given = table_options(
             layout,
             index=index,
@@ -291,11 +283,13 @@ class HudiEngine:
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """Let the child cancel the jobs of its session in time."""
+        """Let the child cancel its jobs in time; it is ended if it hangs beside them."""
         self._child.call("limit", seconds=seconds)
+        self._child.patience(seconds + _CANCEL_S)
         try:
             yield
         finally:
+            self._child.patience(None)
             self._child.call("unlimit")
 
     def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:
@@ -343,46 +337,6 @@ class HudiEngine:
     def digest(self, rows: HudiRows, columns: Sequence[str], /) -> tuple[int, str]:
         """Rows and digest through Hudi's reader."""
         return rows.digest(columns)
-
-
-def process(name: str, work: Path) -> Child:
-    """The process of an engine; its output goes to a log in `work`."""
-    command = [sys.executable, "-m", "keymark.harness.engines.hudi_child"]
-    return Child(command, log=work / f"{name}.log", name=name)
-
-
-def start(
-    child: Asked, name: str, *, section: SparkSection, events: Path, work: Path
-) -> dict[str, Any]:
-    """Let a process start Spark with its release; what it says of its options and versions.
-
-    Raises:
-        CellError: it did not come up.
-    """
-    conf = work / f"{name}-conf"
-    conf.mkdir(parents=True, exist_ok=True)
-    (conf / HBASE_CONF).write_text(_HBASE_SITE, encoding="utf-8")
-    version = str(hudi_version(name))
-    extra = session_conf(jars.bundle(version), work / f"{name}-warehouse", conf)
-    said = child.call("start", version=version, spark=section, events=events, extra=extra)
-    return dict(said)
-
-
-def session_conf(jar: Path, warehouse: Path, conf: Path) -> dict[str, str]:
-    """Spark options that Hudi needs.
-
-    The jar goes on the class paths: from the class loader of `spark.jars`, Hudi cannot read its
-    own delete blocks. So does the folder `conf`, where it finds HBASE_CONF.
-    """
-    return {
-        "spark.driver.extraClassPath": f"{jar}{os.pathsep}{conf}",
-        "spark.executor.extraClassPath": f"{jar}{os.pathsep}{conf}",
-        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
-        "spark.sql.extensions": _EXTENSION,
-        "spark.sql.catalog.spark_catalog": _CATALOG,
-        "spark.sql.warehouse.dir": str(warehouse),
-    }
 
 
 def parallelism(section: SparkSection) -> int:

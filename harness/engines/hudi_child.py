@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from pyspark.sql import DataFrame, Row
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, lit
 
 from keymark.datasets.generate.spark import digest_dataframe
@@ -140,7 +141,12 @@ class HudiSession:
 
 
 def explain(error: Exception) -> str:
-    """The innermost cause that Java tells, or the first line of a Python error."""
+    """The innermost cause that Java tells, or the first line of a Python error.
+
+    A process whose Java is gone ends: the parent tells the last words of its log.
+    """
+    if isinstance(error, Py4JError) and not _has_java():
+        os._exit(1)
     cause: JavaObject | None = getattr(error, "java_exception", None)
     if cause is None:
         lines = str(error).strip().splitlines()
@@ -149,6 +155,15 @@ def explain(error: Exception) -> str:
         cause = cause.getCause()
     message = str(cause.getMessage() or "").strip().splitlines()
     return f"{cause.getClass().getSimpleName()}: {message[0] if message else ''}"
+
+
+def _has_java() -> bool:
+    """Whether the JVM of the session answers."""
+    try:
+        session = SparkSession.getActiveSession()
+        return session is not None and bool(session.version)
+    except Py4JError:
+        return False
 
 
 def main() -> None:

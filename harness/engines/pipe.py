@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from keymark.harness.errors import CellError
 
 _CLOSING_S = 60.0
+_OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 
 
 class Asked(Protocol):
@@ -39,7 +40,12 @@ class Child:
         command: what to run; the number of its file descriptor is added as the last argument.
         log: where its standard output and error go.
         name: how errors name it.
+
+    Attributes:
+        patience_s: seconds that an answer may take; the child is killed after that.
     """
+
+    patience_s: float | None = None
 
     def __init__(self, command: Sequence[str], *, log: Path, name: str) -> None:
         ours, theirs = socket.socketpair()
@@ -63,12 +69,22 @@ class Child:
         """
         try:
             self._pipe.send((name, arguments))
+            if not self._pipe.poll(self.patience_s):
+                self._process.kill()
+                self._process.wait(_CLOSING_S)
+                raise CellError(f"{self._name} gave no answer for {self.patience_s:,.0f} s")
             ok, value = self._pipe.recv()
         except (EOFError, OSError) as error:
+            self._process.wait(_CLOSING_S)
             raise CellError(f"{self._name} died{self._last_words()}") from error
         if not ok:
             raise CellError(str(value))
         return value
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its process has ended."""
+        return self._process.poll() is not None
 
     def close(self) -> None:
         """Let the child end; returns when it has."""
@@ -85,5 +101,7 @@ class Child:
         with suppress(OSError):
             lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
             said = [line.strip() for line in lines if line.strip()]
-            return f": {said[-1]}" if said else ""
+            # What follows on it, in logs of Java, are stacks and what fails because of it.
+            memory = [line for line in said if line.startswith(_OUT_OF_MEMORY)]
+            return f": {(memory or said)[-1]}" if said else ""
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from keymark.harness.engines.pipe_server import serve
 
@@ -11,6 +12,7 @@ from keymark.harness.engines.pipe_server import serve
 class Handler:
     def __init__(self) -> None:
         self.calls = 0
+        self.held = []
 
     def echo(self, *, value):
         self.calls += 1
@@ -22,6 +24,23 @@ class Handler:
 
     def fail(self):
         raise ValueError("first line\nsecond line")
+
+    def start(self, **told):
+        return {"conf": {}}
+
+    def hold_rows(self, *, files):
+        self.held.append(files)
+
+    def known(self):
+        return self.held
+
+    def sleep(self):
+        time.sleep(60)
+
+    def run_out(self):
+        sys.stderr.write("java.lang.OutOfMemoryError: Java heap space\n\tat a.B.c(B.java:1)\n")
+        sys.stderr.flush()
+        os._exit(3)
 
     def die(self):
         sys.stderr.write("out of memory\n")

@@ -252,6 +252,12 @@ class RecordedChild:
             raise answer
         return answer
 
+    def revive(self):
+        pass
+
+    def patience(self, seconds):
+        pass
+
     def close(self):
         pass
 

@@ -5,7 +5,9 @@ import pytest
 from keymark.harness.engines import engine_indexes, engine_mistake, hudi_version, table_version
 
 
-@pytest.mark.parametrize("name", ["native", "hudi@0.15.0", "hudi@1.1.1", "hudi@1.1.1-v8", "hudi@12.3.45"])
+@pytest.mark.parametrize(
+    "name", ["native", "hudi@0.15.0", "hudi@1.1.1", "hudi@1.1.1-v8", "hudi@12.3.45"]
+)
 def test_engines_that_there_are(name):
     assert engine_mistake(name) is None
 

@@ -12,8 +12,9 @@ from harness_fakes import HeldFrame, RecordedChild
 
 from keymark.harness.engines import hudi_name
 from keymark.harness.engines.base import Layout
-from keymark.harness.engines.hudi import HudiEngine, session_conf
+from keymark.harness.engines.hudi import HudiEngine
 from keymark.harness.engines.hudi_options import table_options
+from keymark.harness.engines.hudi_process import session_conf
 from keymark.harness.errors import CellError
 
 LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from keymark.harness.engines import hudi_process
 from keymark.harness.engines.pipe import Child
 from keymark.harness.errors import CellError
+from keymark.harness.scenario.scenario import SparkSection
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_child.py")
@@ -60,6 +62,38 @@ def test_a_dead_child_is_named_with_its_last_words(child):
         child.call("die")
     with pytest.raises(CellError, match="fake died"):
         child.call("echo", value=1)
+
+
+def test_a_child_that_hangs_is_ended(child):
+    child.patience_s = 0.2
+    with pytest.raises(CellError, match=r"^fake gave no answer for 0 s$"):
+        child.call("sleep")
+    assert child.is_dead
+
+
+@pytest.fixture
+def hudi(tmp_path, monkeypatch):
+    monkeypatch.setattr(hudi_process, "_COMMAND", (str(FAKE),))
+    section = SparkSection(conf={"spark.driver.memory": "3g"})
+    made = hudi_process.HudiProcess(
+        "hudi@1.2.0", section=section, events=tmp_path / "events", work=tmp_path
+    )
+    made.start()
+    yield made
+    made.close()
+
+
+def test_a_process_that_ran_out_of_memory_costs_one_cell(hudi):
+    hudi.call("hold_rows", files=("a", "b"))
+    told = r"^hudi@1.2.0 died: java.lang.OutOfMemoryError: Java heap space; it had spark.driver.mem"
+    with pytest.raises(CellError, match=told + "ory=3g$"):
+        hudi.call("run_out")
+    with pytest.raises(CellError, match=told):  # until the next cell
+        hudi.call("known")
+    hudi.revive()
+    assert hudi.call("known") == [("a", "b")]
+    hudi.revive()
+    assert hudi.call("known") == [("a", "b")]
 
 
 def test_the_child_dies_with_its_parent(tmp_path):
