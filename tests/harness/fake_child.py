@@ -25,7 +25,7 @@ class Handler:
     def fail(self):
         raise ValueError("first line\nsecond line")
 
-    def start(self, **told):
+    def start(self, **_told):
         return {"conf": {}}
 
     def hold_rows(self, *, files):
