@@ -1,7 +1,8 @@
 """The specs of the installed indexes, found by the entry points of their packages.
 
 An index is a class under the entry-point group `keymark.indexes`; its attribute `spec` is its spec.
-Where the group `keymark.index_specs` names a spec, it is had without importing the class.
+Where the group `keymark.index_specs` names a spec, it is had without importing the class. The group
+`keymark.hudi_index_specs` names specs of indexes that Hudi has and Keymark has not.
 """
 
 from __future__ import annotations
@@ -16,17 +17,29 @@ from keymark.indexes.spec import IndexSpec, spec_from
 
 GROUP = "keymark.indexes"
 SPEC_GROUP = "keymark.index_specs"
+HUDI_SPEC_GROUP = "keymark.hudi_index_specs"
 
 
 @functools.cache
 def specs() -> Mapping[str, IndexSpec]:
-    """The specs of all indexes that can be used here, by name, in their order."""
+    """The specs of all indexes that Keymark can use here, by name, in their order."""
     found = {entry.name: entry.load() for entry in entry_points(group=SPEC_GROUP)}
     for entry in entry_points(group=GROUP):
         if entry.name not in found:
             # What an index needs may be missing; asking for that index says so.
             with contextlib.suppress(ImportError):
                 found[entry.name] = spec_of_class(entry.name, entry.load())
+    return _ordered(found)
+
+
+@functools.cache
+def measured_specs() -> Mapping[str, IndexSpec]:
+    """The specs of all indexes that an engine can be measured with: Keymark's and Hudi's own."""
+    hudis = {entry.name: entry.load() for entry in entry_points(group=HUDI_SPEC_GROUP)}
+    return _ordered({**hudis, **specs()})
+
+
+def _ordered(found: Mapping[str, IndexSpec]) -> Mapping[str, IndexSpec]:
     ordered = sorted(found.values(), key=lambda spec: (spec.order, spec.name))
     return MappingProxyType({spec.name: spec for spec in ordered})
 

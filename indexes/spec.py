@@ -154,6 +154,8 @@ class IndexSpec:
         counters: what its lookups count.
         in_hudi: whether Apache Hudi has it.
         hudi_before: the first release of Hudi that has it no more.
+        hudi_since: the first release of Hudi that has it.
+        hudi_table_versions: of Hudi's tables that can have it; none: all.
         hudi_options: what Hudi's writer needs beside the type.
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
@@ -184,6 +186,8 @@ class IndexSpec:
     counters: tuple[LookupCounter, ...] = ()
     in_hudi: bool = False
     hudi_before: tuple[int, ...] | None = None
+    hudi_since: tuple[int, ...] = ()
+    hudi_table_versions: tuple[int, ...] = ()
     hudi_options: Mapping[str, str] = field(default_factory=dict)
     published_shuffle: float = 0.0
     cells: str = ""

@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from keymark.harness.engines import hudi_releases
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs, specs
 
 NATIVE = "native"
 REVISION = "native@"
@@ -86,11 +86,14 @@ def engine_indexes(name: str) -> tuple[str, ...]:
     version = hudi_version(name)
     if version is None:
         return tuple(specs())
-    release = hudi_releases.number(version)
+    release, tables = hudi_releases.number(version), table_version(name)
     return tuple(
         spec.name
-        for spec in specs().values()
-        if spec.in_hudi and (spec.hudi_before is None or release < spec.hudi_before)
+        for spec in measured_specs().values()
+        if spec.in_hudi
+        and spec.hudi_since <= release
+        and (spec.hudi_before is None or release < spec.hudi_before)
+        and (not spec.hudi_table_versions or tables in spec.hudi_table_versions)
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from keymark.harness.errors import CellError
 from keymark.harness.measure.log_cost import StepCost
 
 if TYPE_CHECKING:
@@ -153,6 +154,28 @@ class MeasuredTable(Protocol):
 
     def purge(self, df: Any, /) -> Purged:
         """Erase keys, as `delete` takes them, from all that the table keeps."""
+
+
+@runtime_checkable
+class MergeOnRead(Protocol):
+    """A table whose rows may be in log files; those of Hudi can be."""
+
+    def read_optimized(self, keys: list[str] | None = None) -> Rows:
+        """The rows in base files, as they were at the last compaction."""
+
+    def compact_rows(self) -> None:
+        """Merge the log files into base files."""
+
+
+def merge_on_read(table: MeasuredTable) -> MergeOnRead:
+    """The table, if it is of an engine that has merge-on-read tables.
+
+    Raises:
+        CellError: it is not.
+    """
+    if not isinstance(table, MergeOnRead):
+        raise CellError("Keymark's tables are copy-on-write")
+    return table
 
 
 class Engine(Protocol):

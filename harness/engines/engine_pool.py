@@ -34,7 +34,7 @@ from keymark.harness.run import outside_entries
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.tables.table_folders import RemoteTables, Tables
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 from keymark.table.errors import TableError
 from keymark.table.index.protocol import load_index
 
@@ -93,7 +93,7 @@ def _unlike_hudis(engine: str, indexes: Iterable[str], absent_keys: int) -> dict
     for name in indexes:
         if name not in held:
             found[name] = f"{engine} has no index {name} (it has {', '.join(held)})"
-        elif absent_keys and specs()[name].owns_layout:
+        elif absent_keys and measured_specs()[name].owns_layout:
             found[name] = (
                 f"Hudi's {name} index says where a key would be and knows no absent one; "
                 "`--set workload.lookup_absent=0` measures it"

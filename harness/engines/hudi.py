@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,17 @@ from keymark.harness.measure.session import cores
 from keymark.harness.scenario.scenario import SparkSection
 from keymark.harness.tables import independent
 from keymark.harness.tables.other_indexes import drop_other_indexes
+from keymark.indexes.installed import measured_specs
 from keymark.table.index.choice import declare_index
-from keymark.table.index.protocol import LookupStats, index_name, spec_of
+from keymark.table.index.protocol import LookupStats, index_name
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import INDEX_TYPE
 from keymark.table.storage.stores import storage_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
+
+_OPTIMIZED = {"hoodie.datasource.query.type": "read_optimized"}
 
 _CANCEL_S = 120.0
 """Cancelling jobs takes a while."""
@@ -157,6 +160,11 @@ class HudiTable:
             keys=tuple(keys or ()),
         )
 
+    def read_optimized(self, keys: Sequence[str] | None = None) -> HudiRows:
+        """As `read`, of base files only."""
+        rows = self.read(keys)
+        return replace(rows, options={**rows.options, **_OPTIMIZED})
+
     def lookup(
         self,
         _held: object,
@@ -169,11 +177,12 @@ class HudiTable:
 
     def info(self) -> NamedIndex:
         """The index of the writer's options, and of the table where it must be built there."""
-        partition = spec_of(self.index).metadata_partition
+        spec, said = measured_specs()[self.index], self.options[INDEX_TYPE]
+        partition = spec.metadata_partition
         if partition is not None:
             built = independent.facts(self.path).partitions_of_metadata
             return NamedIndex(index=self.index if partition in built else "none")
-        return NamedIndex(index=index_name(self.options[INDEX_TYPE]))
+        return NamedIndex(index=self.index if said == spec.table_type else index_name(said))
 
     def check(self) -> IndexCheck:
         """Hudi's record index against its data.
@@ -186,12 +195,16 @@ class HudiTable:
                 "check_index",
                 path=str(self.path),
                 options=self.options,
-                in_partitions=not spec_of(self.index).is_global,
+                in_partitions=not measured_specs()[self.index].is_global,
             )
             return IndexCounts(**counts)
         return Table.open(
-            str(self.path), options={INDEX_TYPE: spec_of(self.index).table_type}
+            str(self.path), options={INDEX_TYPE: measured_specs()[self.index].table_type}
         ).check()
+
+    def compact_rows(self) -> None:
+        """Schedule a compaction of all file groups that have log files, and run it."""
+        self.child.call("compact_rows", path=str(self.path), options=self.options)
 
     def compact(self) -> str | None:
         """Hudi merges the log blocks of its metadata table when it writes, not on demand."""
@@ -200,7 +213,7 @@ class HudiTable:
     def drop_index(self) -> None:
         """Take the record index away, by Keymark: Hudi does so only when it writes."""
         Table.open(
-            str(self.path), options={INDEX_TYPE: spec_of(self.index).table_type}
+            str(self.path), options={INDEX_TYPE: measured_specs()[self.index].table_type}
         ).drop_index()
 
     def build_index(self) -> None:
@@ -256,7 +269,8 @@ class HudiEngine:
             partition_path=facts.partition_path,
             ordering=facts.ordering,
         )
-        kept = kept_options(facts.partitions_of_metadata)
+        own = measured_specs()[index].metadata_partition
+        kept = kept_options([name for name in facts.partitions_of_metadata if name != own])
         return self.create(path, layout, index=index, options={**options, **kept})
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
@@ -306,7 +320,7 @@ class HudiEngine:
         """
         held = keys.to_pylist()
         partitions = None
-        spec = spec_of(table.index)
+        spec = measured_specs()[table.index]
         if not spec.is_global:
             located = independent.locations(table.path, keys).to_pydict()
             known = dict(zip(located["record_key"], located["partition_path"], strict=True))

@@ -29,6 +29,8 @@ from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.scenario.scenario import SparkSection
 
+_METADATA = "hoodie.metadata."
+
 
 class HudiSession:
     """Spark with one version of Hudi."""
@@ -108,6 +110,20 @@ class HudiSession:
         """Compare the record index with the rows; the counts of `base.IndexCheck`."""
         metadata = self._spark.read.format("hudi").load(f"{path}/.hoodie/metadata")
         return compare(self._table(path, options), metadata, in_partitions=in_partitions)
+
+    def compact_rows(self, *, path: str, options: Mapping[str, str]) -> None:
+        """Merge the log files of a table into base files.
+
+        The options of the metadata table go with it: Hudi takes away what is not asked for.
+        """
+        asked = {"hoodie.compact.inline.max.delta.commits": "1"}
+        asked |= {name: each for name, each in options.items() if name.startswith(_METADATA)}
+        told = ",".join(f"{name}={value}" for name, value in asked.items())
+        for operation in ("schedule", "run"):
+            self._spark.sql(
+                "call run_compaction(op => :op, path => :path, options => :options)",
+                args={"op": operation, "path": path, "options": told},
+            ).collect()
 
     def build_index(self, *, path: str, options: Mapping[str, str]) -> None:
         """Build the metadata partitions that the options ask for and the table lacks."""

@@ -8,11 +8,11 @@ mode, NONE: each task writes a file of each partition that it meets, as `native`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from keymark.harness.engines import HudiName, hudi_releases
 from keymark.harness.engines.base import Layout
-from keymark.table.index.protocol import spec_of
+from keymark.indexes.installed import measured_specs
 from keymark.table.properties.options import (
     BLOOM_FILTERS_ON,
     COLUMN_STATS_ON,
@@ -74,10 +74,10 @@ def table_options(
             {"hoodie.datasource.write.precombine.field": layout.ordering} if layout.ordering else {}
         ),
         PAYLOAD_CLASS: payload,
-        INDEX_TYPE: spec_of(index).table_type,
+        INDEX_TYPE: measured_specs()[index].table_type,
         **dict.fromkeys(_PARALLEL, str(parallelism)),
         **_version_options(engine, payload),
-        **spec_of(index).hudi_options,
+        **measured_specs()[index].hudi_options,
         **given,
     }
 
@@ -102,6 +102,6 @@ def _version_options(engine: HudiName, payload: str) -> dict[str, str]:
     return found
 
 
-def kept_options(partitions: Mapping[str, object] | tuple[str, ...]) -> dict[str, str]:
+def kept_options(partitions: Iterable[str]) -> dict[str, str]:
     """Options under which Hudi keeps the metadata partitions that a table has."""
     return {_METADATA[name]: "true" for name in partitions if name in _METADATA}

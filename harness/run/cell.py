@@ -29,7 +29,7 @@ from keymark.harness.store.results import Sample
 from keymark.harness.store.units import METRICS
 from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import Listing
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 
 def snapshot_path(context: RunContext, cell: Cell) -> Path:
@@ -96,7 +96,7 @@ def warm_load(
     engine = context.engines[cell.engine]
     if loader is not None:
         table = engine.adopt(path, index=cell.index, options=cell.options)
-        if specs()[cell.index].metadata_partition is not None:
+        if measured_specs()[cell.index].metadata_partition is not None:
             table.build_index()
     if all_steps:
         table = engine.open(path, index=cell.index, options=cell.options)
@@ -143,7 +143,7 @@ def start(context: RunContext, trial: Trial, loader: Cell) -> StepResult | None:
         CellError: the table does not hold the loaded rows or does not use the cell's index.
     """
     cell, keep = trial.cell, trial.repetition == 0
-    builds = specs()[cell.index].metadata_partition is not None
+    builds = measured_specs()[cell.index].metadata_partition is not None
     if not keep and not builds:
         return None
     again = _table_path(context, cell, f"load{trial.repetition}")
@@ -206,7 +206,7 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
 
 
 def _rewrite_note(cell: Cell, source: Path) -> str | None:
-    spec = specs()[cell.index]
+    spec = measured_specs()[cell.index]
     partition = spec.metadata_partition
     if (named := independent.named_key(source)) is not None:
         reason = f"the source's keys name their only column ({named!r}), which not all releases do"

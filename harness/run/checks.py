@@ -16,7 +16,7 @@ from keymark.harness.errors import HarnessError
 from keymark.harness.run.request import Request, past_seconds
 from keymark.harness.scenario.matrix import Schedule, expand
 from keymark.harness.scenario.scenario import Scenario
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 _SAMPLE_ROWS = 20_000
 _ENTRY_BYTES = 30
@@ -77,7 +77,7 @@ def disk_bytes(scenario: Scenario) -> int:
         indexed = [
             cell.data.rows * _ENTRY_BYTES
             for cell in schedule.tables
-            if specs()[cell.index].metadata_partition is not None
+            if measured_specs()[cell.index].metadata_partition is not None
         ]
         need += sum(indexed) + max(indexed, default=0)
     return need

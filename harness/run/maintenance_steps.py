@@ -6,8 +6,10 @@ A purge is believed when the table has proven it and no base file on storage hol
 
 from __future__ import annotations
 
+from keymark.harness.engines.base import merge_on_read
 from keymark.harness.run.step import StepRun, Values
 from keymark.harness.tables import independent, verify
+from keymark.harness.tables.probes import written
 
 
 def build_index(run: StepRun) -> Values:
@@ -33,6 +35,16 @@ def compact(run: StepRun) -> tuple[Values, str | None]:
     if instant is None:
         return values, "there was nothing to compact"
     return values, verify.check_mistake(run.table.check())
+
+
+def compact_rows(run: StepRun) -> tuple[Values, str | None]:
+    """Merge the log files of rows into base files on the clock; is one left?"""
+    table, before = merge_on_read(run.table), run.listing()
+    with run.timed() as values:
+        table.compact_rows()
+    values["total", "bytes_written"] = written(before, run.listing()).total_bytes
+    left = sum(bool(part.logs) for part in independent.slices(run.files()))
+    return values, f"{left} file groups still have log files" if left else None
 
 
 def purge(run: StepRun) -> tuple[Values, str | None]:

@@ -9,7 +9,7 @@ from keymark.harness.engines import BARE, NATIVE, is_native
 from keymark.harness.run import own_data
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.tables import independent
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 
 def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
@@ -60,7 +60,7 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         f"The tables started from copies of {Path(scenario.table.source).name}, which was only "
         "read; the truth started from an independent reading of its files."
     )
-    asked = [specs()[name] for name in scenario.indexes]
+    asked = [measured_specs()[name] for name in scenario.indexes]
     others = [s.name for s in asked if not (s.owns_layout or s.metadata_partition)]
     held = independent.facts(Path(scenario.table.source)).partitions_of_metadata
     if others and "record_index" in held:

@@ -24,7 +24,7 @@ from keymark.harness.run.context import Inputs
 from keymark.harness.run.step import NULL_COLUMNS, Step
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.tables import independent
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 from keymark.table.index.external import CHANGES
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.timeline.timeline import Timeline
@@ -63,7 +63,7 @@ class CellEntries(Protocol):
 
 def entries_of(index: str) -> CellEntries | None:
     """What the spec of an index names; None where there is nothing to do."""
-    spec = specs().get(index)
+    spec = measured_specs().get(index)
     return _loaded(spec.cells) if spec is not None and spec.cells else None
 
 

@@ -27,7 +27,7 @@ from keymark.harness.store.run_record import (
     ScenarioRecord,
 )
 from keymark.harness.store.store import RunFolder, is_run_name, unwatched
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 from keymark.indexes.spec import spec_data
 from keymark.table.errors import TableError
 
@@ -116,7 +116,7 @@ def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
             )
             for cell in expand(request.scenario)
         ],
-        indexes={name: spec_data(specs()[name]) for name in request.scenario.indexes},
+        indexes={name: spec_data(measured_specs()[name]) for name in request.scenario.indexes},
         seeds={"dataset": request.scenario.dataset.seed},
         machine=MachineRecord.model_validate(environment.machine()),
     )

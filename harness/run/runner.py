@@ -36,7 +36,7 @@ from keymark.harness.scenario.matrix import Cell, Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""
@@ -194,7 +194,7 @@ class Runner:
         A table that is started without building anything has no time.
         """
         cell = trial.cell
-        is_built = specs()[cell.index].metadata_partition is not None
+        is_built = measured_specs()[cell.index].metadata_partition is not None
         is_timed = cell in schedule.cells and (
             cell.table_id not in schedule.loaders
             or (is_built and BUILD_INDEX not in self._step_names)
@@ -219,9 +219,7 @@ class Runner:
                 steps = [
                     step
                     for step in self.steps
-                    if step.is_taken(
-                        trial.cell.engine, repetition=trial.repetition, warmup=trial.warmup
-                    )
+                    if step.is_taken(cell_id, repetition=trial.repetition, warmup=trial.warmup)
                 ]
                 context = self.contexts[trial.cell.data]
                 results = cells.repeat(context, trial, steps, reads_whole=reads_whole)
@@ -298,12 +296,10 @@ def complete_trials(samples: Iterable[Sample], steps: Iterable[Step]) -> set[Tri
     every = tuple(steps)
     names = {name for step in every for name in step.measured}
     timed: dict[TrialKey, set[str]] = {}
-    engines: dict[TrialKey, str] = {}
     for sample in samples:
         if sample.metric == "wall_s" and sample.phase == "total" and sample.verified:
             trial = TrialKey.of_sample(sample, names)
             timed.setdefault(trial, set()).add(sample.step)
-            engines[trial] = sample.engine
     return {
         trial
         for trial, found in timed.items()
@@ -311,6 +307,6 @@ def complete_trials(samples: Iterable[Sample], steps: Iterable[Step]) -> set[Tri
         or all(
             found.issuperset(step.measured)
             for step in every
-            if step.is_taken(engines[trial], repetition=trial.repetition, warmup=trial.warmup)
+            if step.is_taken(trial.cell, repetition=trial.repetition, warmup=trial.warmup)
         )
     }

@@ -28,6 +28,8 @@ SPREAD = "spread"
 LOOKUP = "lookup"
 LOOKUP_AGAIN = "lookup_again"
 POINT_QUERY = "point_query"
+POINT_QUERY_OPTIMIZED = "point_query_optimized"
+COMPACT_ROWS = "compact_rows"
 COMPACT = "compact"
 
 Values = dict[tuple[str, str], float]
@@ -47,6 +49,7 @@ class Step:
         deleted: whether the delete step was taken before.
         points: what a step of the lookup model measures, each under a name of its own.
         once_by: the engines that take it, in their first repetition only; empty: all, always.
+        variants: the variants of tables that take it; empty: all tables do.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Step:
     deleted: bool = False
     points: tuple[Point, ...] = ()
     once_by: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -63,11 +67,14 @@ class Step:
     @property
     def changes_rows(self) -> bool:
         """Whether the table holds other rows, or other files, after it."""
-        reads = (LOOKUP, LOOKUP_AGAIN, POINT_QUERY, COMPACT)
+        reads = (LOOKUP, LOOKUP_AGAIN, POINT_QUERY, POINT_QUERY_OPTIMIZED, COMPACT)
         return self.name not in reads and not self.points
 
-    def is_taken(self, engine: str, *, repetition: int, warmup: bool) -> bool:
-        """Whether a repetition of an engine's cell has the step."""
+    def is_taken(self, cell: str, *, repetition: int, warmup: bool) -> bool:
+        """Whether a repetition of a cell, named by its id, has the step."""
+        engine, _, *parts = cell.split("/")
+        if self.variants and not set(self.variants) & set(parts):
+            return False
         return not self.once_by or (engine in self.once_by and repetition == 0 and not warmup)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from keymark.harness.engines import is_native
-from keymark.harness.engines.base import WriteOutcome
+from keymark.harness.engines.base import WriteOutcome, merge_on_read
 from keymark.harness.run import maintenance_steps, outside_entries
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
@@ -24,12 +24,14 @@ from keymark.harness.run.step import (
     BUILD_ON_LOAD,
     BULK_INSERT,
     COMPACT,
+    COMPACT_ROWS,
     DELETE,
     LOAD,
     LOOKUP,
     LOOKUP_AGAIN,
     NULL_COLUMNS,
     POINT_QUERY,
+    POINT_QUERY_OPTIMIZED,
     PURGE,
     SPREAD,
     WHOLE,
@@ -42,11 +44,14 @@ from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import WorkloadSection
 from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import rows_written, written
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 from keymark.table.index.protocol import LookupStats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_OF_MERGE_ON_READ = (POINT_QUERY_OPTIMIZED, COMPACT_ROWS)
 
 
 def steps(workload: WorkloadSection) -> tuple[Step, ...]:
@@ -56,13 +61,21 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     last = workload.rounds
     nulled = [Step(name=NULL_COLUMNS, round=last)] if workload.null_columns else []
     ends = [
-        Step(name=name, round=last, deleted=workload.delete, points=measured)
+        Step(
+            name=name,
+            round=last,
+            deleted=workload.delete,
+            points=measured,
+            variants=workload.merge_on_read if name in _OF_MERGE_ON_READ else (),
+        )
         for name, wanted, measured in (
             (DELETE, workload.delete, ()),
             (PURGE, workload.purge, ()),
             (LOOKUP, workload.lookup_present + workload.lookup_absent > 0, ()),
             (LOOKUP_AGAIN, workload.lookup_again, ()),
             (POINT_QUERY, workload.point_query, ()),
+            (POINT_QUERY_OPTIMIZED, workload.point_query and workload.merge_on_read, ()),
+            (COMPACT_ROWS, workload.merge_on_read, ()),
             (f"{LOOKUP}_{LOGS}", workload.model_keys, points(LOGS, workload.model_keys)),
             (COMPACT, workload.model_keys, ()),
             (f"{LOOKUP}_{COMPACTED}", workload.model_keys, points(COMPACTED, workload.model_keys)),
@@ -93,7 +106,7 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
     """The numbers of a step, and what is wrong with its result."""
     if run.step.name in (LOOKUP, LOOKUP_AGAIN):
         return _lookup(run)
-    if run.step.name == POINT_QUERY:
+    if run.step.name in (POINT_QUERY, POINT_QUERY_OPTIMIZED):
         return _point_query(run)
     if run.step.name == COMPACT:
         return maintenance_steps.compact(run)
@@ -102,6 +115,8 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
         values = maintenance_steps.build_index(run)
     elif run.step.name == PURGE:
         values, mistake = maintenance_steps.purge(run)
+    elif run.step.name == COMPACT_ROWS:
+        values, mistake = maintenance_steps.compact_rows(run)
     else:
         values = _write(run)
     mistake = mistake or verify_rows(
@@ -161,7 +176,7 @@ def verify_rows(
     else:
         found = context.readings.digest(context.tables.seen(path), inputs.columns)
     mistake = verify.rows_mistake(found, expected)
-    has_index = specs()[cell.index].metadata_partition is not None
+    has_index = measured_specs()[cell.index].metadata_partition is not None
     if mistake is None and has_index and (is_whole or step in (LOAD, BUILD_ON_LOAD)):
         mistake = verify.check_mistake(table.check())
     return mistake
@@ -214,15 +229,17 @@ def _lookup(run: StepRun) -> tuple[Values, str | None]:
     mistake = verify.lookup_mistake(answer, asked=asked, located=located)
     values["total", "keys"] = len(keys)
     if is_native(run.cell.engine):
-        counted = specs()[run.cell.index].counters
+        counted = measured_specs()[run.cell.index].counters
         values |= {("total", counter.name): stats.counted(counter.name) for counter in counted}
     return values, mistake
 
 
 def _point_query(run: StepRun) -> tuple[Values, str | None]:
     key = run.inputs.point_key(run.trial.repetition)
+    is_optimized = run.step.name == POINT_QUERY_OPTIMIZED
+    read = merge_on_read(run.table).read_optimized if is_optimized else run.table.read
     with run.timed() as values:
-        frame = run.table.read(keys=[key])
+        frame = read(keys=[key])
         found = frame.collect()
     rows: list[Mapping[str, Any]] = [row.asDict() for row in found]
     # Spark names the files that it reads itself; tasks that read from a store name none.
@@ -231,5 +248,5 @@ def _point_query(run: StepRun) -> tuple[Values, str | None]:
     values["total", "keys"] = 1
     layout = run.inputs.layout
     columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
-    expected = independent.find(run.files(), key, columns)
+    expected = independent.find(run.files(), key, columns, base_files_only=is_optimized)
     return values, verify.point_mistake(rows, expected)

@@ -15,7 +15,7 @@ from keymark.harness.engines import BARE, NATIVE, hudi_version, table_version
 from keymark.harness.engines.hudi_releases import BASE_VERSION
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.store.data_point import DataPoint
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
         _cell(scenario, engine=engine, index=index, variant=variant, data=data)
         for engine in scenario.engines
         for index in scenario.indexes_of(engine)
-        for variant in scenario.table.variants_of(index)
+        for variant in scenario.table.variants_of(engine, index)
         for data in scenario.dataset.points
     )
 
@@ -148,20 +148,20 @@ def _can_start(cell: Cell) -> bool:
     """
     is_known = cell.engine in (NATIVE, BARE) or hudi_version(cell.engine) is not None
     is_alike = is_known and table_version(cell.engine) == BASE_VERSION
-    return is_alike and specs()[cell.index].takes_loaded_files
+    return is_alike and measured_specs()[cell.index].takes_loaded_files
 
 
 def _options(cell: Cell) -> frozenset[tuple[str, str]]:
     """The options of a cell that its base files depend on, as far as names can tell."""
-    of_indexes = {name for spec in specs().values() for name in spec.own_options}
-    of_indexes.update(specs()[cell.index].requirements.options)
+    of_indexes = {name for spec in measured_specs().values() for name in spec.own_options}
+    of_indexes.update(measured_specs()[cell.index].requirements.options)
     return frozenset(pair for pair in cell.options.items() if pair[0] not in of_indexes)
 
 
 def _loader(native: list[Cell], number: int) -> Cell:
     """The cell whose index is nothing but base files, or one that no scenario has."""
-    plain = [spec.name for spec in specs().values() if spec.needs_base_files_only]
-    for cell in sorted(native, key=lambda cell: specs()[cell.index].order):
+    plain = [spec.name for spec in measured_specs().values() if spec.needs_base_files_only]
+    for cell in sorted(native, key=lambda cell: measured_specs()[cell.index].order):
         if cell.index in plain:
             return cell
     name = f"shared-load/{number}"

@@ -40,7 +40,7 @@ from keymark.harness.scenario.fields import (
 from keymark.harness.scenario.table_section import TableSection, name_mistake, refuse
 from keymark.harness.store.store import is_run_name
 from keymark.harness.tables import independent
-from keymark.indexes.installed import of_partition, specs
+from keymark.indexes.installed import measured_specs, of_partition
 from keymark.table.errors import TableError
 from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS, check_options
 
@@ -49,7 +49,7 @@ _RECORD_INDEX = "record_index"
 
 def default_indexes() -> tuple[str, ...]:
     """The indexes of scenarios that name none."""
-    return tuple(spec.name for spec in specs().values() if spec.is_compared)
+    return tuple(spec.name for spec in measured_specs().values() if spec.is_compared)
 
 
 class WorkloadSection(Section):
@@ -70,6 +70,9 @@ class WorkloadSection(Section):
         point_query: whether a single key is read at the end.
         spread_batch: engines whose cells end their first repetition with the step `spread`: a
             batch as large as another one, all updates, of rows drawn evenly from the whole table.
+        merge_on_read: variants whose tables have log files of rows (the option
+            `hoodie.datasource.write.table.type`): they are read without these as well, in the step
+            `point_query_optimized`, and end with their merging, `compact_rows`.
         model_keys: numbers of keys to look up for the lookup model, with log blocks and after a
             compaction, cold and warm; record index only. See `harness/run/lookup_model.py`.
     """
@@ -85,6 +88,7 @@ class WorkloadSection(Section):
     lookup_again: bool = False
     point_query: bool = True
     spread_batch: Names = ()
+    merge_on_read: Names = ()
     model_keys: Numbers = ()
 
     @field_validator("spread_batch")
@@ -163,7 +167,7 @@ class Scenario(Section):
     @field_validator("indexes")
     @classmethod
     def _indexes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = (name_mistake("index", name, specs()) for name in value)
+        unknown = (name_mistake("index", name, measured_specs()) for name in value)
         refuse([*_list_mistakes(value), *unknown])
         return value
 
@@ -171,7 +175,11 @@ class Scenario(Section):
     @classmethod
     def _engine_indexes(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         refuse(engine_mistake(name) for name in value)
-        refuse(name_mistake("index", index, specs()) for only in value.values() for index in only)
+        refuse(
+            name_mistake("index", index, measured_specs())
+            for only in value.values()
+            for index in only
+        )
         return value
 
     def indexes_of(self, engine: str) -> tuple[str, ...]:
@@ -299,17 +307,28 @@ def _cell_mistakes(scenario: Scenario) -> list[str]:
 
 def _variant_mistakes(scenario: Scenario) -> list[str]:
     """Names of nothing, and indexes without any variant."""
-    table = scenario.table
-    found = []
-    for name, indexes in table.variant_indexes.items():
-        found.append(name_mistake("variant", name, tuple(table.variants)))
-        found += [name_mistake("index", index, specs()) for index in indexes]
-    found += [
-        f"index {index!r} has no variant left"
-        for index in scenario.indexes
-        if not table.variants_of(index)
+    table, variants = scenario.table, tuple(scenario.table.variants)
+    named = {
+        "table.variant_indexes": table.variant_indexes,
+        "table.variant_engines": table.variant_engines,
+        "workload.merge_on_read": scenario.workload.merge_on_read,
+    }
+    wrong = [
+        (key, name_mistake("variant", name, variants))
+        for key, names in named.items()
+        for name in names
     ]
-    return [f"table.variant_indexes: {mistake}" for mistake in found if mistake]
+    wrong += [
+        ("table.variant_indexes", name_mistake("index", index, measured_specs()))
+        for indexes in table.variant_indexes.values()
+        for index in indexes
+    ]
+    wrong += [
+        ("table.variant_indexes", f"index {index!r} has no variant left")
+        for index in scenario.indexes
+        if not any(table.variants_of(engine, index) for engine in scenario.engines)
+    ]
+    return [f"{key}: {mistake}" for key, mistake in wrong if mistake]
 
 
 def _step_mistakes(scenario: Scenario) -> list[str]:
@@ -355,7 +374,7 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     table = scenario.table
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
-        move = specs()[index].move_option
+        move = measured_specs()[index].move_option
         if spec.count(spec.moves) and move is None:
             found.append(
                 f"dataset.settings.moves: index {index!r} looks for a key in its own partition, so "
@@ -428,7 +447,11 @@ def _option_mistakes(table: TableSection) -> list[str]:
     groups = {
         "index_options": table.index_options,
         "engine_options": {k: v for k, v in table.engine_options.items() if k == NATIVE},
-        "variants": table.variants,
+        "variants": {
+            name: options
+            for name, options in table.variants.items()
+            if any(map(is_native, table.variant_engines.get(name, (NATIVE,))))
+        },
     }
     for name, group in groups.items():
         sections |= {f"{name}.{key}": options for key, options in group.items()}

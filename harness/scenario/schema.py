@@ -23,7 +23,7 @@ from keymark.harness.scenario.scenario import (
     WorkloadSection,
 )
 from keymark.harness.scenario.table_section import TableSection
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 from keymark.table.properties.options import ALIASES, defaults
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -72,7 +72,11 @@ def _describe(model: type[Section], properties: dict[str, Any]) -> None:
 
 def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
     """Say what names and options there are."""
-    top["indexes"] |= {"items": {"enum": list(specs())}, "minItems": 1, "uniqueItems": True}
+    top["indexes"] |= {
+        "items": {"enum": list(measured_specs())},
+        "minItems": 1,
+        "uniqueItems": True,
+    }
     forms = f"^({NATIVE}|{NATIVE_FORM}|{HUDI_FORM})$"
     named = {"type": "string", "pattern": forms}
     top["engines"] |= {"items": named, "minItems": 1, "uniqueItems": True}
@@ -80,7 +84,7 @@ def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
     table = definitions["TableSection"]["properties"]
     known = {"type": "object", "additionalProperties": False, "properties": _options()}
     table["options"] = {**known, "description": table["options"]["description"]}
-    for name, keys in (("index_options", {"enum": list(specs())}), ("variants", {})):
+    for name, keys in (("index_options", {"enum": list(measured_specs())}), ("variants", {})):
         table[name] |= {"additionalProperties": known, "propertyNames": keys}
 
 

@@ -11,7 +11,7 @@ from keymark.harness.engines import engine_mistake
 from keymark.harness.scenario.dataset_section import NAME
 from keymark.harness.scenario.documents import nearest
 from keymark.harness.scenario.fields import Names, Positive, Section, TextGroups, Texts
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 
 class TableSection(Section):
@@ -31,6 +31,8 @@ class TableSection(Section):
         engine_options: options of single engines, by engine name; those of Hudi may be any.
         variants: further options, by the name of a variant: each index is measured with each.
         variant_indexes: by the name of a variant the only indexes that it is measured with.
+        variant_engines: by the name of a variant the only engines that it is measured with; where
+            all are Hudi's, its options may be any.
     """
 
     source: str | None = None
@@ -43,16 +45,27 @@ class TableSection(Section):
     engine_options: TextGroups = Field(default_factory=dict)
     variants: TextGroups = Field(default_factory=dict)
     variant_indexes: dict[str, Names] = Field(default_factory=dict)
+    variant_engines: dict[str, Names] = Field(default_factory=dict)
 
-    def variants_of(self, index: str) -> tuple[str, ...]:
+    def variants_of(self, engine: str, index: str) -> tuple[str, ...]:
         """The variants that an index is measured with; one without a name where there are none."""
-        only = self.variant_indexes
-        return tuple(name for name in self.variants or ("",) if index in only.get(name, (index,)))
+        indexes, engines = self.variant_indexes, self.variant_engines
+        return tuple(
+            name
+            for name in self.variants or ("",)
+            if index in indexes.get(name, (index,)) and engine in engines.get(name, (engine,))
+        )
+
+    @field_validator("variant_engines")
+    @classmethod
+    def _engines_of_variants(cls, value: dict[str, Names]) -> dict[str, Names]:
+        refuse(engine_mistake(name) for names in value.values() for name in names)
+        return value
 
     @field_validator("index_options")
     @classmethod
     def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        refuse(name_mistake("index", name, specs()) for name in value)
+        refuse(name_mistake("index", name, measured_specs()) for name in value)
         return value
 
     @field_validator("engine_options")

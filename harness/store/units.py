@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 
 class Unit(StrEnum):
@@ -79,7 +79,11 @@ METRICS: dict[str, Metric] = {
         _count("tasks", "Spark tasks"),
         _count("files_read", "base files read"),
         _count("files_written", "base files written"),
-        *(_count(each.name, each.title) for spec in specs().values() for each in spec.counters),
+        *(
+            _count(each.name, each.title)
+            for spec in measured_specs().values()
+            for each in spec.counters
+        ),
         _count("rows_written", "rows written to base files"),
         _bytes("bytes_written", "bytes written"),
         _bytes("index_bytes", "index bytes on storage"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import cpu_count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -221,8 +221,13 @@ def locations(table: Path, keys: pa.Array | None = None) -> pa.Table:
     return pa.concat_tables([_SCHEMA.empty_table(), *located])
 
 
-def find(table: Path, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of one record key, wherever they are, cut to some columns."""
+def find(
+    table: Path, key: str, columns: Sequence[str], *, base_files_only: bool = False
+) -> list[dict[str, Any]]:
+    """The rows of one record key, wherever they are, cut to some columns.
+
+    With `base_files_only` as they were before what log files say of them.
+    """
     fields = _virtual_key(table)
 
     def read(part: Slice) -> list[dict[str, Any]]:
@@ -231,7 +236,10 @@ def find(table: Path, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
             return []
         return list(part.read(columns).filter(is_key).to_pylist())
 
-    return [row for rows_of_key in each_read(slices(table), read) for row in rows_of_key]
+    parts = slices(table)
+    if base_files_only:
+        parts = tuple(replace(part, logs=()) for part in parts if part.path.is_file())
+    return [row for rows_of_key in each_read(parts, read) for row in rows_of_key]
 
 
 def each_read(parts: Sequence[Slice], read: Callable[[Slice], _Read]) -> Iterator[_Read]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keymark import Table
-from keymark.indexes.installed import specs
+from keymark.indexes.installed import measured_specs
 
 
 def drop_other_indexes(table: str, index: str) -> None:
@@ -17,8 +17,8 @@ def drop_other_indexes(table: str, index: str) -> None:
         TableError: the table cannot be opened or changed.
     """
     opened = Table.open(table)
-    others = {spec.metadata_partition for spec in specs().values()}
-    others.discard(specs()[index].metadata_partition)
+    others = {spec.metadata_partition for spec in measured_specs().values()}
+    others.discard(measured_specs()[index].metadata_partition)
     for partition in opened.config.metadata_partitions:
         if partition in others:
             opened.drop_index(partition)

@@ -251,7 +251,6 @@ class Given:
             sides.append(replace(side, name=side.name.replace(clean(path), clean(name))))
         return sides[0], sides[1]
 
-
     def _refuse_versions(self) -> None:
         """Engines that make tables of different versions are compared by no gate.
 

@@ -52,7 +52,7 @@ def history_chart(history: History) -> Drawing:
 def _panel(axes: Axes, series: NumberHistory) -> None:
     scale, unit = axis_scale(series.unit, max(map(abs, series.values)))
     index = series.key.cell.split("/")[1] if "/" in series.key.cell else ""
-    color = installed.specs().get(index, UNKNOWN).color
+    color = installed.measured_specs().get(index, UNKNOWN).color
     axes.plot(
         series.runs,
         [value / scale for value in series.values],

@@ -236,7 +236,7 @@ def _load_one(path: Path) -> Run:
         grouped.setdefault(sample.cell, []).append(sample)
     noise = noise_share(beats)
     points, failed = data_points_of(record.cells or ()), failed_cells(record)
-    specs = {**installed.specs(), **installed.kept_specs(record.indexes)}
+    specs = {**installed.measured_specs(), **installed.kept_specs(record.indexes)}
     views = []
     for cell, lines in grouped.items():
         view = _cell(run_id, cell, lines, notices)

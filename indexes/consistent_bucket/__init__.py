@@ -1,0 +1,1 @@
+"""Hudi's bucket index whose buckets grow; Keymark has none."""
