@@ -62,10 +62,13 @@ def publish(
     report = page.build(runs, None if larger is None else projection.load([larger])[0])
     summary = export.summary(
         runs,
-        models=report.models,
         growths=report.growths,
-        engines=report.engines,
-        virtuals=report.virtuals,
+        others={
+            "lookup_models": report.models,
+            "engines": report.engines,
+            "releases": report.releases,
+            "virtual_keys": report.virtuals,
+        },
     )
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     root = next((path for path in paths if target.is_relative_to(path)), target)

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Protocol
 
 from keymark.harness.store.results import SCHEMA_VERSION, Sample
 from keymark.reports.model.facts import missing_cells, versions, work
 from keymark.reports.model.projection import CellView, Run, step_order
 from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.render.text import clean, spreadsheet
-from keymark.reports.sections.engines_part import EnginesPart
 from keymark.reports.sections.growth_part import GrowthPart
-from keymark.reports.sections.model_part import ModelPart
 from keymark.reports.sections.overhead_part import overhead_part
-from keymark.reports.sections.virtual_part import VirtualPart
 from keymark.reports.stats.bootstrap import median_interval
 from keymark.reports.stats.noise import noise_values
 from keymark.reports.stats.statistics import shape_caveats, summarize
+
+
+class SectionValues(Protocol):
+    """The part of a run in a section of the report, whose values a program may want."""
+
+    @property
+    def run_id(self) -> str:
+        """Of the run."""
+
+    @property
+    def values(self) -> object:
+        """In JSON types."""
 
 
 def verified(runs: Sequence[Run]) -> bool:
@@ -34,24 +43,24 @@ def verified(runs: Sequence[Run]) -> bool:
 def summary(
     runs: Sequence[Run],
     *,
-    models: Sequence[ModelPart],
     growths: Sequence[GrowthPart],
-    engines: Sequence[EnginesPart],
-    virtuals: Sequence[VirtualPart],
+    others: Mapping[str, Sequence[SectionValues]],
 ) -> dict[str, Any]:
     """Build the content of summary.json; cells that are not verified have no metrics.
 
+    Args:
+        runs: of the report.
+        growths: the section on growth.
+        others: further sections, by the name under which their values stand.
+
     Over several runs, `run_id` joins their ids with `+`; every cell names its own run.
     """
-    fitted = {part.run_id: part.values for part in models}
     grown = {part.run_id: part.values for part in growths}
     carried = {part.run_id: part.projection_values for part in growths if part.projection_values}
     mapped = {part.run_id: part.map_values for part in growths if part.map_values}
-    beside = {part.run_id: part.values for part in engines}
     found = [part for run in runs if (part := overhead_part(run)) is not None]
     overhead = {part.run_id: part.values for part in found}
     noise = {clean(run.run_id): noise_values(run.beats) for run in runs}
-    virtual = {part.run_id: part.values for part in virtuals}
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": "+".join(clean(run.run_id) for run in runs),
@@ -68,12 +77,14 @@ def summary(
         ],
         **({"overhead": overhead} if overhead else {}),
         **({"noise": noise} if any(noise.values()) else {}),
-        **({"lookup_models": fitted} if fitted else {}),
         **({"growth": grown} if grown else {}),
         **({"projections": carried} if carried else {}),
         **({"fastest": mapped} if mapped else {}),
-        **({"engines": beside} if beside else {}),
-        **({"virtual_keys": virtual} if virtual else {}),
+        **{
+            name: {part.run_id: part.values for part in parts}
+            for name, parts in others.items()
+            if parts
+        },
     }
 
 

@@ -49,6 +49,11 @@ def _parts(report: Report) -> list[str]:
         lines += [_heading("Engines side by side", part.name), ""]
         for chart, verdicts in part.charts:
             lines += [f"### {markdown(chart.title)}", "", *_sentences(verdicts), ""]
+    for changed in report.releases:
+        lines += [_heading("What changed between releases", changed.name), ""]
+        for grid, findings in changed.tables:
+            lines += [f"### {markdown(grid.caption)}", "", *_table(grid, "release"), ""]
+            lines += [*_sentences(findings), ""]
     for compared in report.virtuals:
         lines += [_heading("Virtual keys", compared.name), ""]
         for grid, findings in compared.shapes:
