@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from keymark.harness.engines import is_native
+from keymark.harness.engines import is_native, table_version
 from keymark.harness.engines.base import WriteOutcome, merge_on_read
+from keymark.harness.engines.hudi_releases import BASE_VERSION
 from keymark.harness.run import maintenance_steps, outside_entries
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
@@ -171,11 +172,13 @@ def verify_rows(
         expected = inputs.truth(step.round, deleted=step.deleted)
     loaded_rows, _ = inputs.truth(0, deleted=False)
     is_whole = verify.is_whole(loaded_rows, once=reads_whole)
+    mistake = None
     if is_whole:
-        found = engine.digest(table.read(), inputs.columns)
-    else:
+        mistake = verify.rows_mistake(engine.digest(table.read(), inputs.columns), expected)
+    # Tables of later versions only their own release reads whole: hudi-rs is the second reader.
+    if mistake is None and (not is_whole or table_version(cell.engine) > BASE_VERSION):
         found = context.readings.digest(context.tables.seen(path), inputs.columns)
-    mistake = verify.rows_mistake(found, expected)
+        mistake = verify.rows_mistake(found, expected)
     has_index = measured_specs()[cell.index].metadata_partition is not None
     if mistake is None and has_index and (is_whole or step in (LOAD, BUILD_ON_LOAD)):
         mistake = verify.check_mistake(table.check())
