@@ -43,6 +43,11 @@ class HudiName(NamedTuple):
     table_version: int
 
     @property
+    def order(self) -> tuple[tuple[int, int, int], int]:
+        """By which releases, and versions of tables of one release, ascend."""
+        return hudi_releases.number(self.version), self.table_version
+
+    @property
     def is_own(self) -> bool:
         """Whether the release makes such tables by default."""
         return self.table_version == hudi_releases.release(self.version).own_version

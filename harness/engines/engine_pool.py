@@ -27,12 +27,14 @@ from keymark.harness.engines.bare import BareEngine
 from keymark.harness.engines.base import Engine
 from keymark.harness.engines.hudi_process import HudiProcess
 from keymark.harness.engines.native import NativeEngine
+from keymark.harness.engines.sources import source_mistake
 from keymark.harness.errors import CellError, HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.run import outside_entries
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.tables.independent import SourceFacts
 from keymark.harness.tables.table_folders import RemoteTables, Tables
 from keymark.indexes.installed import measured_specs
 from keymark.table.errors import TableError
@@ -45,6 +47,7 @@ def missing(
     *,
     only: Mapping[str, Sequence[str]] | None = None,
     absent_keys: int = 0,
+    source: SourceFacts | None = None,
 ) -> dict[str, str]:
     """What cannot take part, each with one line that says why or how to get it.
 
@@ -53,6 +56,7 @@ def missing(
         indexes: of the scenario.
         only: by the name of an engine the only ones of these that it is asked for.
         absent_keys: keys of each lookup that are not in the table.
+        source: the table that the run starts from.
 
     Returns:
         Reasons by engine, and by `<engine>/<index>` for a single index of an engine.
@@ -69,6 +73,7 @@ def missing(
             continue
         version = hudi_version(name)
         reason = version and jars.missing_bundle(version)
+        reason = reason or (source_mistake(name, source) if source else None)
         if reason:
             found[name] = reason
             continue

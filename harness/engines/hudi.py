@@ -276,11 +276,13 @@ class HudiEngine:
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of a table: Hudi's index is a matter of its writer's options.
 
-        Indexes that the table has beside it are dropped, and so is what Keymark's tables say of
-        their index: with Hudi its writer says it.
+        Of tables of version 6, indexes that they have beside it are dropped, and so is what
+        Keymark's say of their index: with Hudi its writer says it. Later ones keep what they have.
         """
-        drop_other_indexes(str(path), index)
+        if independent.facts(path).version > hudi_releases.BASE_VERSION:
+            return self.open(path, index=index, options=options)
         storage = storage_at(str(path), {})
+        drop_other_indexes(str(path), index)
         config = load_config(storage)
         if INDEX_TYPE in config.properties:
             declare_index(storage, config, {})

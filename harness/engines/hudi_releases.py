@@ -66,6 +66,12 @@ def number(version: str) -> tuple[int, int, int]:
     return major, minor, patch
 
 
+def maker(table_version: int) -> str:
+    """The first release that makes tables of a version by default."""
+    found = next(each for each in _RELEASES if each.own_version == table_version)
+    return ".".join(map(str, found.first))
+
+
 def release(version: str) -> Release:
     """What is true of a release; of one that is newer than the table, what its last line says.
 

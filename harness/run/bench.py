@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from keymark.harness.engines.engine_pool import EnginePool, missing
 from keymark.harness.errors import HarnessError
@@ -25,6 +26,7 @@ from keymark.harness.run.workspace import Workspace, work_folder
 from keymark.harness.scenario.matrix import Schedule, expand, neighbours
 from keymark.harness.store.run_record import COMPLETE, MeasuredRecord
 from keymark.harness.store.store import RunFolder
+from keymark.harness.tables.independent import source_facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,14 @@ def run(request: Request, progress: Progress) -> Finished:
     progress.begin(check(request))
     absent = scenario.workload.lookup_absent
     only = scenario.engine_indexes
-    skipped = missing(scenario.engines, scenario.indexes, only=only, absent_keys=absent)
+    source = scenario.table.source
+    skipped = missing(
+        scenario.engines,
+        scenario.indexes,
+        only=only,
+        absent_keys=absent,
+        source=source_facts(Path(source)) if source else None,
+    )
     folder, record = begin(request, skipped)
     run_id = str(record.run_id)
     with unmeasured_removed(folder), Workspace.of(folder, scenario, run_id) as work:

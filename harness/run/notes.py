@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from keymark.harness.engines import BARE, NATIVE, is_native
+from keymark.harness.engines.hudi_releases import BASE_VERSION
+from keymark.harness.engines.sources import upgrade_note
 from keymark.harness.run import own_data
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.tables import independent
@@ -62,8 +64,13 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
     )
     asked = [measured_specs()[name] for name in scenario.indexes]
     others = [s.name for s in asked if not (s.owns_layout or s.metadata_partition)]
-    held = independent.facts(Path(scenario.table.source)).partitions_of_metadata
-    if others and "record_index" in held:
+    facts = independent.facts(Path(scenario.table.source))
+    upgrades = (upgrade_note(name, facts) for name in scenario.engines if name not in skipped)
+    found += filter(None, upgrades)
+    if others and "record_index" in facts.partitions_of_metadata:
+        if facts.version > BASE_VERSION:
+            found.append("The source has a record index, which Hudi keeps in all copies.")
+            return found
         found.append(
             f"The source has a record index, which the copies for {' and '.join(others)} do "
             "not have: each cell has the index under test and no other."

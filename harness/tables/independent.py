@@ -78,8 +78,14 @@ class Slice:
         """Some columns of its rows; with log files, memory is that of all columns."""
         if not self.logs:
             return pq.ParquetFile(self.path).read(list(columns))
+        return self.read_all().select(list(columns))
+
+    def read_all(self) -> pa.Table:
+        """All columns of its rows."""
+        if not self.logs:
+            return pq.ParquetFile(self.path).read()
         base = self.path.relative_to(self.table).as_posix()
-        return hudi_rs.merged(self.table, base, self.logs).select(list(columns))
+        return hudi_rs.merged(self.table, base, self.logs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,16 +122,14 @@ def source_facts(table: Path) -> SourceFacts:
     """Read the facts of a table that a run is to start from.
 
     Raises:
-        HarnessError: it is merge-on-read, of another version, or stores no keys.
+        HarnessError: it is merge-on-read of version 6, of a version that is not read, or stores
+            no keys.
     """
     found = facts(table)
-    if found.is_merge_on_read:
-        raise HarnessError(f"{table} is MERGE_ON_READ; only COPY_ON_WRITE is read")
-    if str(found.version) in _LATER:
+    if found.is_merge_on_read and str(found.version) not in _LATER:
         raise HarnessError(
-            f"{table} has table version {found.version}, and runs start from version 6. Hudi 1.x "
-            "takes a copy of the table back: CALL downgrade_table(table => 'NAME', "
-            "to_version => 'SIX')"
+            f"{table} is MERGE_ON_READ of version {found.version}; such tables are read from "
+            f"version {_LATER[0]} on"
         )
     if _properties(table / ".hoodie" / "hoodie.properties").get(_STORED, "true") != "true":
         raise HarnessError(f"{table} has virtual keys; a run cannot start from it")
@@ -204,7 +208,7 @@ def holding(table: Path, keys: pa.Array) -> list[str]:
 
 def rows(table: Path) -> pa.Table:
     """All live rows with their meta columns, as stored."""
-    parts = [pq.ParquetFile(found.path).read() for found in slices(table)]
+    parts = [found.read_all() for found in slices(table)]
     if not parts:
         raise HarnessError(f"{table} holds no rows")
     return pa.concat_tables(parts, promote_options="default")

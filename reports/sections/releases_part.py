@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
-from keymark.harness.engines import hudi_name, hudi_releases
+from keymark.harness.engines import hudi_name
 from keymark.reports.model.projection import UPSERT, CellView, Run
 from keymark.reports.model.tables import BY_KEY, LAST, Measure
 from keymark.reports.render.format_values import amount, times
@@ -127,7 +127,7 @@ def _rest(cell: CellView) -> str:
 def _release(engine: str) -> tuple[tuple[int, int, int], int]:
     name = hudi_name(engine)
     assert name is not None
-    return hudi_releases.number(name.version), name.table_version
+    return name.order
 
 
 def _grid(cells: Sequence[CellView]) -> Grid:

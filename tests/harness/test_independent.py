@@ -188,8 +188,8 @@ def test_the_ordering_column_has_another_name_since_hudi_1_1(table, line, orderi
     ("line", "message"),
     [
         ("hoodie.table.ordering.fields=ts,dt", "orders rows by ts, dt"),
-        ("hoodie.table.type=MERGE_ON_READ", "MERGE_ON_READ"),
-        ("hoodie.table.version=8", "version 8"),
+        ("hoodie.table.type=MERGE_ON_READ", "MERGE_ON_READ of version 6"),
+        ("hoodie.table.version=7", "version 7"),
         ("hoodie.populate.meta.fields=false", "virtual keys"),
     ],
 )
@@ -197,4 +197,4 @@ def test_tables_that_a_listing_cannot_read_are_refused(table, line, message):
     lines = f"hoodie.table.version=6\n{line}\n"
     (table / ".hoodie" / "hoodie.properties").write_text(lines)
     with pytest.raises(HarnessError, match=message):
-        independent.facts(table)
+        independent.source_facts(table)
