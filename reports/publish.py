@@ -21,7 +21,11 @@ from keymark.reports.sections import page
 from keymark.reports.sections.growth_part import PREFIX as GROWTH_PREFIX
 from keymark.reports.sections.model_part import PREFIX as MODEL_PREFIX
 from keymark.reports.sections.page import Report
-from keymark.reports.sections.summary_page import summary_markdown, which_index_markdown
+from keymark.reports.sections.summary_page import (
+    outcomes_markdown,
+    summary_markdown,
+    which_index_markdown,
+)
 from keymark.reports.stats.noise import PREFIX as NOISE_PREFIX
 
 
@@ -99,7 +103,11 @@ def _write(target: Path, runs: Sequence[Run], report: Report) -> Path:
     stale = [
         each for name in names for end in ("svg", "png") for each in charts.glob(f"{name}.{end}")
     ]
-    for each in (*stale, *charts.parent.glob("which_index*.md")):
+    for each in (
+        *stale,
+        *charts.parent.glob("which_index*.md"),
+        *charts.parent.glob("outcomes.md"),
+    ):
         each.unlink()
     _write_charts(charts, report.charts, facts.lettering(runs))
     owned = [(part.run_id, part.charts) for part in report.growths]
@@ -111,6 +119,8 @@ def _write(target: Path, runs: Sequence[Run], report: Report) -> Path:
         _write_charts(charts, found, letterings[run_id])
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))
+    if report.outcomes:
+        write(target / "report" / "outcomes.md", outcomes_markdown(report.outcomes))
     index = target / "report" / "index.html"
     write(index, page.html(report))
     return index

@@ -25,6 +25,7 @@ from keymark.reports.sections.engines_part import EnginesPart, engines_part
 from keymark.reports.sections.growth_part import GrowthPart, growth_part
 from keymark.reports.sections.headline import Headline, headline
 from keymark.reports.sections.model_part import ModelPart, model_part
+from keymark.reports.sections.outcomes_part import OutcomesPart, outcomes_part
 from keymark.reports.sections.overhead_part import OverheadPart, overhead_part
 from keymark.reports.sections.releases_part import ReleasesPart, releases_part
 from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
@@ -131,6 +132,7 @@ class Report:
         beside: the headline of all runs side by side; None for a single run.
         choices: which index for what, of each run that measured enough of them.
         engines: ours beside others, of each run with several engines.
+        outcomes: which release of Hudi runs which index, where there are several.
         releases: what changed between releases of Hudi, of each run that has several.
         virtuals: virtual keys beside stored ones, of each run that has both.
         rest: what the time of an upsert beyond its phases is, in sentences.
@@ -155,6 +157,7 @@ class Report:
     beside: Grid | None
     choices: list[WhichIndex]
     engines: list[EnginesPart]
+    outcomes: OutcomesPart | None
     releases: list[ReleasesPart]
     virtuals: list[VirtualPart]
     charts: list[Chart]
@@ -196,6 +199,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         choices=[choice for run in runs if (choice := which_index(run)) is not None],
         engines=[each for run in runs if (each := engines_part(run)) is not None],
+        outcomes=outcomes_part(runs),
         releases=[changed for run in runs if (changed := releases_part(run)) is not None],
         virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
         charts=_charts(headline, judged=not several),

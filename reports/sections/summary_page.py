@@ -9,6 +9,7 @@ from keymark.reports.render.grids import Grid
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import markdown
 from keymark.reports.sections.growth_part import GrowthPart
+from keymark.reports.sections.outcomes_part import OutcomesPart
 from keymark.reports.sections.page import Answered, Report, RunPart
 
 _LONGEST_SENTENCE = 2000
@@ -49,16 +50,9 @@ def _parts(report: Report) -> list[str]:
         lines += [_heading("Engines side by side", part.name), ""]
         for chart, verdicts in part.charts:
             lines += [f"### {markdown(chart.title)}", "", *_sentences(verdicts), ""]
-    for changed in report.releases:
-        lines += [_heading("What changed between releases", changed.name), ""]
-        for grid, findings in changed.tables:
-            lines += [f"### {markdown(grid.caption)}", "", *_table(grid, "release"), ""]
-            lines += [*_sentences(findings), ""]
+    lines += _of_hudi(report)
     for compared in report.virtuals:
-        lines += [_heading("Virtual keys", compared.name), ""]
-        for grid, findings in compared.shapes:
-            lines += [f"### {markdown(grid.caption)}", "", *_table(grid), ""]
-            lines += [*_sentences(findings), ""]
+        lines += [_heading("Virtual keys", compared.name), "", *_with_findings(compared.shapes)]
     lines += [line for growth in report.growths for line in _growth(growth)]
     for model in report.models:
         fits = _table(model.fits, "index and cache")
@@ -71,6 +65,40 @@ def _parts(report: Report) -> list[str]:
         lines += [_heading("The machine's noise", noise.name), "", *_table(noise.grid, "load")]
         lines += ["", *_sentences(noise.findings), ""]
     return lines
+
+
+def _of_hudi(report: Report) -> list[str]:
+    """What runs have to say of several releases of Hudi."""
+    lines = []
+    if report.outcomes:
+        found = report.outcomes
+        lines += [_heading("Which release runs which index", ""), "", found.finding, ""]
+        lines += [*_table(found.grid, "engine"), ""]
+    for changed in report.releases:
+        lines += [_heading("What changed between releases", changed.name), ""]
+        lines += _with_findings(changed.tables, "release")
+    return lines
+
+
+def _with_findings(
+    tables: Sequence[tuple[Grid, Sequence[Answer]]], head: str = "index"
+) -> list[str]:
+    lines = []
+    for grid, findings in tables:
+        lines += [f"### {markdown(grid.caption)}", "", *_table(grid, head), ""]
+        lines += [*_sentences(findings), ""]
+    return lines
+
+
+def outcomes_markdown(part: OutcomesPart) -> str:
+    """Print which release runs which index as a document of its own."""
+    lines = ["# Which release of Hudi runs which index", "", part.finding, ""]
+    lines += [*_table(part.grid, "engine"), ""]
+    if part.reasons:
+        lines += ["Why not:", ""]
+        lines += [f"- {markdown(name)}: {markdown(why)}" for name, why in part.reasons]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def which_index_markdown(choice: WhichIndex) -> str:

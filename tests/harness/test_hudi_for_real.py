@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from harness_fakes import SMALL
 
-from keymark.harness.engines import jars
+from keymark.harness.engines import engine_indexes, hudi_version, jars, table_version
 
 ROOT = Path(__file__).parents[2]
 PHASES = ("tag", "write", "index", "total")  # 1.1 commits without a Spark stage
@@ -19,12 +19,15 @@ SETS = [*SMALL, "schedule.repetitions=1"]
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("hudi")]
 
 
-@pytest.mark.parametrize("version", ["0.15.0", "1.1.1"])
-def test_a_release_is_measured_and_verified_beside_native(tmp_path, version):
-    missing = jars.missing_bundle(version)
+def skip_without(engine):
+    missing = jars.missing_bundle(hudi_version(engine))
     if missing:
         pytest.skip(missing)
-    engine = f"hudi@{version}"
+
+
+@pytest.mark.parametrize("engine", ["hudi@0.15.0", "hudi@1.1.1-v6"])
+def test_a_release_is_measured_and_verified_beside_native(tmp_path, engine):
+    skip_without(engine)
     command = [sys.executable, str(ROOT / "run_bench.py"), "run", "hudi_vs_native", "--json"]
     command += ["--engine", "native", "--engine", engine, "--out", "run"]
     command += [word for each in SETS for word in ("--set", each)]
@@ -55,6 +58,43 @@ def test_a_release_is_measured_and_verified_beside_native(tmp_path, version):
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert run["skipped"] == {}
     assert run["processes"][engine]["conf"]["spark.sql.extensions"].startswith("org.apache")
+
+
+OWN = """
+name = "own"
+engines = ["{engine}"]
+indexes = ["record", "partitioned_record", "simple"]
+[table.variants.cow]
+[table.variants.mor]
+"hoodie.datasource.write.table.type" = "MERGE_ON_READ"
+[table.variant_engines]
+cow = ["{engine}"]
+mor = ["{engine}"]
+[workload]
+rounds = 1
+lookup_absent = 0
+merge_on_read = ["mor"]
+"""
+
+
+@pytest.mark.parametrize(("engine", "tables"), [("hudi@1.0.2", "8"), ("hudi@1.2.0", "9")])
+def test_tables_of_a_releases_own_version_are_verified(tmp_path, engine, tables):
+    skip_without(engine)
+    (tmp_path / "own.toml").write_text(OWN.format(engine=engine))
+    sets = [*SETS, "dataset.delete_rows=5", "workload.lookup_absent=0"]
+    command = [sys.executable, str(ROOT / "run_bench.py"), "run", "own.toml", "--json"]
+    command += ["--out", "run", *(word for each in sets for word in ("--set", each))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["verified"] is True
+    cells = {cell["cell"]: {each["step"] for each in cell["metrics"]} for cell in summary["cells"]}
+    indexes = ["record", "partitioned_record", "simple"]
+    held = [index for index in indexes if index in engine_indexes(engine)]
+    assert cells.keys() == {f"{engine}/{index}/{v}" for index in held for v in ("cow", "mor")}
+    assert "compact_rows" in cells[f"{engine}/record/mor"]
+    assert "compact_rows" not in cells[f"{engine}/record/cow"]
+    assert table_version(engine) == int(tables)
 
 
 def test_a_release_that_is_not_there_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch):

@@ -97,3 +97,29 @@ def test_page_and_summary_say_what_changed(tmp_path):
     assert "What changed between releases" in page
     summary = json.loads((path / "summary.json").read_text())
     assert {each["measure"] for each in summary["releases"]["r1"]} == {"tasks", "write_latency"}
+
+
+def test_what_runs_is_a_table_of_releases_and_what_does_not_is_told(tmp_path):
+    failed = "bulk_insert: failed: CellError: HoodieNotSupportedException: not with this table"
+    samples = [
+        sample(cell=f"{engine}/{index}", engine=engine, index=index, **given)
+        for engine, index, given in (
+            (OLD, "record", {}),
+            (NEWER, "record", {"verified": False, "reason": failed}),
+            (NEWER, "bloom", {"verified": False, "reason": "the table holds 1 rows instead of 2"}),
+            (f"{NEWER}-v6", "record", {}),
+        )
+    ]
+    skipped = {f"{OLD}/partitioned_record": "hudi@1.0.2 has no index partitioned_record"}
+    path = write_run(tmp_path / "run", samples, {"run_id": "r1", "skipped": skipped})
+    published = publish([path])
+    found = published.report.outcomes
+    assert found.finding == "2 of 4 cells of Hudi are verified, 1 refused, 1 wrong answer."
+    assert found.grid.heads == ("record", "bloom")
+    marks = {row.label: [entry.value for entry in row.entries] for row in found.grid.rows}
+    assert marks[OLD] == ["verified", "—"]
+    assert marks[NEWER] == ["refused", "wrong answer"]
+    assert list(marks) == [OLD, f"{NEWER}-v6", NEWER]
+    told = (path / "report" / "outcomes.md").read_text()
+    assert "HoodieNotSupportedException: not with this table" in told
+    assert "has no index partitioned" in told
