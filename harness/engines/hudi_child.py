@@ -120,10 +120,10 @@ class HudiSession:
         asked |= {name: each for name, each in options.items() if name.startswith(_METADATA)}
         told = ",".join(f"{name}={value}" for name, value in asked.items())
         for operation in ("schedule", "run"):
-            self._spark.sql(
-                "call run_compaction(op => :op, path => :path, options => :options)",
-                args={"op": operation, "path": path, "options": told},
-            ).collect()
+            given = {"op": operation, "path": path, "options": told}
+            # Hudi's parser knows no parameters.
+            words = ", ".join(f"{name} => {_quoted(text)}" for name, text in given.items())
+            self._spark.sql(f"call run_compaction({words})").collect()
 
     def build_index(self, *, path: str, options: Mapping[str, str]) -> None:
         """Build the metadata partitions that the options ask for and the table lacks."""
@@ -154,6 +154,12 @@ class HudiSession:
 
     def _table(self, path: str, options: Mapping[str, str]) -> DataFrame:
         return self._spark.read.format("hudi").options(**options).load(path)
+
+
+def _quoted(text: str) -> str:
+    """A text as a literal of Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def explain(error: Exception) -> str:

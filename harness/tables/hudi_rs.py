@@ -1,8 +1,8 @@
-"""Tables of version 8 and 9, read by hudi-rs: neither code of Keymark's nor of Apache Hudi's.
+"""Tables read by hudi-rs: neither code of Keymark's nor of Apache Hudi's.
 
-Their timeline is a folder of its own, its instants carry two times, its commits are Avro, and file
-groups of merge-on-read tables have log files. hudi-rs lists the storage here, so that what Hudi
-wrote into the metadata table has no say.
+In version 8 and 9 the timeline is a folder of its own, its instants carry two times and its commits
+are Avro. File groups of merge-on-read tables have log files. hudi-rs lists the storage here, so
+that what Hudi wrote into the metadata table has no say.
 """
 
 from __future__ import annotations

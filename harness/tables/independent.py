@@ -1,10 +1,10 @@
 """Another way to read a table: list storage, open Parquet files; nothing of `table` is used.
 
-What a run is verified against must not come from the code under test. Tables of version 8 and 9 are
-read by hudi-rs (`hudi_rs`). For copy-on-write tables of version 5 and 6 the rules are those of
-Hudi's file system view: a base file is
-`<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than
-the active timeline, hence archived); the latest per file id is the slice; file groups named by
+What a run is verified against must not come from the code under test. Tables of version 8 and 9,
+and merge-on-read ones, are read by hudi-rs (`hudi_rs`). For copy-on-write tables of version 5 and 6
+the rules are those of Hudi's file system view: a base file is
+`<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than the
+active timeline, hence archived); the latest per file id is the slice; file groups named by
 `partitionToReplaceFileIds` of a completed replacecommit are gone. Keys that a table does not store
 (`hoodie.populate.meta.fields=false`) are spelled by `keymark.harness.tables.key_text`.
 """
@@ -37,7 +37,7 @@ _HUDIS = tuple(
     f"org.apache.hudi.keygen.{name}KeyGenerator" for name in ("Simple", "Complex", "Nonpartitioned")
 )
 _LATER = ("8", "9")
-"""Table versions whose timeline and log files hudi-rs reads."""
+"""Table versions whose timeline hudi-rs reads."""
 
 _COMPLETED = (".commit", ".replacecommit", ".deltacommit")
 _PARTITION_MARKER = ".hoodie_partition_metadata"
@@ -163,8 +163,8 @@ def named_key(table: Path) -> str | None:
 
 def slices(table: Path) -> tuple[Slice, ...]:
     """The latest slice of every live file group, by partition path and file id."""
-    if _is_later(table):
-        return tuple(sorted(_slices_of_later(table), key=lambda each: each.group))
+    if _needs_hudi_rs(table):
+        return tuple(sorted(_slices_by_hudi_rs(table), key=lambda each: each.group))
     first, completed, replaced = _timeline(table / ".hoodie")
     latest: dict[tuple[str, str], Slice] = {}
     for found in _base_files(table):
@@ -178,7 +178,7 @@ def slices(table: Path) -> tuple[Slice, ...]:
     return tuple(latest[group] for group in sorted(latest))
 
 
-def _slices_of_later(table: Path) -> Iterator[Slice]:
+def _slices_by_hudi_rs(table: Path) -> Iterator[Slice]:
     for each in hudi_rs.slices(table):
         yield Slice(
             partition_path=each.partition_path,
@@ -190,9 +190,10 @@ def _slices_of_later(table: Path) -> Iterator[Slice]:
         )
 
 
-def _is_later(table: Path) -> bool:
+def _needs_hudi_rs(table: Path) -> bool:
     properties = _properties(table / ".hoodie" / "hoodie.properties")
-    return properties.get("hoodie.table.version") in _LATER
+    is_later = properties.get("hoodie.table.version") in _LATER
+    return is_later or properties.get("hoodie.table.type") == "MERGE_ON_READ"
 
 
 def holding(table: Path, keys: pa.Array) -> list[str]:

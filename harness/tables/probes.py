@@ -13,7 +13,7 @@ from keymark.harness.tables import hudi_rs
 
 RECORD_INDEX = ".hoodie/metadata/record_index/"
 META_FOLDER = ".hoodie/"
-_COMMIT = re.compile(r"\.hoodie/\d{17}\.(commit|replacecommit)")
+_COMMIT = re.compile(r"\.hoodie/\d{17}\.(commit|deltacommit|replacecommit)")
 _LATER_COMMIT = re.compile(r"\.hoodie/timeline/(\d+)_\d+\.(?:commit|deltacommit|replacecommit)")
 """A completed commit of table version 8 and 9: the times of its request and its completion."""
 
