@@ -125,9 +125,9 @@ def read(monkeypatch):
     monkeypatch.setattr(verify, "LARGE_ROWS", 0)
     counted, whole = Counter(), readings._digest
 
-    def digest_of(path, columns):
-        counted[path.parent.name, path.name] += 1
-        return whole(path, columns)
+    def digest_of(part, columns):
+        counted[part.path.parent.name, part.path.name] += 1
+        return whole(part, columns)
 
     monkeypatch.setattr(readings, "_digest", digest_of)
     return counted
