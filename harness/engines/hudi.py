@@ -187,10 +187,11 @@ class HudiTable:
     def check(self) -> IndexCheck:
         """Hudi's record index against its data.
 
-        In tables of version 6 both are read by Keymark, with no code of Hudi's. In later ones the
-        index is read by Hudi, as rows of the metadata table.
+        In copy-on-write tables of version 6 both are read by Keymark, with no code of Hudi's. In
+        others the index is read by Hudi, as rows of the metadata table.
         """
-        if self.table_version > hudi_releases.BASE_VERSION:
+        is_merge_on_read = independent.facts(self.path).is_merge_on_read
+        if is_merge_on_read or self.table_version > hudi_releases.BASE_VERSION:
             counts = self.child.call(
                 "check_index",
                 path=str(self.path),

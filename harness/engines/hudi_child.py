@@ -99,8 +99,14 @@ class HudiSession:
         return list(self._found.collect())
 
     def opened(self) -> list[str]:
-        """Names of the files that the last `find` opened."""
+        """Names of the files that the last `find` opened; none where Spark does not plan them.
+
+        Releases before 1.0 plan merge-on-read tables in partitions of their own.
+        """
         parts = self._found._jdf.queryExecution().toRdd().partitions()  # noqa: SLF001
+        names = {part.getClass().getSimpleName() for part in parts}
+        if names - {"FilePartition"}:
+            return []
         files = (file for part in parts for file in part.files())
         return sorted({str(file.filePath().toString()) for file in files})
 

@@ -39,19 +39,26 @@ def rows_written(table: Path, instants: Collection[str]) -> int:
         table: its folder.
         instants: the requested times of the commits.
     """
-    timeline = _open(table).get_timeline()
-    completed = [
-        *timeline.get_completed_commits(),
-        *timeline.get_completed_deltacommits(),
-        *timeline.get_completed_replacecommits(),
-    ]
-    rows = 0
-    for instant in completed:
+    timeline, rows = _open(table).get_timeline(), 0
+    for instant in _completed(timeline):
         if instant.timestamp in instants:
             told = json.loads(timeline.get_instant_metadata_in_json(instant))
             partitions = (told.get("partitionToWriteStats") or {}).values()
             rows += sum(stat.get("numWrites") or 0 for stats in partitions for stat in stats)
     return rows
+
+
+def completed(table: Path) -> set[str]:
+    """The requested times of the completed commits of a table."""
+    return {instant.timestamp for instant in _completed(_open(table).get_timeline())}
+
+
+def _completed(timeline: hudi.HudiTimeline) -> list[hudi.HudiInstant]:
+    return [
+        *timeline.get_completed_commits(),
+        *timeline.get_completed_deltacommits(),
+        *timeline.get_completed_replacecommits(),
+    ]
 
 
 def _open(table: Path) -> hudi.HudiTable:

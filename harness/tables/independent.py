@@ -12,7 +12,8 @@ active timeline, hence archived); the latest per file id is the slice; file grou
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import cpu_count
@@ -40,6 +41,7 @@ _LATER = ("8", "9")
 """Table versions whose timeline hudi-rs reads."""
 
 _COMPLETED = (".commit", ".replacecommit", ".deltacommit")
+_LOG_FILE = re.compile(r"\.(?P<group>[^_]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)_[^.]+")
 _PARTITION_MARKER = ".hoodie_partition_metadata"
 _Read = TypeVar("_Read")
 
@@ -52,9 +54,10 @@ class Slice:
         partition_path: of the group.
         file_id: of the group.
         instant: that wrote the base file.
-        path: of the base file.
+        path: of the base file; of a group that has none yet, of its first log file.
         logs: its log files, by their paths relative to the table; none of copy-on-write tables.
         table: the table's folder.
+        has_base: whether there is a base file.
     """
 
     partition_path: str
@@ -63,6 +66,7 @@ class Slice:
     path: Path
     logs: tuple[str, ...] = ()
     table: Path = Path()
+    has_base: bool = True
 
     @property
     def group(self) -> tuple[str, str]:
@@ -72,7 +76,8 @@ class Slice:
     @property
     def files(self) -> tuple[Path, ...]:
         """All files that its rows are in."""
-        return (self.path, *(self.table / name for name in self.logs))
+        logs = tuple(self.table / name for name in self.logs)
+        return (self.path, *logs) if self.has_base else logs
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Some columns of its rows; with log files, memory is that of all columns."""
@@ -84,7 +89,7 @@ class Slice:
         """All columns of its rows."""
         if not self.logs:
             return pq.ParquetFile(self.path).read()
-        base = self.path.relative_to(self.table).as_posix()
+        base = self.path.relative_to(self.table).as_posix() if self.has_base else ""
         return hudi_rs.merged(self.table, base, self.logs)
 
 
@@ -179,14 +184,48 @@ def slices(table: Path) -> tuple[Slice, ...]:
 
 
 def _slices_by_hudi_rs(table: Path) -> Iterator[Slice]:
+    listed = set()
     for each in hudi_rs.slices(table):
-        yield Slice(
+        logs = tuple(each.log_files_relative_paths())
+        has_base = bool(each.base_file_name)
+        found = Slice(
             partition_path=each.partition_path,
             file_id=each.file_id,
             instant=each.creation_instant_time,
-            path=table / each.base_file_relative_path(),
-            logs=tuple(each.log_files_relative_paths()),
+            path=table / (each.base_file_relative_path() if has_base else logs[0]),
+            logs=logs,
             table=table,
+            has_base=has_base,
+        )
+        listed.add(found.group)
+        yield found
+    yield from _slices_without_base(table, listed)
+
+
+def _slices_without_base(table: Path, listed: Collection[tuple[str, str]]) -> Iterator[Slice]:
+    """The file groups of log files alone, which hudi-rs 0.5 leaves out in version 8 and 9.
+
+    There a log file is named after the instant that wrote it.
+    """
+    completed = hudi_rs.completed(table)
+    groups: dict[tuple[str, str], list[tuple[str, int, Path]]] = {}
+    for path in table.rglob(".*.log.*"):
+        folder, name = path.parent.relative_to(table), _LOG_FILE.fullmatch(path.name)
+        if name is None or ".hoodie" in folder.parts:
+            continue
+        group = ("" if folder == Path() else folder.as_posix(), name["group"])
+        if group not in listed and name["instant"] in completed:
+            groups.setdefault(group, []).append((name["instant"], int(name["version"]), path))
+    for (partition, file_id), files in groups.items():
+        ordered = [path.relative_to(table).as_posix() for _, _, path in sorted(files)]
+        yield Slice(
+            partition_path=partition,
+            file_id=file_id,
+            instant=min(files)[0],
+            path=table / ordered[0],
+            logs=tuple(ordered),
+            table=table,
+            has_base=False,
         )
 
 
@@ -243,7 +282,7 @@ def find(
 
     parts = slices(table)
     if base_files_only:
-        parts = tuple(replace(part, logs=()) for part in parts if part.path.is_file())
+        parts = tuple(replace(part, logs=()) for part in parts if part.has_base)
     return [row for rows_of_key in each_read(parts, read) for row in rows_of_key]
 
 

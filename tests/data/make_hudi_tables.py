@@ -1,7 +1,9 @@
-"""Make the tables `record_index` and `complex_key` of this folder with real Apache Hudi.
+"""Make the tables `record_index`, `complex_key` and `own*` of this folder with real Apache Hudi.
 
     python make_hudi_tables.py hudi-spark3.5-bundle_2.12-0.15.0.jar OUT
+    python make_hudi_tables.py hudi-spark3.5-bundle_2.12-1.2.0.jar OUT own
 
+The second makes tables of the release's own version, as it does by default.
 Needs PySpark 3.5. Each goes to OUT/<name>/table; beside it what Hudi itself reads from it
 (expected.parquet) and the options that it was written with (options.json), and all of that to
 OUT/hudi-<version>-<name>.tar.gz. Releases from 1.0 on write table version 6. Rows are functions of
@@ -56,6 +58,22 @@ TABLES = {
         "hoodie.datasource.write.partitionpath.urlencode": "true",
     },
 }
+_PARTITIONED = "hoodie.metadata.record.level.index"
+OWN = {
+    "own": {"hoodie.datasource.write.recordkey.field": "uuid"},
+    "own_partitioned": {
+        "hoodie.datasource.write.recordkey.field": "uuid",
+        "hoodie.index.type": "RECORD_LEVEL_INDEX",
+        "hoodie.metadata.record.index.enable": "false",
+        f"{_PARTITIONED}.enable": "true",
+    },
+    "own_merge_on_read": {
+        "hoodie.datasource.write.recordkey.field": "uuid",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    },
+}
+"""Tables of a release's own version; the second is there since 1.1."""
+
 VERSION_6 = {
     "hoodie.write.table.version": "6",
     "hoodie.write.auto.upgrade": "false",
@@ -111,8 +129,8 @@ def make(spark: SparkSession, name: str, out: Path, version: str) -> None:
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    options = {**COMMON, **TABLES[name], "hoodie.table.name": name}
-    if not version.startswith("0."):
+    options = {**COMMON, **{**TABLES, **OWN}[name], "hoodie.table.name": name}
+    if name in TABLES and not version.startswith("0."):
         options = {**options, **VERSION_6}
         options.setdefault("hoodie.metadata.index.column.stats.enable", "false")
     second = rows(spark, 0, 1200, 2).where("id % 7 = 0").unionByName(rows(spark, 1200, 1260, 2))
@@ -145,6 +163,9 @@ if __name__ == "__main__":
     bundle, target = sys.argv[1], Path(sys.argv[2])
     release = re.search(r"-(\d+\.\d+\.\d+)\.jar$", bundle)[1]
     hudi = session(bundle)
-    for table_name in TABLES:
+    names = [*TABLES]
+    if sys.argv[3:] == ["own"]:
+        names = [name for name in OWN if name != "own_partitioned" or release >= "1.1"]
+    for table_name in names:
         make(hudi, table_name, target, release)
         pack(target / table_name, target / f"hudi-{release}-{table_name}.tar.gz")
