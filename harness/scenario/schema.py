@@ -31,6 +31,9 @@ _SECTIONS = (
     *(Scenario, DatasetSection, SourceSection, TableSection),
     *(WorkloadSection, ScheduleSection, SparkSection),
 )
+_PLAIN = {"type": ["string", "number", "boolean"]}
+"""What an option may be."""
+
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
 
 
@@ -84,15 +87,16 @@ def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
     table = definitions["TableSection"]["properties"]
     known = {"type": "object", "additionalProperties": False, "properties": _options()}
     table["options"] = {**known, "description": table["options"]["description"]}
-    for name, keys in (("index_options", {"enum": list(measured_specs())}), ("variants", {})):
-        table[name] |= {"additionalProperties": known, "propertyNames": keys}
+    names = {"enum": list(measured_specs())}
+    table["index_options"] |= {"additionalProperties": known, "propertyNames": names}
+    # A variant that only Hudi's engines take may have any option of Hudi's.
+    table["variants"] |= {"additionalProperties": {**known, "additionalProperties": _PLAIN}}
 
 
 def _options() -> dict[str, Any]:
     """The options of a table, each with its default."""
-    plain = {"type": ["string", "number", "boolean"]}
     own = {
-        name: plain if default is None else {**plain, "default": default}
+        name: _PLAIN if default is None else {**_PLAIN, "default": default}
         for name, default in defaults().items()
     }
-    return own | dict.fromkeys(ALIASES, plain)
+    return own | dict.fromkeys(ALIASES, _PLAIN)
