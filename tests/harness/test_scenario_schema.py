@@ -44,7 +44,7 @@ def test_what_a_scenario_is_resolved_to_fits():
         "[dataset.source]\npath = 'x'",
         '[table.options]\n"hoodie.parquet.max.file.sise" = 1',
         "[table.options]\nhoodie.parquet.max.file.size = 1",
-        '[table.variants.a]\n"hoodie.x" = 1',
+        '[table.variants.a]\n"hoodie.x" = []',
         "[table.index_options.recrod]",
         "[workload]\nround = 1",
         "[workload]\nmodel_keys = [0]",
