@@ -78,7 +78,7 @@ test-faults: install ## all fault campaigns, hours of them; goes on where it sto
 	$(BIN)/python tests/campaigns/run_campaigns.py
 
 jars: install ## the releases of Apache Hudi that the tests ask, into the user's cache
-	$(BIN)/python run_bench.py engine install hudi@0.15.0 hudi@1.1.1
+	$(BIN)/python run_bench.py engine install hudi@0.15.0 hudi@1.1.1 hudi@1.2.0
 
 interop: jars ## every cell of Keymark with real Apache Hudi, both ways
 	$(BIN)/python -m pytest tests/interop --interop-full
