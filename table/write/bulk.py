@@ -143,7 +143,13 @@ def _task(tx: WriteTransaction) -> BulkTask:
 
 def _run_local(rows: pa.Table, task: BulkTask) -> BulkDone:
     """All rows as one task of this process."""
-    return write_rows(rows.to_batches(max_chunksize=_BATCH_ROWS), task)
+    try:
+        return write_rows(rows.to_batches(max_chunksize=_BATCH_ROWS), task)
+    except InputError:
+        # Keys are made of groups of rows. The error names the row of the input.
+        if not task.config.generates_keys:
+            record_keys(_puts(rows, task), task.config)
+        raise
 
 
 def _run_spark(rows: DataFrame, task: BulkTask) -> list[BulkDone]:
