@@ -17,13 +17,7 @@ from pydantic_core import ErrorDetails
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.specs.spec import DatasetSpec
-from keymark.harness.engines import (
-    BARE,
-    NATIVE,
-    engine_mistake,
-    is_native,
-    own_master,
-)
+from keymark.harness.engines import BARE, NATIVE, engine_mistake, is_native, own_master
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
@@ -258,7 +252,7 @@ def _keys(sections: Sequence[object]) -> list[str]:
 
 def _meaning_mistakes(scenario: Scenario) -> list[str]:
     """What is well-formed and yet cannot be run."""
-    found = [*_cell_mistakes(scenario), *_option_mistakes(scenario.table)]
+    found = [*_cell_mistakes(scenario), *_option_mistakes(scenario)]
     found += [*_source_mistakes(scenario), *_mapping_mistakes(scenario)]
     found += [*_axis_mistakes(scenario), *_step_mistakes(scenario), *_variant_mistakes(scenario)]
     found += [*_location_mistakes(scenario), *_session_mistakes(scenario)]
@@ -442,7 +436,10 @@ def _session_mistakes(scenario: Scenario) -> list[str]:
     return [f"spark.conf: {waits} each: set spark.cores.max to what each may have"]
 
 
-def _option_mistakes(table: TableSection) -> list[str]:
+def _option_mistakes(scenario: Scenario) -> list[str]:
+    table, engines = scenario.table, scenario.engines
+    # Options that only Hudi gets are Hudi's to judge.
+    natives = set(filter(is_native, engines))
     sections = {"options": table.options}
     groups = {
         "index_options": table.index_options,
@@ -450,7 +447,7 @@ def _option_mistakes(table: TableSection) -> list[str]:
         "variants": {
             name: options
             for name, options in table.variants.items()
-            if any(map(is_native, table.variant_engines.get(name, (NATIVE,))))
+            if natives & set(table.variant_engines.get(name, engines))
         },
     }
     for name, group in groups.items():

@@ -31,8 +31,8 @@ class TableSection(Section):
         engine_options: options of single engines, by engine name; those of Hudi may be any.
         variants: further options, by the name of a variant: each index is measured with each.
         variant_indexes: by the name of a variant the only indexes that it is measured with.
-        variant_engines: by the name of a variant the only engines that it is measured with; where
-            all are Hudi's, its options may be any.
+        variant_engines: by the name of a variant the only engines that it is measured with. Where
+            all that remain are Hudi's, its options may be any.
     """
 
     source: str | None = None
