@@ -41,9 +41,8 @@ class Session:
 
 
 def test_all_fixtures_are_here():
-    assert {path.name for path in DATA.glob("hudi-1.*.tar.gz")} == {
-        f"hudi-{name}.tar.gz" for name in REWRITTEN
-    }
+    names = {path.name for path in DATA.glob("hudi-1.*.tar.gz") if "-own" not in path.name}
+    assert names == {f"hudi-{name}.tar.gz" for name in REWRITTEN}
 
 
 @pytest.mark.spark
