@@ -76,22 +76,14 @@ def test_only_a_merge_on_read_table_has_log_files(tmp_path):
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("hudi")
-@pytest.mark.parametrize(
-    ("table", "engine"),
-    [
-        ("1.0.2-own", "hudi@1.2.0"),
-        ("1.2.0-own_partitioned", "hudi@1.2.0"),
-        ("1.2.0-own_merge_on_read", "hudi@1.2.0"),
-    ],
-    indirect=["table"],
-)
-def test_a_release_measures_copies_and_leaves_the_source(table, engine, tmp_path):
+@pytest.mark.parametrize("table", ["1.2.0-own_merge_on_read"], indirect=True)
+def test_a_release_measures_copies_and_leaves_the_source(table, tmp_path):
+    engine = "hudi@1.2.0"
     if missing := jars.missing_bundle(hudi_version(engine)):
         pytest.skip(missing)
     before = content(table)
-    index = "partitioned_record" if "partitioned" in table.parent.name else "record"
     command = [sys.executable, str(ROOT / "run_bench.py"), "run", "ci", "--json"]
-    command += ["--engine", engine, "--index", index, "--out", str(tmp_path / "run")]
+    command += ["--engine", engine, "--index", "record", "--out", str(tmp_path / "run")]
     sets = (
         f"table.source={table}",
         "schedule.repetitions=1",
@@ -105,6 +97,3 @@ def test_a_release_measures_copies_and_leaves_the_source(table, engine, tmp_path
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"] is True
     assert content(table) == before
-    notes = " ".join(json.loads((tmp_path / "run" / "run.json").read_text())["notes"])
-    is_older = independent.facts(table).version == 8
-    assert ("from table version 8 to 9 with its first write" in notes) == is_older
