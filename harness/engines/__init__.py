@@ -43,11 +43,6 @@ class HudiName(NamedTuple):
     table_version: int
 
     @property
-    def order(self) -> tuple[tuple[int, int, int], int]:
-        """By which releases, and versions of tables of one release, ascend."""
-        return hudi_releases.number(self.version), self.table_version
-
-    @property
     def is_own(self) -> bool:
         """Whether the release makes such tables by default."""
         return self.table_version == hudi_releases.release(self.version).own_version
@@ -61,6 +56,18 @@ def hudi_name(name: str) -> HudiName | None:
     version, told = match.groups()
     own = hudi_releases.release(version).own_version
     return HudiName(version, int(told.removeprefix("-v")) if told else own)
+
+
+def hudi_order(name: str) -> tuple[tuple[int, int, int], int]:
+    """By which engines of Hudi ascend: by release, then by the version of their tables.
+
+    Raises:
+        LookupError: it is no engine of Hudi.
+    """
+    hudi = hudi_name(name)
+    if hudi is None:
+        raise LookupError(f"{name} is no engine of Hudi")
+    return hudi_releases.number(hudi.version), hudi.table_version
 
 
 def hudi_version(name: str) -> str | None:

@@ -118,7 +118,6 @@ class HudiTable:
         path: its folder.
         layout: how its rows are keyed, laid out and ordered.
         index: name of its index.
-        table_version: as `hoodie.table.version` says.
         options: of every call.
     """
 
@@ -126,7 +125,6 @@ class HudiTable:
     path: Path
     layout: Layout
     index: str
-    table_version: int
     options: Mapping[str, str]
 
     def bulk_insert(self, df: tuple[str, ...], /) -> HudiWrite:
@@ -190,8 +188,8 @@ class HudiTable:
         In copy-on-write tables of version 6 both are read by Keymark, with no code of Hudi's. In
         others the index is read by Hudi, as rows of the metadata table.
         """
-        is_merge_on_read = independent.facts(self.path).is_merge_on_read
-        if is_merge_on_read or self.table_version > hudi_releases.BASE_VERSION:
+        facts = independent.facts(self.path)
+        if facts.is_merge_on_read or facts.version > hudi_releases.BASE_VERSION:
             counts = self.child.call(
                 "check_index",
                 path=str(self.path),
@@ -257,7 +255,6 @@ class HudiEngine:
             path=path,
             layout=layout,
             index=index,
-            table_version=self._name.table_version,
             options=given,
         )
 

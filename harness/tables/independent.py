@@ -199,7 +199,8 @@ def _slices_by_hudi_rs(table: Path) -> Iterator[Slice]:
         )
         listed.add(found.group)
         yield found
-    yield from _slices_without_base(table, listed)
+    if facts(table).is_merge_on_read:
+        yield from _slices_without_base(table, listed)
 
 
 def _slices_without_base(table: Path, listed: Collection[tuple[str, str]]) -> Iterator[Slice]:

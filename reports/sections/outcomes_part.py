@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keymark.harness.engines import hudi_name
+from keymark.harness.engines import hudi_name, hudi_order
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, clean
@@ -38,7 +38,7 @@ class OutcomesPart:
 def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
     """The section; None unless the runs have two engines of Hudi."""
     cells = [cell for run in runs for cell in run.cells if hudi_name(cell.engine)]
-    engines = sorted({cell.engine for cell in cells}, key=_order)
+    engines = sorted({cell.engine for cell in cells}, key=hudi_order)
     if len(engines) < 2:
         return None
     ordered = sorted(cells, key=lambda cell: (cell.spec.order, cell.index, cell.variant))
@@ -55,7 +55,7 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
     heads = tuple(clean(" · ".join(filter(None, each)), 60) for each in columns)
     reasons = [
         (clean(cell.cell, 80), clean("; ".join(cell.reasons), 400))
-        for cell in sorted(cells, key=lambda cell: (_order(cell.engine), cell.cell))
+        for cell in sorted(cells, key=lambda cell: (hudi_order(cell.engine), cell.cell))
         if not cell.verified
     ]
     for run in runs:
@@ -64,12 +64,6 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
     return OutcomesPart(
         grid=Grid(caption="Releases and indexes", heads=heads, rows=rows), reasons=reasons
     )
-
-
-def _order(engine: str) -> tuple[tuple[int, int, int], int]:
-    name = hudi_name(engine)
-    assert name is not None
-    return name.order
 
 
 def _mark(cell: CellView | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
-from keymark.harness.engines import hudi_name
+from keymark.harness.engines import hudi_name, hudi_order
 from keymark.reports.model.projection import UPSERT, CellView, Run
 from keymark.reports.model.tables import BY_KEY, LAST, Measure
 from keymark.reports.render.format_values import amount, times
@@ -84,7 +84,16 @@ def releases_part(run: Run) -> ReleasesPart | None:
     return ReleasesPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
-        tables=[(_grid(cells), _findings(cells)) for cells in series],
+        tables=[
+            (
+                _grid(cells),
+                [
+                    Answer(topic=clean(after.engine, 40), words=_sentence(before, after))
+                    for before, after in pairwise(cells)
+                ],
+            )
+            for cells in series
+        ],
         values=[
             _values(before, after, change)
             for cells in series
@@ -116,18 +125,12 @@ def changes(before: CellView, after: CellView) -> list[Change]:
 def _series(cells: Iterable[CellView]) -> list[list[CellView]]:
     """Verified cells of Hudi's that differ in the engine alone, releases ascending."""
     of_hudi = [cell for cell in cells if cell.verified and hudi_name(cell.engine)]
-    ordered = sorted(of_hudi, key=lambda cell: (_rest(cell), _release(cell.engine)))
+    ordered = sorted(of_hudi, key=lambda cell: (_rest(cell), hudi_order(cell.engine)))
     return [list(group) for _, group in groupby(ordered, key=_rest)]
 
 
 def _rest(cell: CellView) -> str:
     return cell.cell.removeprefix(cell.engine)
-
-
-def _release(engine: str) -> tuple[tuple[int, int, int], int]:
-    name = hudi_name(engine)
-    assert name is not None
-    return name.order
 
 
 def _grid(cells: Sequence[CellView]) -> Grid:
@@ -141,7 +144,7 @@ def _grid(cells: Sequence[CellView]) -> Grid:
         for cell in cells
     )
     heads = tuple(measure.title for measure in measures)
-    return Grid(caption=_label(cells), heads=heads, rows=rows)
+    return Grid(caption=_label(cells[0]), heads=heads, rows=rows)
 
 
 def _entry(measure: Measure, cell: CellView) -> Entry:
@@ -156,17 +159,8 @@ def _entry(measure: Measure, cell: CellView) -> Entry:
     )
 
 
-def _label(cells: Sequence[CellView]) -> str:
-    first = cells[0]
-    return clean(_rest(first).removeprefix("/").replace("/", " · "), 80)
-
-
-def _findings(cells: Sequence[CellView]) -> list[Answer]:
-    """A sentence for each release after the first."""
-    return [
-        Answer(topic=clean(after.engine, 40), words=_sentence(before, after))
-        for before, after in pairwise(cells)
-    ]
+def _label(cell: CellView) -> str:
+    return clean(_rest(cell).removeprefix("/").replace("/", " · "), 80)
 
 
 def _sentence(before: CellView, after: CellView) -> str:
