@@ -114,7 +114,18 @@ def stage_lines(samples: Iterable[Sample], logged: Mapping[str, StepCounters]) -
 
 
 def write_counters(folder: RunFolder) -> None:
-    """Add Spark's counters and stages to a run folder whose event logs are complete."""
+    """Add Spark's counters and stages to a run folder whose event logs are complete.
+
+    Of steps that the event logs do not tell, stages that were written before stay: a run that is
+    resumed elsewhere need not bring its logs.
+    """
     logged = read_all(folder.events)
     folder.append(counter_samples(folder.samples(), logged))
-    folder.write_stages(stage_lines(folder.samples(), logged))
+    samples = folder.samples()
+    untold = {label_of(sample) for sample in samples} - logged.keys()
+    earlier = [
+        stage
+        for stage in folder.stages()
+        if f"{stage.cell}|r{stage.repetition}|{stage.step}" in untold
+    ]
+    folder.write_stages([*earlier, *stage_lines(samples, logged)])

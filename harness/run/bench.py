@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,11 @@ def run(request: Request, progress: Progress) -> Finished:
     )
     folder, record = begin(request, skipped)
     run_id = str(record.run_id)
-    with unmeasured_removed(folder), Workspace.of(folder, scenario, run_id) as work:
+    with (
+        unmeasured_removed(folder),
+        _counted_if_interrupted(folder),
+        Workspace.of(folder, scenario, run_id) as work,
+    ):
         progress.begin("starting Spark")
         with EnginePool(scenario, folder.events, work.path, tables=work.tables) as pool:
             progress.begin("writing the batches")
@@ -138,6 +143,16 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
         record.but(status=COMPLETE, **done, notes=runner.notes, failed=runner.failed)
     )
     return Finished(folder=folder, failed=runner.failed, skipped=skipped)
+
+
+@contextlib.contextmanager
+def _counted_if_interrupted(folder: RunFolder) -> Iterator[None]:
+    """Ctrl-C leaves the counters of all steps that were measured: Spark has closed its logs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        write_counters(folder)
+        raise
 
 
 def _canary(request: Request, folder: RunFolder) -> Canary:

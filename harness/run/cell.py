@@ -82,11 +82,17 @@ def _table_path(context: RunContext, cell: Cell, name: str) -> Path:
 
 
 def warm_load(
-    context: RunContext, cell: Cell, loader: Cell | None, *, all_steps: bool = False
+    context: RunContext,
+    cell: Cell,
+    loader: Cell | None,
+    *,
+    builds: bool = False,
+    all_steps: bool = False,
 ) -> None:
     """Load a small throw-away table, so that the measured load does not pay for a cold start.
 
-    If the cell's table starts from the loader's, it is what the cell builds on it that is warmed.
+    If the cell's table starts from the loader's, it is what the cell builds on it, if it does, that
+    is warmed.
     With all steps the table is also written to and asked, as a warm-up does with a loaded one.
     """
     path = _table_path(context, cell, "warm")
@@ -96,7 +102,7 @@ def warm_load(
     engine = context.engines[cell.engine]
     if loader is not None:
         table = engine.adopt(path, index=cell.index, options=cell.options)
-        if measured_specs()[cell.index].metadata_partition is not None:
+        if builds:
             table.build_index()
     if all_steps:
         table = engine.open(path, index=cell.index, options=cell.options)
@@ -130,11 +136,17 @@ def load(context: RunContext, trial: Trial) -> StepResult:
     return replace(result, mistake=mistake)
 
 
-def start(context: RunContext, trial: Trial, loader: Cell) -> StepResult | None:
-    """Start a cell's table from the loaded one of another cell: same base files, own index.
+def start(context: RunContext, trial: Trial, loader: Cell, *, builds: bool) -> StepResult | None:
+    """Start a cell's table from the loaded one of another cell: same base files, maybe own index.
 
     They are links to the loaded files where links are possible. On the clock is what the cell's
     engine builds upon them; nothing is loaded, so a cell has no load time.
+
+    Args:
+        context: what to run with.
+        trial: the load.
+        loader: the cell that has the loaded table.
+        builds: whether an index is built upon the files; see `Schedule.builds`.
 
     Returns:
         What building the index took; None where there is nothing to build.
@@ -143,7 +155,6 @@ def start(context: RunContext, trial: Trial, loader: Cell) -> StepResult | None:
         CellError: the table does not hold the loaded rows or does not use the cell's index.
     """
     cell, keep = trial.cell, trial.repetition == 0
-    builds = measured_specs()[cell.index].metadata_partition is not None
     if not keep and not builds:
         return None
     again = _table_path(context, cell, f"load{trial.repetition}")

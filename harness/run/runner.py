@@ -36,7 +36,6 @@ from keymark.harness.scenario.matrix import Cell, Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
-from keymark.indexes.installed import measured_specs
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""
@@ -135,7 +134,8 @@ class Runner:
                 self.progress.begin(f"{cell.cell_id}: {what}, to warm up")
                 with suppress(Exception):  # what is wrong goes wrong again in the measured load
                     loader = schedule.loaders.get(cell.table_id)
-                    cells.warm_load(context, cell, loader, all_steps=is_cold)
+                    builds = loader is not None and schedule.builds(cell)
+                    cells.warm_load(context, cell, loader, builds=builds, all_steps=is_cold)
         for trial in schedule.load_trials():
             if trial.cell.cell_id not in self.failed and not self._needs_no_load(trial, schedule):
                 self.progress.begin(f"{trial.cell.cell_id}: load")
@@ -168,7 +168,7 @@ class Runner:
             if loader is None:
                 result: StepResult | None = cells.load(context, trial)
             else:
-                result = cells.start(context, trial, loader)
+                result = cells.start(context, trial, loader, builds=schedule.builds(trial.cell))
         except CellError as error:
             spent = {("total", "wall_s"): context.clock() - start}
             result = StepResult(step=LOAD, values=spent, mistake=str(error), failed=True)
@@ -194,10 +194,9 @@ class Runner:
         A table that is started without building anything has no time.
         """
         cell = trial.cell
-        is_built = measured_specs()[cell.index].metadata_partition is not None
         is_timed = cell in schedule.cells and (
             cell.table_id not in schedule.loaders
-            or (is_built and BUILD_INDEX not in self._step_names)
+            or (schedule.builds(cell) and BUILD_INDEX not in self._step_names)
         )
         is_measured = not is_timed or TrialKey.of(trial, is_load=True) in self._taken
         context = self.contexts[cell.data]
@@ -272,8 +271,14 @@ def _shared_notes(schedule: Schedule) -> list[str]:
         names = [
             cell.cell_id
             for cell in first_of(schedule.cells, lambda cell: cell.table_id)
-            if cell != loader and schedule.depends(cell, loader)
+            if schedule.loaders.get(cell.table_id) == loader
         ]
+        if loader.table_id in schedule.loaders:
+            found.append(
+                f"Neither loaded nor indexed: {', '.join(names)}. They started from the table that "
+                f"{loader.cell_id} had built, with its index, so they have no build_index."
+            )
+            continue
         whose = f"the table that {loader.cell_id} loaded"
         if loader not in schedule.cells:
             whose = f"one table that Keymark loaded with the index {loader.index}, off their clocks"

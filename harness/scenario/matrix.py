@@ -118,13 +118,18 @@ def first_of(cells: Iterable[Cell], kind: Callable[[Cell], Hashable]) -> tuple[C
     return tuple(found.values())
 
 
-def loaders(cells: Iterable[Cell]) -> dict[str, Cell]:
+def loaders(cells: Iterable[Cell], *, shared_index: bool = False) -> dict[str, Cell]:
     """The cell whose loaded table another one starts from, by the id of the one that starts.
 
     Tables may share a load if their rows are the same, and so are all options but those of an index
     alone. The load is that of a cell of the group whose index needs nothing but base files: what it
     takes is what this cell's load takes. Where no cell has such an index, Keymark loads a table
     that belongs to no cell. Without an entry are tables that load themselves.
+
+    Args:
+        cells: of a scenario.
+        shared_index: whether a table of Hudi's with an index in the metadata table starts from
+            Keymark's table with the same index and options, where a cell has one.
     """
     groups: dict[Hashable, dict[str, Cell]] = {}
     for cell in cells:
@@ -138,7 +143,17 @@ def loaders(cells: Iterable[Cell]) -> dict[str, Cell]:
         if len(members) > 1 and native:
             loader = _loader(native, number)
             found |= {name: loader for name, cell in group.items() if cell != loader}
+            for cell in members if shared_index else ():
+                twin = next((each for each in native if _is_built_alike(each, cell)), None)
+                if twin is not None and cell.engine != NATIVE:
+                    found[cell.table_id] = twin
     return found
+
+
+def _is_built_alike(one: Cell, other: Cell) -> bool:
+    """Whether two tables of the same rows have the same index in their metadata tables."""
+    is_built = measured_specs()[one.index].metadata_partition is not None
+    return is_built and (one.index, one.options) == (other.index, other.options)
 
 
 def _can_start(cell: Cell) -> bool:
@@ -207,7 +222,11 @@ class Schedule:
             warm=warm,
             warmups=times.warmups,
             repetitions=times.repetitions,
-            loaders=loaders(cells) if scenario.table.shared_load and not source else {},
+            loaders=(
+                loaders(cells, shared_index=scenario.table.shared_index)
+                if scenario.table.shared_load and not source
+                else {}
+            ),
         )
 
     @property
@@ -217,12 +236,21 @@ class Schedule:
         Those come first that others start from; one of them may belong to no cell.
         """
         own = first_of(self.cells, lambda cell: cell.table_id)
-        return first_of((*self.loaders.values(), *own), lambda cell: cell.table_id)
+        started_from = sorted(self.loaders.values(), key=lambda cell: cell.table_id in self.loaders)
+        return first_of((*started_from, *own), lambda cell: cell.table_id)
 
     def depends(self, cell: Cell, loaded: Cell) -> bool:
         """Whether a cell's table is the one of a loaded cell, or starts from it."""
         loader = self.loaders.get(cell.table_id)
-        return loaded.table_id in (cell.table_id, loader and loader.table_id)
+        return cell.table_id == loaded.table_id or (
+            loader is not None and self.depends(loader, loaded)
+        )
+
+    def builds(self, cell: Cell) -> bool:
+        """Whether a table that starts from a loaded one gets an index built upon its files."""
+        loader = self.loaders[cell.table_id]
+        is_in_metadata = measured_specs()[cell.index].metadata_partition is not None
+        return is_in_metadata and loader.index != cell.index
 
     @property
     def size(self) -> int:

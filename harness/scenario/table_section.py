@@ -21,6 +21,8 @@ class TableSection(Section):
         source: a table to start from instead of generated rows; it is copied, never touched.
         shared_load: whether Keymark loads rows once for all tables that can start from its base
             files; an index that decides where rows are, or keeps entries elsewhere, loads its own.
+        shared_index: whether tables of Hudi's that share the load also share the record index that
+            Keymark built upon it, instead of building their own.
         location: URL of a folder on an object store, as `s3://bucket/runs`, for the tables under
             test; each run makes a folder of its own there and deletes it at its end. Default: the
             run folder.
@@ -37,6 +39,7 @@ class TableSection(Section):
 
     source: str | None = None
     shared_load: bool = False
+    shared_index: bool = False
     location: str | None = None
     mappings: bool = False
     file_rows: Positive = FILE_ROWS

@@ -230,3 +230,50 @@ def test_with_the_step_build_index_the_first_build_is_not_measured(tmp_path):
         ("native/record/a", "build_index"),
         ("native/record/b", "build_index"),
     ]
+
+
+SHARED_INDEX = "table.shared_index=true"
+
+
+def test_with_a_shared_index_hudi_starts_from_keymarks_table_with_its_index():
+    found = loads_of("indexes=['record','global_simple']", HUDI, SHARED_INDEX)
+    assert found == {
+        "native/record": "native/global_simple",
+        "hudi@0.15.0/global_simple": "native/global_simple",
+        "hudi@0.15.0/record": "native/record",
+    }
+    one = "hoodie.metadata.record.index.min.filegroup.count"
+    other = f"table.engine_options.'hudi@0.15.0'.'{one}'=8"
+    found = loads_of("indexes=['record','global_simple']", HUDI, SHARED_INDEX, other)
+    assert found["hudi@0.15.0/record"] == "native/global_simple"
+
+
+def test_a_shared_index_is_built_once_and_no_cell_but_its_own_has_its_time(tmp_path):
+    folder, outcome, _, progress = run(
+        tmp_path,
+        "indexes=['record','global_simple']",
+        "engines=['native','hudi@0.15.0']",
+        SHARED_INDEX,
+        engines=("hudi@0.15.0",),
+    )
+    assert outcome.failed == {}
+    assert timed(folder, "bulk_insert", "build_index") == [
+        ("native/global_simple", "bulk_insert"),
+        ("native/record", "build_index"),
+    ]
+    assert progress.planned == [progress.ended]
+    shared, indexed = outcome.notes
+    assert shared.startswith("Not loaded: native/record, hudi@0.15.0/global_simple. They")
+    assert indexed.startswith("Neither loaded nor indexed: hudi@0.15.0/record. They")
+
+
+def test_what_is_wrong_with_a_shared_index_is_wrong_with_all_that_start_from_it(tmp_path):
+    _, outcome, _, _ = run(
+        tmp_path,
+        "indexes=['record','global_simple']",
+        "engines=['native','hudi@0.15.0']",
+        SHARED_INDEX,
+        table=BreaksOnBuild,
+        engines=("hudi@0.15.0",),
+    )
+    assert set(outcome.failed) == {"native/record", "hudi@0.15.0/record"}

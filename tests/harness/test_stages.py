@@ -74,3 +74,11 @@ def test_a_run_keeps_what_its_stages_did(tmp_path):
     again = folder.stages_file.read_bytes()
     write_counters(folder)
     assert folder.stages_file.read_bytes() == again
+    for log in folder.events.iterdir():  # resumed elsewhere, without its logs
+        log.unlink()
+    folder.append([timed("delete", repetition=1)])
+    write_counters(folder)
+    assert folder.stages_file.read_bytes() == again
+    folder.keep_only(lambda sample: sample.step != "lookup")  # to be taken again
+    write_counters(folder)
+    assert {each.step for each in folder.stages()} == {"upsert_1"}
