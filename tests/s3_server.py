@@ -9,6 +9,9 @@ first and writes then. The faults are the network's and the service's, in front 
     throttle   of so many requests one is answered with 503 SlowDown, undone
     drop       of so many writing requests one is done, and its answer lost
     blind      If-None-Match is not looked at, as by some servers that speak S3
+
+It counts the requests of each kind that it got, by HTTP method and, for lists and deletions of many
+objects, by query.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ import sys
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-_CONTROL = "/_faults"
+_CONTROL, _COUNTS = "/_faults", "/_counts"
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 KEY, SECRET = "loopback", "canary-of-a-secret"
 
@@ -52,10 +56,16 @@ class FaultyApp:
         self._lock = threading.Lock()
         self._faults = Faults()
         self._requests, self._writes = itertools.count(1), itertools.count(1)
+        self._kinds: Counter[str] = Counter()
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == _CONTROL:
             return self._set(environ, start)
+        if environ["PATH_INFO"] == _COUNTS:
+            told = json.dumps(self._kinds).encode()
+            start("200 OK", [("Content-Length", str(len(told)))])
+            return [told]
+        self._kinds[kind_of(environ["REQUEST_METHOD"], environ["QUERY_STRING"])] += 1
         faults = self._faults
         time.sleep(faults.latency)
         if faults.throttle and next(self._requests) % faults.throttle == 0:
@@ -76,6 +86,15 @@ class FaultyApp:
         self._requests, self._writes = itertools.count(1), itertools.count(1)
         start("200 OK", [("Content-Length", "0")])
         return []
+
+
+def kind_of(method: str, query: str) -> str:
+    """The kind of a request, as Keymark names it; others by their method."""
+    if method == "GET" and ("list-type=" in query or "delimiter=" in query):
+        return "list"
+    if method == "POST" and query.partition("&")[0].partition("=")[0] == "delete":
+        return "delete"
+    return method.lower()
 
 
 def serve() -> None:
@@ -130,11 +149,15 @@ class S3Server:
         finally:
             self._send("POST", _CONTROL, json.dumps(asdict(Faults())).encode())
 
-    def _send(self, method: str, path: str, data: bytes = b"") -> None:
+    def counts(self) -> dict[str, int]:
+        """The requests so far, by kind."""
+        return dict(json.loads(self._send("GET", _COUNTS)))
+
+    def _send(self, method: str, path: str, data: bytes = b"") -> bytes:
         headers = {"Content-Length": str(len(data)), "Content-Type": "application/octet-stream"}
         request = urllib.request.Request(self.endpoint + path, data, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
-            answer.read()
+            return bytes(answer.read())
 
 
 @contextlib.contextmanager

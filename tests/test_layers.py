@@ -62,6 +62,7 @@ LAYERS = (
         "runtime.ids",
         "storage.durability",
         "storage.local_files",
+        "storage.requests",
         "storage.spool",
         "runtime.lost_worker",
     ),

@@ -195,6 +195,9 @@ class Engine(Protocol):
     def step(self, label: str) -> AbstractContextManager[StepCost | None]:
         """Attribute what the engine's Spark does in the block to a step; what that costs."""
 
+    def requests(self) -> Mapping[str, int]:
+        """Requests to an object store so far, by kind; empty where they are not counted."""
+
     def limited(self, seconds: float) -> AbstractContextManager[None]:
         """Let what the engine's Spark does in the block fail once it has taken so long."""
 

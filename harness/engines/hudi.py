@@ -280,7 +280,7 @@ class HudiEngine:
         if independent.facts(path).version > hudi_releases.BASE_VERSION:
             return self.open(path, index=index, options=options)
         storage = storage_at(str(path), {})
-        drop_other_indexes(str(path), index)
+        drop_other_indexes(str(path), index, {})
         config = load_config(storage)
         if INDEX_TYPE in config.properties:
             declare_index(storage, config, {})
@@ -294,6 +294,10 @@ class HudiEngine:
             yield
         finally:
             self._child.call("end")
+
+    def requests(self) -> Mapping[str, int]:
+        """Its tables are on this machine's disk."""
+        return {}
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:

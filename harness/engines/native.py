@@ -51,14 +51,14 @@ class NativeEngine:
             partition_path=layout.partition_path,
             ordering=layout.ordering,
             index=index,
-            options=options,
+            options={**options, **self._tables.options},
             spark=self._spark,
             ids=SeededIds(LOADED),
         )
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made or adopted with this index."""
-        given = {**options, INDEX_TYPE: spec_of(index).table_type}
+        given = {**options, **self._tables.options, INDEX_TYPE: spec_of(index).table_type}
         ids = SeededIds(REPEATED)
         place = self._tables.of(path)
         return Table.open(place, options=given, spark=self._spark, ids=ids)
@@ -69,8 +69,8 @@ class NativeEngine:
         Indexes that the table has beside it are dropped, and so are facts of another index. Facts
         of the copy make it use this one.
         """
-        drop_other_indexes(self._tables.of(path), index)
-        given = {**options, INDEX_TYPE: spec_of(index).table_type}
+        drop_other_indexes(self._tables.of(path), index, self._tables.options)
+        given = {**options, **self._tables.options, INDEX_TYPE: spec_of(index).table_type}
         storage = storage_at(self._tables.of(path), given)
         config = load_config(storage)
         facts = {name: value for name, value in given.items() if name in fixed_options()}
@@ -83,6 +83,10 @@ class NativeEngine:
     def step(self, label: str) -> AbstractContextManager[StepCost | None]:
         """Attribute the jobs of the session to a step."""
         return self._runtime.step(label)
+
+    def requests(self) -> Mapping[str, int]:
+        """Those of all processes that work on tables of this engine."""
+        return self._tables.requests()
 
     def limited(self, seconds: float) -> AbstractContextManager[None]:
         """Cancel the jobs of the session in time."""

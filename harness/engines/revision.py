@@ -127,6 +127,13 @@ class RevisionEngine:
 
     def __init__(self, child: Asked, tables: Tables) -> None:
         self._child, self._tables = child, tables
+        # An earlier revision would refuse the option.
+        counts = bool(tables.options) and child.call("counts_requests")
+        self._counting = tables.options if counts else {}
+
+    def requests(self) -> Mapping[str, int]:
+        """Those of all processes of the revision, if it counts them."""
+        return self._tables.requests() if self._counting else {}
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
@@ -140,13 +147,13 @@ class RevisionEngine:
             partition_path=layout.partition_path,
             ordering=layout.ordering,
             index=index,
-            options=dict(options),
+            options={**options, **self._counting},
         )
         return RevisionTable(self._child, number)
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was made with this index."""
-        given = {**options, INDEX_TYPE: spec_of(index).table_type}
+        given = {**options, **self._counting, INDEX_TYPE: spec_of(index).table_type}
         number = self._child.call("open", path=self._tables.of(path), options=given)
         return RevisionTable(self._child, number)
 

@@ -30,6 +30,7 @@ PLACES = {
     "LookupStats": ("keymark", "table.index.protocol", "table.write.index"),
     "SeededIds": ("keymark.table.runtime.ids", "table.ids"),
     "digest_dataframe": ("keymark.datasets.generate.spark", "datasets.spark"),
+    "REQUEST_LOG": ("keymark.table.properties.options",),
     "session": ("keymark.table.runtime.spark", "table.spark"),
 }
 """What is asked of a revision: its module now, and those before there was a package `keymark`."""
@@ -63,6 +64,13 @@ class Session:
     def seeded(self) -> bool:
         """Whether the revision makes file ids from a seed."""
         return bool(self._ids("loaded"))
+
+    def counts_requests(self) -> bool:
+        """Whether the revision counts its requests to an object store."""
+        try:
+            return bool(self._of_revision("REQUEST_LOG"))
+        except (ImportError, AttributeError):
+            return False
 
     def begin(self, *, properties: Mapping[str, str]) -> None:
         """What runs from now on carries these local properties."""

@@ -172,9 +172,12 @@ class StepRun:
                 left = self.deadline - self.context.clock()
                 stack.enter_context(self.engine.limited(left))
             cost = stack.enter_context(self.engine.step(self.label))
+            asked = self.engine.requests()
             start = self.context.clock()
             yield values
             values[WHOLE] = self.context.clock() - start
+            for kind, requests in self.engine.requests().items():
+                values["total", f"{kind}_requests"] = requests - asked.get(kind, 0)
         if cost is not None and cost.seconds is not None:
             values["total", "measuring_s"] = cost.seconds
         after = processor_time.spent()

@@ -49,7 +49,13 @@ class Workspace:
             return cls(path, LocalTables())
         url = f"{location.rstrip('/')}/{run_id}"
         return cls(
-            path, RemoteTables(url=url, work=path / "tables", options=scenario.table.options)
+            path,
+            RemoteTables(
+                url=url,
+                work=path / "tables",
+                connection=scenario.table.options,
+                request_log=path / "requests",
+            ),
         )
 
     def contexts(

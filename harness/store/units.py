@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from keymark.indexes.installed import measured_specs
+from keymark.table.storage.requests import Request
 
 
 class Unit(StrEnum):
@@ -77,6 +78,7 @@ METRICS: dict[str, Metric] = {
         _count("shuffle_read_records", "shuffle records read"),
         _bytes("input_bytes", "bytes read by Spark"),
         _count("tasks", "Spark tasks"),
+        *(_count(f"{kind}_requests", f"{kind.upper()} requests") for kind in Request),
         _count("files_read", "base files read"),
         _count("files_written", "base files written"),
         *(

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from keymark.harness.tables import snapshot
 from keymark.harness.tables.probes import Listing
 from keymark.table.errors import StorageError
+from keymark.table.properties.options import REQUEST_LOG
+from keymark.table.storage import requests
 from keymark.table.storage.storage import Storage
 from keymark.table.storage.stores import storage_at
 
@@ -26,6 +29,13 @@ _REQUESTS = 8
 
 class Tables(Protocol):
     """Where tables are; each has a path of its own in the run folder, by which it is known."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What an engine of Keymark is told to reach them and to count its requests."""
+
+    def requests(self) -> Mapping[str, int]:
+        """The requests of Keymark's engines so far, by kind; empty where there are none."""
 
     def of(self, path: Path) -> str:
         """What an engine is told: a path, or a URL."""
@@ -52,6 +62,12 @@ class Tables(Protocol):
 
 class LocalTables:
     """The run folder: engines write where the harness looks."""
+
+    options: Mapping[str, str] = MappingProxyType({})
+
+    def requests(self) -> Mapping[str, int]:
+        """A disk has none."""
+        return {}
 
     def of(self, path: Path) -> str:
         """The path itself."""
@@ -84,19 +100,31 @@ class RemoteTables:
     Attributes:
         url: of the folder; nobody else uses it.
         work: the folder here that holds the copies.
-        options: of the tables; those of the connection count.
+        connection: options of the connection.
+        request_log: the folder here where the engines' requests are counted.
     """
 
     url: str
     work: Path
-    options: Mapping[str, str]
+    connection: Mapping[str, str]
+    request_log: Path
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Those of the connection, and the folder of the counts."""
+        self.request_log.mkdir(parents=True, exist_ok=True)
+        return {**self.connection, REQUEST_LOG: str(self.request_log)}
+
+    def requests(self) -> Mapping[str, int]:
+        """What Keymark's engines asked of the store; what the harness asks is not counted."""
+        return requests.counted(self.request_log) if self.request_log.is_dir() else {}
 
     def of(self, path: Path) -> str:
         """The URL of a table."""
         return f"{self.url}/{path.relative_to(self.work).as_posix()}"
 
     def _storage(self, path: Path) -> Storage:
-        return storage_at(self.of(path), self.options)
+        return storage_at(self.of(path), self.connection)
 
     def seen(self, path: Path) -> Path:
         """Fetch what the copy lacks; take away what the table has no more."""
@@ -146,7 +174,7 @@ class RemoteTables:
 
     def clear(self) -> None:
         """Delete all tables."""
-        storage_at(self.url, self.options).delete_tree("")
+        storage_at(self.url, self.connection).delete_tree("")
 
 
 def _each(call: Callable[[str], None], names: Iterable[str]) -> None:

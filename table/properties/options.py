@@ -75,6 +75,7 @@ CONCURRENCY_MODE = "hoodie.write.concurrency.mode"
 ONE_WRITER = "single_writer"
 # Settings of the connection follow, by obstore's or Hadoop's names; no table keeps them.
 STORAGE_SETTINGS = "keymark.storage."
+REQUEST_LOG = f"{STORAGE_SETTINGS}request_log"
 COMMITS_RETAINED = "hoodie.cleaner.commits.retained"
 KEEP_MIN = "hoodie.keep.min.commits"
 KEEP_MAX = "hoodie.keep.max.commits"

@@ -15,7 +15,7 @@ import functools
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
@@ -37,11 +37,13 @@ from obstore.store import MemoryStore, from_url
 
 from keymark.table.errors import FileTakenError, InvalidOptionError, MissingFileError, StorageError
 from keymark.table.layout.naming import HOODIE, KEYMARK
+from keymark.table.storage import requests
+from keymark.table.storage.requests import Request
 from keymark.table.storage.spool import Content, whole
 from keymark.table.storage.storage import FileStatus, NoLocking, RangeReader, WindowReader, segments
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta, PutMode
+    from obstore import ListResult, ObjectMeta, PutMode
     from obstore.store import ObjectStore
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
@@ -84,6 +86,7 @@ class ObjectStorage(NoLocking):
             They hold secrets, and are neither printed nor compared.
         one_writer: its user says that nobody else writes, so that a put may look first and
             write then. Without it the store must put if absent.
+        request_log: a folder on this machine where requests are counted; none if empty.
     """
 
     root: str
@@ -91,6 +94,7 @@ class ObjectStorage(NoLocking):
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
     one_writer: bool = False
+    request_log: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         # Unknown settings and malformed URLs are told here, not at the first request.
@@ -98,12 +102,15 @@ class ObjectStorage(NoLocking):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tasks connect by themselves."""
-        return type(self), (self.root, dict(self.settings), self.one_writer)
+        return type(self), (self.root, dict(self.settings), self.one_writer, self.request_log)
 
     @property
     def _store(self) -> ObjectStore:
         """The connection to the bucket, shared by all of this process."""
         return _connect(_split(self.root)[0], tuple(sorted(self.settings.items())))
+
+    def _count(self, kind: Request, number: int = 1) -> None:
+        requests.count(self.request_log, kind, number)
 
     def _telling(self, verb: str, path: str) -> contextlib.AbstractContextManager[None]:
         """One line per error of the store; where it has no credentials, what was looked for."""
@@ -116,17 +123,20 @@ class ObjectStorage(NoLocking):
 
     def open(self, path: str) -> RangeReader:
         """Open a file for ranged reads."""
+        self._count(Request.HEAD)
         with self._telling("read", path):
             size = obstore.head(self._store, self._key(path))["size"]
         return WindowReader(path, size, self.read_range)
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
+        self._count(Request.GET)
         with self._telling("read", path):
             return bytes(obstore.get(self._store, self._key(path)).bytes())
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Bytes of a file that it has."""
+        self._count(Request.GET)
         with self._telling("read", path):
             found = obstore.get_range(self._store, self._key(path), start=offset, length=length)
         return bytes(found)
@@ -168,11 +178,13 @@ class ObjectStorage(NoLocking):
     def _write(self, path: str, data: bytes, mode: PutMode, token: str) -> None:
         attributes: Any = {_TOKEN: token} if token else None
         store, key = self._store, self._key(path)
+        self._count(Request.PUT)
         with self._telling("write", path):
             obstore.put(store, key, data, mode=mode, attributes=attributes, use_multipart=False)
 
     def _owner(self, path: str) -> str | None:
         """The token of the put that made a file; "" for another's, None where it is absent."""
+        self._count(Request.HEAD)
         try:
             with self._telling("read", path):
                 found = obstore.get(self._store, self._key(path), options={"head": True})
@@ -182,25 +194,35 @@ class ObjectStorage(NoLocking):
 
     def delete(self, path: str) -> None:
         """Delete a file; some stores tell that it was absent, others do not."""
+        self._count(Request.DELETE)
         with contextlib.suppress(FileNotFoundError), self._telling("delete", path):
             obstore.delete(self._store, self._key(path))
 
     def delete_tree(self, path: str) -> None:
         """Delete what is below a folder."""
         while keys := [self._key(status.path) for status in self.walk(path)]:
+            self._count(Request.DELETE, requests.pages(len(keys)))
             with contextlib.suppress(FileNotFoundError), self._telling("delete", path):
                 obstore.delete(self._store, keys)
 
     def list(self, path: str) -> list[FileStatus]:
         """The files directly in a folder, sorted by name."""
+        found = self._entries(path)["objects"]
+        return sorted(map(self._status, found), key=lambda status: status.path)
+
+    def _entries(self, path: str) -> ListResult[Sequence[ObjectMeta]]:
+        """The objects directly in a folder, and the names of folders in it."""
         with self._telling("list", path):
             found = obstore.list_with_delimiter(self._store, self._key(path) or None)
-        return sorted(map(self._status, found["objects"]), key=lambda status: status.path)
+        entries = len(found["objects"]) + len(found["common_prefixes"])
+        self._count(Request.LIST, requests.pages(entries))
+        return found
 
     def walk(self, path: str) -> Iterator[FileStatus]:
         """All files below a folder, ordered by path."""
         with self._telling("list", path):
             found = obstore.list(self._store, self._key(path) or None, chunk_size=1000).collect()
+        self._count(Request.LIST, requests.pages(len(found)))
         yield from sorted(map(self._status, found), key=lambda status: status.path)
 
     def _status(self, entry: ObjectMeta) -> FileStatus:
@@ -212,19 +234,19 @@ class ObjectStorage(NoLocking):
         """Whether a file, or anything below a folder, is there."""
         if self._owner(path) is not None:
             return True
+        self._count(Request.LIST)
         with self._telling("list", path):
             pages = obstore.list(self._store, self._key(path) or None, chunk_size=1)
             return any(pages)
 
     def time(self, since: int) -> int:
         """The store's date of the newest object in the `.hoodie` folder, or of one put now."""
-        with self._telling("list", HOODIE):
-            found = obstore.list_with_delimiter(self._store, self._key(HOODIE))
-        times = [entry["last_modified"].timestamp() for entry in found["objects"]]
+        times = [entry["last_modified"].timestamp() for entry in self._entries(HOODIE)["objects"]]
         if int(max(times, default=0) * 1000) < since:
             path = f"{KEYMARK}/probe/{secrets.token_hex(8)}"
             self.put(path, b"")
             try:
+                self._count(Request.HEAD)
                 with self._telling("read", path):
                     head = obstore.head(self._store, self._key(path))
                 times.append(head["last_modified"].timestamp())

@@ -10,6 +10,7 @@ from keymark.table.properties.options import (
     CONCURRENCY_MODE,
     LOCAL_SYNC,
     ONE_WRITER,
+    REQUEST_LOG,
     STORAGE_SETTINGS,
 )
 from keymark.table.storage.local_storage import LocalStorage
@@ -47,7 +48,7 @@ def storage_at(
     settings = {
         name.removeprefix(STORAGE_SETTINGS): value
         for name, value in options.items()
-        if name.startswith(STORAGE_SETTINGS)
+        if name.startswith(STORAGE_SETTINGS) and name != REQUEST_LOG
     }
     if scheme == HDFS:
         # Py4J is loaded where it is needed only.
@@ -55,4 +56,9 @@ def storage_at(
 
         return HadoopStorage(text.rstrip("/"), settings)
     one_writer = options.get(CONCURRENCY_MODE) == ONE_WRITER
-    return ObjectStorage(text.rstrip("/"), settings, one_writer=one_writer)
+    return ObjectStorage(
+        text.rstrip("/"),
+        settings,
+        one_writer=one_writer,
+        request_log=options.get(REQUEST_LOG, ""),
+    )

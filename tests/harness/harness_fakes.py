@@ -171,6 +171,9 @@ class FakeEngine:
         self.labels.append(label)
         yield
 
+    def requests(self):
+        return {}
+
     def hold_rows(self, df):
         return df
 

@@ -17,7 +17,10 @@ ROWS = [{"k": f"k{n}", "p": f"p{n % 2}", "v": n} for n in range(10)]
 @pytest.fixture
 def there(tmp_path):
     return RemoteTables(
-        url=f"memory://{tmp_path.name}/runs/1", work=tmp_path / "tables", options={}
+        url=f"memory://{tmp_path.name}/runs/1",
+        work=tmp_path / "tables",
+        connection={},
+        request_log=tmp_path / "requests",
     )
 
 
@@ -93,4 +96,4 @@ def test_a_table_of_somebodys_is_copied(tmp_path, there):
 
 def test_a_place_that_is_none(tmp_path):
     with pytest.raises(StorageError, match="tables can be at"):
-        RemoteTables(url="ftp://x/y", work=tmp_path, options={}).clear()
+        RemoteTables(url="ftp://x/y", work=tmp_path, connection={}, request_log=tmp_path).clear()
