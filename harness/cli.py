@@ -22,7 +22,7 @@ from typing import Annotated, Self
 import typer
 from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeElapsedColumn
 
-from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, revisions
+from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, revisions, s3a
 from keymark.harness.errors import HarnessError
 from keymark.harness.redaction import terminal_text
 from keymark.harness.scenario import scenario as scenarios_
@@ -173,19 +173,24 @@ engine_app = typer.Typer(
 
 @engine_app.command()
 def install(
-    engines: Annotated[list[str], typer.Argument(metavar="ENGINE...", help="hudi@VERSION")],
+    engines: Annotated[
+        list[str], typer.Argument(metavar="ENGINE...", help="hudi@VERSION, or s3a for Hudi on S3")
+    ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Download an engine's jar once into the user's cache, checked by its SHA-1."""
     for name in engines:
-        mistake = engine_mistake(name)
-        if mistake or hudi_version(name) is None:
+        mistake = None if name == s3a.NAME else engine_mistake(name)
+        if name != s3a.NAME and (mistake or hudi_version(name) is None):
             raise HarnessError(mistake or f"engine {name!r} has nothing to install")
     done = []
     for name in engines:
-        with download_bar(name) as told:
-            path = jars.install(str(hudi_version(name)), told)
+        if name == s3a.NAME:
+            path = s3a.install(download_bar)[0].parent
+        else:
+            with download_bar(name) as told:
+                path = jars.install(str(hudi_version(name)), told)
         done.append({"engine": name, "path": str(path)})
         if not as_json:
             print(f"{name} is in {path}")

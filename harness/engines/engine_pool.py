@@ -22,6 +22,7 @@ from keymark.harness.engines import (
     jars,
     own_master,
     revision,
+    s3a,
 )
 from keymark.harness.engines.bare import BareEngine
 from keymark.harness.engines.base import Engine
@@ -170,7 +171,14 @@ class EnginePool:
 
     def _start_hudi(self, name: str, release: HudiName) -> None:
         section = self._scenario.spark
-        process = HudiProcess(name, section=section, events=self._events, work=self._work)
+        is_remote = isinstance(self._tables, RemoteTables)
+        process = HudiProcess(
+            name,
+            section=section,
+            events=self._events,
+            work=self._work,
+            connection=s3a.settings(self._scenario.table.options) if is_remote else None,
+        )
         try:
             self.told[name] = process.start()
         except CellError as error:
@@ -179,7 +187,7 @@ class EnginePool:
         finally:
             self._open.callback(process.close)
         self.engines[name] = hudi.HudiEngine(
-            release, process, parallelism=hudi.parallelism(section)
+            release, process, self._tables, parallelism=hudi.parallelism(section)
         )
 
     def _start_revision(self, name: str) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from keymark import Table
-from keymark.harness.engines import HudiName, hudi_releases
+from keymark.harness.engines import HudiName, hudi_releases, s3a
 from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
 from keymark.harness.engines.hudi_options import (
     kept_options,
@@ -32,6 +32,7 @@ from keymark.harness.measure.session import cores
 from keymark.harness.scenario.scenario import SparkSection
 from keymark.harness.tables import independent
 from keymark.harness.tables.other_indexes import drop_other_indexes
+from keymark.harness.tables.table_folders import Tables
 from keymark.indexes.installed import measured_specs
 from keymark.table.index.choice import declare_index
 from keymark.table.index.protocol import LookupStats, index_name
@@ -72,7 +73,7 @@ class HudiRows:
     """The live rows of a table, or those of some keys; read when asked for."""
 
     child: Asked
-    path: Path
+    place: str
     options: Mapping[str, str]
     column: str = ""
     keys: tuple[str, ...] = ()
@@ -80,13 +81,13 @@ class HudiRows:
     def digest(self, columns: Sequence[str]) -> tuple[int, str]:
         """Rows and digest of all rows."""
         rows, digest = self.child.call(
-            "digest", path=str(self.path), options=self.options, columns=list(columns)
+            "digest", path=self.place, options=self.options, columns=list(columns)
         )
         return int(rows), str(digest)
 
     def collect(self) -> list[Row]:
         """The rows of the keys."""
-        where = {"path": str(self.path), "options": self.options, "column": self.column}
+        where = {"path": self.place, "options": self.options, "column": self.column}
         return list(self.child.call("find", values=list(self.keys), **where))
 
     def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
@@ -115,7 +116,8 @@ class HudiTable:
 
     Attributes:
         child: the process of its release.
-        path: its folder.
+        path: its folder in the run folder.
+        tables: where tables are.
         layout: how its rows are keyed, laid out and ordered.
         index: name of its index.
         options: of every call.
@@ -123,9 +125,16 @@ class HudiTable:
 
     child: Asked
     path: Path
+    tables: Tables
     layout: Layout
     index: str
     options: Mapping[str, str]
+
+    @property
+    def place(self) -> str:
+        """Where Hudi finds it: the path, or a URL."""
+        where = self.tables.of(self.path)
+        return s3a.place(where) if "://" in where else where
 
     def bulk_insert(self, df: tuple[str, ...], /) -> HudiWrite:
         """Load held rows into an empty table."""
@@ -140,7 +149,7 @@ class HudiTable:
         return self._write("delete", df)
 
     def _write(self, operation: str, files: tuple[str, ...]) -> HudiWrite:
-        where = {"path": str(self.path), "options": self.options}
+        where = {"path": self.place, "options": self.options}
         self.child.call("write", operation=operation, files=files, **where)
         return HudiWrite(path=self.path)
 
@@ -152,7 +161,7 @@ class HudiTable:
         fields = self.layout.record_key
         return HudiRows(
             child=self.child,
-            path=self.path,
+            place=self.place,
             options=self.options,
             column=fields[0] if len(fields) == 1 else independent.KEY,
             keys=tuple(keys or ()),
@@ -178,7 +187,7 @@ class HudiTable:
         spec, said = measured_specs()[self.index], self.options[INDEX_TYPE]
         partition = spec.metadata_partition
         if partition is not None:
-            built = independent.facts(self.path).partitions_of_metadata
+            built = independent.facts(self.tables.seen(self.path)).partitions_of_metadata
             return NamedIndex(index=self.index if partition in built else "none")
         return NamedIndex(index=self.index if said == spec.table_type else index_name(said))
 
@@ -188,22 +197,22 @@ class HudiTable:
         In copy-on-write tables of version 6 both are read by Keymark, with no code of Hudi's. In
         others the index is read by Hudi, as rows of the metadata table.
         """
-        facts = independent.facts(self.path)
+        here = self.tables.seen(self.path)
+        facts = independent.facts(here)
         if facts.is_merge_on_read or facts.version > hudi_releases.BASE_VERSION:
             counts = self.child.call(
                 "check_index",
-                path=str(self.path),
+                path=self.place,
                 options=self.options,
                 in_partitions=not measured_specs()[self.index].is_global,
             )
             return IndexCounts(**counts)
-        return Table.open(
-            str(self.path), options={INDEX_TYPE: measured_specs()[self.index].table_type}
-        ).check()
+        kind = measured_specs()[self.index].table_type
+        return Table.open(str(here), options={INDEX_TYPE: kind}).check()
 
     def compact_rows(self) -> None:
         """Schedule a compaction of all file groups that have log files, and run it."""
-        self.child.call("compact_rows", path=str(self.path), options=self.options)
+        self.child.call("compact_rows", path=self.place, options=self.options)
 
     def compact(self) -> str | None:
         """Hudi merges the log blocks of its metadata table when it writes, not on demand."""
@@ -211,13 +220,13 @@ class HudiTable:
 
     def drop_index(self) -> None:
         """Take the record index away, by Keymark: Hudi does so only when it writes."""
-        Table.open(
-            str(self.path), options={INDEX_TYPE: measured_specs()[self.index].table_type}
-        ).drop_index()
+        kind = measured_specs()[self.index].table_type
+        options = {**self.tables.options, INDEX_TYPE: kind}
+        Table.open(self.tables.of(self.path), options=options).drop_index()
 
     def build_index(self) -> None:
         """Let Hudi's metadata writer initialise what the options ask for, without a write."""
-        self.child.call("build_index", path=str(self.path), options=self.options)
+        self.child.call("build_index", path=self.place, options=self.options)
 
     def purge(self, _df: object, /) -> Purged:
         """Hudi erases old slices by cleaning only."""
@@ -230,12 +239,15 @@ class HudiEngine:
     Args:
         name: the release and the version of its tables.
         child: its process.
+        tables: where its tables are.
         parallelism: tasks of each of Hudi's shuffles.
     """
 
-    def __init__(self, name: HudiName, child: HudiProcess, *, parallelism: int) -> None:
+    def __init__(
+        self, name: HudiName, child: HudiProcess, tables: Tables, *, parallelism: int
+    ) -> None:
         self._name = name
-        self._child = child
+        self._child, self._tables = child, tables
         self._parallelism = parallelism
 
     def create(
@@ -253,6 +265,7 @@ class HudiEngine:
         return HudiTable(
             child=self._child,
             path=path,
+            tables=self._tables,
             layout=layout,
             index=index,
             options=given,
@@ -260,7 +273,7 @@ class HudiEngine:
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that exists; metadata partitions that it has are kept."""
-        facts = independent.facts(path)
+        facts = independent.facts(self._tables.seen(path))
         layout = Layout(
             name=facts.name,
             record_key=facts.record_key,
@@ -277,10 +290,11 @@ class HudiEngine:
         Of tables of version 6, indexes that they have beside it are dropped, and so is what
         Keymark's say of their index: with Hudi its writer says it. Later ones keep what they have.
         """
-        if independent.facts(path).version > hudi_releases.BASE_VERSION:
+        if independent.facts(self._tables.seen(path)).version > hudi_releases.BASE_VERSION:
             return self.open(path, index=index, options=options)
-        storage = storage_at(str(path), {})
-        drop_other_indexes(str(path), index, {})
+        place, options_there = self._tables.of(path), self._tables.options
+        storage = storage_at(place, options_there)
+        drop_other_indexes(place, index, options_there)
         config = load_config(storage)
         if INDEX_TYPE in config.properties:
             declare_index(storage, config, {})
@@ -296,8 +310,8 @@ class HudiEngine:
             self._child.call("end")
 
     def requests(self) -> Mapping[str, int]:
-        """Its tables are on this machine's disk."""
-        return {}
+        """What Hadoop's client of S3 counted; of a disk nothing is counted."""
+        return dict(self._child.call("requests")) if self._tables.options else {}
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
@@ -326,7 +340,8 @@ class HudiEngine:
         partitions = None
         spec = measured_specs()[table.index]
         if not spec.is_global:
-            located = independent.locations(table.path, keys).to_pydict()
+            here = self._tables.seen(table.path)
+            located = independent.locations(here, keys).to_pydict()
             known = dict(zip(located["record_key"], located["partition_path"], strict=True))
             other = next(iter(known.values()), "")
             partitions = [known.get(key, other) for key in held]
@@ -334,7 +349,7 @@ class HudiEngine:
             partitions = [""] * len(held)
         self._child.call(
             "hold_keys",
-            path=str(table.path),
+            path=table.place,
             keys=held,
             partitions=partitions,
             slices=self._parallelism,

@@ -52,6 +52,14 @@ class HudiSession:
         self._jvm.add_settings(HBASE_CONF)
         return {"conf": self._runtime.conf(), "versions": environment.versions(self._spark)}
 
+    def connect(self, *, settings: Mapping[str, str]) -> None:
+        """Take Hadoop's settings of the store where the tables are."""
+        self._jvm.configure(settings)
+
+    def requests(self) -> dict[str, int]:
+        """The requests to the store so far, by kind."""
+        return self._jvm.requests()
+
     def begin(self, *, label: str) -> None:
         """What runs from now on belongs to a step."""
         self._steps.enter_context(self._runtime.step(label))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keymark.harness.engines import hudi_version, jars
+from keymark.harness.engines import hudi_version, jars, s3a
 from keymark.harness.engines.hudi_options import HBASE_CONF
 from keymark.harness.engines.pipe import Child
 from keymark.harness.errors import CellError
@@ -37,10 +38,19 @@ class HudiProcess:
         section: Spark's settings of the run.
         events: folder of Spark's event logs.
         work: folder for its log and what it needs.
+        connection: Hadoop's settings of S3, if its tables are there.
     """
 
-    def __init__(self, name: str, *, section: SparkSection, events: Path, work: Path) -> None:
-        self._name, self._section = name, section
+    def __init__(
+        self,
+        name: str,
+        *,
+        section: SparkSection,
+        events: Path,
+        work: Path,
+        connection: Mapping[str, str] | None = None,
+    ) -> None:
+        self._name, self._section, self._connection = name, section, connection
         self._events, self._work = events, work
         self._held: list[tuple[str, ...]] = []
         self._starts = 0
@@ -61,10 +71,13 @@ class HudiProcess:
         conf.mkdir(parents=True, exist_ok=True)
         (conf / HBASE_CONF).write_text(_HBASE_SITE, encoding="utf-8")
         version = str(hudi_version(self._name))
-        extra = session_conf(jars.bundle(version), self._work / f"{self._name}-warehouse", conf)
+        brought = [jars.bundle(version), *(s3a.installed() if self._connection else ())]
+        extra = session_conf(brought, self._work / f"{self._name}-warehouse", conf)
         said = self._child.call(
             "start", version=version, spark=self._section, events=self._events, extra=extra
         )
+        if self._connection:
+            self._child.call("connect", settings=dict(self._connection))
         return dict(said)
 
     def revive(self) -> None:
@@ -106,15 +119,16 @@ class HudiProcess:
         self._child.close()
 
 
-def session_conf(jar: Path, warehouse: Path, conf: Path) -> dict[str, str]:
+def session_conf(brought: Sequence[Path], warehouse: Path, conf: Path) -> dict[str, str]:
     """Spark options that Hudi needs.
 
-    The jar goes on the class paths: from the class loader of `spark.jars`, Hudi cannot read its
+    The jars go on the class paths: from the class loader of `spark.jars`, Hudi cannot read its
     own delete blocks. So does the folder `conf`, where it finds HBASE_CONF.
     """
+    paths = os.pathsep.join(map(str, (*brought, conf)))
     return {
-        "spark.driver.extraClassPath": f"{jar}{os.pathsep}{conf}",
-        "spark.executor.extraClassPath": f"{jar}{os.pathsep}{conf}",
+        "spark.driver.extraClassPath": paths,
+        "spark.executor.extraClassPath": paths,
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": _EXTENSION,

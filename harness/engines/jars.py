@@ -84,14 +84,19 @@ def install(version: str, told: Told) -> Path:
     return _get((_GROUP, _ARTIFACT, version), target, told)
 
 
+def kept(jar: Jar, place: str) -> Path:
+    """Where a jar is in a folder of that name in the cache, or would be."""
+    _, artifact, version = jar
+    return folder() / place / f"{artifact}-{version}.jar"
+
+
 def fetch(jar: Jar, place: str, download: Download) -> Path:
     """Put a jar into a folder of that name in the cache, unless it is there; returns its path.
 
     Raises:
         HarnessError: as `install`.
     """
-    _, artifact, version = jar
-    target = folder() / place / f"{artifact}-{version}.jar"
+    target = kept(jar, place)
     if target.is_file():
         return target
     with download(target.name) as told:

@@ -11,7 +11,7 @@ from keymark.datasets.changes.stream import Stream
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.rows import make_rows
-from keymark.harness.engines import BARE, NATIVE
+from keymark.harness.engines import BARE, NATIVE, hudi_version, s3a
 from keymark.harness.errors import HarnessError
 from keymark.harness.run.request import Request, past_seconds
 from keymark.harness.scenario.matrix import Schedule, expand
@@ -31,11 +31,17 @@ def check(request: Request) -> str:
 
     Raises:
         DatasetError: a round updates or deletes more rows than are left.
-        HarnessError: a load cannot be made as the scenario says, or the disk has no room.
+        HarnessError: a load cannot be made as the scenario says, Hudi cannot reach the store, or
+            the disk has no room.
     """
     scenario = request.scenario
     _check_rounds(scenario)
     check_loads(scenario)
+    is_hudi_remote = scenario.table.location is not None and any(
+        map(hudi_version, scenario.engines)
+    )
+    if is_hudi_remote and (lacking := s3a.missing()):
+        raise HarnessError(lacking)
     if request.resume:
         return "going on with the run"
     if scenario.dataset.source or scenario.table.source:
@@ -98,7 +104,7 @@ def _check_rounds(scenario: Scenario) -> None:
             stream = Stream(section.spec(data))
             for round_ in range(1, work.rounds + 1):
                 stream.before(round_)  # a later round meets more rows, those inserted since
-            stream.after(work.rounds, deleted=work.delete)
+            stream.after(work.rounds, deleted=bool(work.delete))
         except DatasetError as error:
             keys = "dataset.batch_rows and dataset.delete_rows"
             raise DatasetError(f"{error}; {keys} say how many") from error

@@ -128,7 +128,7 @@ class SparkInputs:
         return chosen_rows.spread(
             self._generated,
             work.rounds,
-            deleted=work.delete and not work.delete_latest,
+            deleted=bool(work.delete) and not work.delete_latest,
             without=self._latest,
         )
 
@@ -196,12 +196,13 @@ class SparkInputs:
     def _sampled(self, present: int, absent: int) -> pa.Table:
         work = self._workload
         # A sample may hold rows that were deleted by choice: as many more are taken.
-        chosen = self.dataset.delete_count if work.delete_latest else 0
+        is_after = work.delete is True  # the lookups are after the delete
+        chosen = self.dataset.delete_count if work.delete_latest and is_after else 0
         sampled = self.dataset.sample_keys(
             work.rounds,
             present=present + chosen,
             absent=absent,
-            deleted=work.delete and not work.delete_latest,
+            deleted=work.delete is True and not work.delete_latest,
         )
         keys = encode_keys(sampled.select(list(self.dataset.record_key)))
         found = pa.table({"record_key": keys, "expect_present": sampled["expect_present"]})

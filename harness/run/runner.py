@@ -180,11 +180,8 @@ class Runner:
         return result if result.mistake else None
 
     def _goes_on_cold(self, cell: Cell, schedule: Schedule) -> bool:
-        """Whether an earlier process took the warm-ups of a cell and this one takes repetitions."""
-        warm = [
-            TrialKey(cell.cell_id, warmup=True, repetition=number)
-            for number in range(schedule.warmups)
-        ]
+        """Whether this process takes repetitions of a cell, and none of its warm-ups."""
+        warm = [TrialKey.of(trial) for trial in schedule.warm_up_trials() if trial.cell == cell]
         last = TrialKey(cell.cell_id, warmup=False, repetition=schedule.repetitions - 1)
         return last not in self._taken and all(trial in self._taken for trial in warm)
 
@@ -260,7 +257,7 @@ class Runner:
             elif result.ended:
                 reason = f"{result.step.name}: {result.ended}"
                 self.notes.append(f"{trial.cell.cell_id} {trial.name}, {reason}.")
-                if not result.step.once_by:  # it would be ended in each repetition
+                if not result.step.is_once:  # it would be ended in each repetition
                     self.failed.setdefault(trial.cell.cell_id, reason)
 
 

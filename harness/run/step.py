@@ -48,7 +48,8 @@ class Step:
         round: number of change batches applied when it ends.
         deleted: whether the delete step was taken before.
         points: what a step of the lookup model measures, each under a name of its own.
-        once_by: the engines that take it, in their first repetition only; empty: all, always.
+        is_once: whether it is taken in the first repetition of a cell only.
+        engines: the engines that take it; empty: all do.
         variants: the variants of tables that take it; empty: all tables do.
     """
 
@@ -56,7 +57,8 @@ class Step:
     round: int
     deleted: bool = False
     points: tuple[Point, ...] = ()
-    once_by: tuple[str, ...] = ()
+    is_once: bool = False
+    engines: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
 
     @property
@@ -75,7 +77,9 @@ class Step:
         engine, _, *parts = cell.split("/")
         if self.variants and not set(self.variants) & set(parts):
             return False
-        return not self.once_by or (engine in self.once_by and repetition == 0 and not warmup)
+        if self.engines and engine not in self.engines:
+            return False
+        return not self.is_once or (repetition == 0 and not warmup)
 
 
 LOAD = Step(name=BULK_INSERT, round=0)

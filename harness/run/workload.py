@@ -56,7 +56,7 @@ _OF_MERGE_ON_READ = (POINT_QUERY_OPTIMIZED, COMPACT_ROWS)
 
 
 def steps(workload: WorkloadSection) -> tuple[Step, ...]:
-    """The steps that every repetition takes, in order."""
+    """The steps of a repetition, in order; some are those of the first one only."""
     built = [Step(name=BUILD_INDEX, round=0)] if workload.build_index else []
     upserts = [Step(name=f"upsert_{n}", round=n) for n in range(1, workload.rounds + 1)]
     last = workload.rounds
@@ -65,8 +65,9 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
         Step(
             name=name,
             round=last,
-            deleted=workload.delete,
+            deleted=workload.delete is True or name == DELETE,
             points=measured,
+            is_once=workload.delete == "once" and name == DELETE,
             variants=workload.merge_on_read if name in _OF_MERGE_ON_READ else (),
         )
         for name, wanted, measured in (
@@ -83,9 +84,15 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
         )
         if wanted
     ]
-    once = workload.spread_batch
-    spread = Step(name=SPREAD, round=last, deleted=workload.delete, once_by=once)
-    return (*built, *upserts, *nulled, *ends, *([spread] if once else []))
+    spread = Step(
+        name=SPREAD,
+        round=last,
+        deleted=bool(workload.delete),
+        is_once=True,
+        engines=workload.spread_batch,
+    )
+    ends = [*sorted(ends, key=lambda step: step.is_once), *([spread] if spread.engines else [])]
+    return (*built, *upserts, *nulled, *ends)
 
 
 def take(run: StepRun) -> StepResult:

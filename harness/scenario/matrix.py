@@ -199,6 +199,7 @@ class Schedule:
         loaders: by the id of a table that starts from another loaded one, the cell of that.
         warm: the cells that take warm-ups.
         warmups: of each of these.
+        on_small_tables: whether these are one pass through the steps on a small table each.
         repetitions: of each cell, that count.
     """
 
@@ -207,6 +208,7 @@ class Schedule:
     warm: tuple[Cell, ...]
     warmups: int
     repetitions: int
+    on_small_tables: bool = False
     loaders: Mapping[str, Cell] = field(default_factory=dict)
 
     @classmethod
@@ -222,6 +224,7 @@ class Schedule:
             warm=warm,
             warmups=times.warmups,
             repetitions=times.repetitions,
+            on_small_tables=times.warm == "small",
             loaders=(
                 loaders(cells, shared_index=scenario.table.shared_index)
                 if scenario.table.shared_load and not source
@@ -255,7 +258,7 @@ class Schedule:
     @property
     def size(self) -> int:
         """How many trials there are in all."""
-        loads, warm_ups = len(self.tables) * self.loads, len(self.warm) * self.warmups
+        loads, warm_ups = len(self.tables) * self.loads, len(self.warm_up_trials())
         return loads + warm_ups + len(self.cells) * self.repetitions
 
     def load_trials(self) -> tuple[Trial, ...]:
@@ -268,6 +271,8 @@ class Schedule:
 
     def warm_up_trials(self) -> tuple[Trial, ...]:
         """The repetitions that do not count."""
+        if self.on_small_tables:
+            return ()
         return tuple(
             trial
             for number in range(self.warmups)

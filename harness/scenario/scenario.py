@@ -54,7 +54,8 @@ class WorkloadSection(Section):
         rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
         null_columns: columns that the step `null_columns` nulls in the rows which the step
             `delete` takes, or would take.
-        delete: whether the step `delete` follows them.
+        delete: whether the step `delete` follows them; "once" for in the first repetition of each
+            cell only, after what it reads.
         delete_latest: whether it deletes rows that the last batch updated, which are where batches
             go, instead of rows from all over the table.
         purge: whether the deleted keys are then erased from all that the table keeps.
@@ -74,7 +75,7 @@ class WorkloadSection(Section):
     build_index: bool = False
     rounds: Natural = 2
     null_columns: Names = ()
-    delete: bool = True
+    delete: bool | Literal["once"] = True
     delete_latest: bool = False
     purge: bool = False
     lookup_present: Natural = 8_000
@@ -98,7 +99,8 @@ class ScheduleSection(Section):
     Attributes:
         repetitions: measured repetitions of every cell.
         warmups: repetitions before them that no statistic uses.
-        warm: who takes them: every `cell`, or of each engine and `index` the first cell only.
+        warm: who takes them: every `cell`, or of each engine and `index` the first cell only. With
+            `small` each cell takes the steps once on a small table instead, before the loads.
         loads: measured bulk loads of every table; all repetitions start from the first one's.
         trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
             its steps left out, and what was measured is kept; 0 for no limit.
@@ -106,7 +108,7 @@ class ScheduleSection(Section):
 
     repetitions: Positive = 3
     warmups: Natural = 1
-    warm: Literal["cell", "index"] = "cell"
+    warm: Literal["cell", "index", "small"] = "cell"
     loads: Positive = 1
     trial_minutes: Natural = 0
 
@@ -332,7 +334,7 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
     wrong = {
         f"build_index: the index {record} only": work.build_index and scenario.indexes != (record,),
         "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
-        "purge: needs workload.delete": work.purge and not work.delete,
+        "purge: needs workload.delete=true": work.purge and work.delete is not True,
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
         "delete_latest: needs workload.delete and workload.rounds": work.delete_latest
         and not (work.delete and work.rounds),
@@ -413,9 +415,10 @@ def _location_mistakes(scenario: Scenario) -> list[str]:
     location = scenario.table.location
     if location is None:
         return []
-    others = [name for name in scenario.engines if not is_native(name)]
-    found = [f"table.location: {name} has no connection to {location}" for name in others]
     scheme, mark, rest = location.partition("://")
+    is_s3 = scheme in ("s3", "s3a")
+    others = [name for name in scenario.engines if not is_native(name) and not is_s3]
+    found = [f"table.location: {name} has no connection to {location}" for name in others]
     if not mark or scheme in ("file", "memory") or not rest:
         found.append(
             f"table.location: {location} is not the URL of a store, such as s3://bucket/folder"

@@ -8,7 +8,7 @@ is damage, and a newer schema is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
@@ -82,7 +82,7 @@ class WorkloadRecord(Recorded):
     build_index: bool = False
     rounds: int = 0
     null_columns: list[Text] = Field(default_factory=list)
-    delete: bool = False
+    delete: bool | Literal["once"] = False
     purge: bool = False
     lookup_present: int = 0
     lookup_absent: int = 0

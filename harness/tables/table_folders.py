@@ -17,7 +17,7 @@ from typing import Protocol
 
 from keymark.harness.tables import snapshot
 from keymark.harness.tables.probes import Listing
-from keymark.table.errors import StorageError
+from keymark.table.errors import MissingFileError, StorageError
 from keymark.table.properties.options import REQUEST_LOG
 from keymark.table.storage import requests
 from keymark.table.storage.storage import Storage
@@ -137,7 +137,14 @@ class RemoteTables:
         def fetch(name: str) -> None:
             if not (path / name).resolve().is_relative_to(path.resolve()):
                 raise StorageError(f"{storage.root} holds {name!r}, which leads out of the table")
-            data = storage.read(name)
+            try:
+                data = storage.read(name)
+            except MissingFileError:
+                if there[name]:
+                    raise
+                # The mark of an empty folder, whose key ends with a slash.
+                (path / name).mkdir(parents=True, exist_ok=True)
+                return
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (path / name).write_bytes(data)
 

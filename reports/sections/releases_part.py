@@ -33,6 +33,10 @@ COUNTERS = (
     _counter("tasks", "Tasks of an upsert", "tasks"),
     _counter("bytes_written", "Bytes written by an upsert", "bytes_written"),
     _counter("files_written", "Base files written by an upsert", "files_written"),
+    *(
+        _counter(f"{kind}_requests", f"{kind.upper()} requests of an upsert", f"{kind}_requests")
+        for kind in ("get", "head", "list", "put")
+    ),
     _counter("storage", "Index on disk", "index_bytes", LAST),
 )
 TIMES = tuple(

@@ -199,11 +199,23 @@ class ObjectStorage(NoLocking):
             obstore.delete(self._store, self._key(path))
 
     def delete_tree(self, path: str) -> None:
-        """Delete what is below a folder."""
-        while keys := [self._key(status.path) for status in self.walk(path)]:
+        """Delete what is below a folder.
+
+        Objects stay that mark empty folders, as Hadoop's client makes them: their keys end with a
+        slash, and obstore cannot spell such a key.
+
+        Raises:
+            StorageError: a file stays although the store said that it was deleted.
+        """
+        tried: list[str] = []
+        while (left := [status.path for status in self.walk(path)]) and left != tried:
+            tried, keys = left, [self._key(name) for name in left]
             self._count(Request.DELETE, requests.pages(len(keys)))
             with contextlib.suppress(FileNotFoundError), self._telling("delete", path):
                 obstore.delete(self._store, keys)
+        for name in left:
+            if self._owner(name) is not None:
+                raise StorageError(f"cannot delete {self.root}/{name}: it is there again")
 
     def list(self, path: str) -> list[FileStatus]:
         """The files directly in a folder, sorted by name."""

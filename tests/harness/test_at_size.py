@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from harness_fakes import Quiet, Taker, context
 
 from keymark.harness.errors import ScenarioError
 from keymark.harness.run import workload
 from keymark.harness.scenario import matrix, scenario
+from keymark.harness.store.store import RunFolder
 
 
 def test_at_size_compares_hudi_with_what_it_is_asked_for_on_the_same_files():
@@ -21,16 +23,20 @@ def test_at_size_compares_hudi_with_what_it_is_asked_for_on_the_same_files():
         "hudi@1.2.0-v6": ["record", "global_simple"],
     }
     schedule = matrix.Schedule.of(cells, loaded)
-    assert {cell.cell_id for cell in schedule.loaders.values()} == {"native/global_simple"}
+    started = {cell.cell_id for cell in schedule.loaders.values()}
+    assert started == {"native/global_simple", "native/record"}
     own = {cell.cell_id for cell in schedule.tables if cell.table_id not in schedule.loaders}
     assert own == {"native/global_simple", "native/bucket"}
     (spec,), _ = loaded.dataset.specs()
     assert (spec.rows, spec.updates, spec.inserts, spec.deletes) == (10**8, 200_000, 200_000, 10**4)
-    steps = {step.name: step.once_by for step in workload.steps(loaded.workload)}
-    assert steps == {
-        **dict.fromkeys(("upsert_1", "delete", "lookup", "point_query"), ()),
-        "spread": ("native", "hudi@0.15.0"),
-    }
+    steps = workload.steps(loaded.workload)
+    assert [(step.name, step.deleted, step.is_once, step.engines) for step in steps] == [
+        ("upsert_1", False, False, ()),
+        ("lookup", False, False, ()),
+        ("point_query", False, False, ()),
+        ("delete", True, True, ()),
+        ("spread", True, True, ("native", "hudi@0.15.0")),
+    ]
     grown = scenario.load("growth")
     assert grown.dataset.batch_rows == loaded.dataset.batch_rows
     assert [step.name for step in workload.steps(grown.workload)] == [
@@ -62,3 +68,22 @@ def test_an_engine_has_only_the_indexes_that_it_is_named_with():
     )
     cells = [cell.cell_id for cell in matrix.expand(loaded)]
     assert cells == ["native/record", "native/global_simple", "hudi@0.15.0/record"]
+
+
+def test_cells_can_be_warmed_by_a_small_table_instead_of_repetitions(tmp_path):
+    sets = ["indexes=['record','global_simple']", "schedule.warm=small", "workload.delete=once"]
+    sets += ["workload.lookup_present=0", "workload.lookup_absent=0"]
+    loaded = scenario.load("ci", sets=[*sets, "schedule.warmups=1", "schedule.repetitions=2"])
+    cells = matrix.expand(loaded)
+    schedule = matrix.Schedule.of(cells, loaded)
+    assert schedule.warm_up_trials() == ()
+    assert schedule.size == 2 + 2 * 2
+    folder, tools, progress = RunFolder.create(tmp_path / "run"), context(tmp_path), Quiet()
+    outcome = Taker(loaded, tools, folder, progress).run(cells)
+    assert outcome.failed == {}
+    assert progress.planned == [progress.ended]
+    labels = tools.engines["native"].labels
+    assert not [label for label in labels if "|w" in label]
+    assert [label for label in labels if label.endswith("|delete")] == [
+        f"{cell.cell_id}|r0|delete" for cell in reversed(cells)
+    ]

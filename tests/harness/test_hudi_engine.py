@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from keymark.harness.engines.hudi import HudiEngine
 from keymark.harness.engines.hudi_options import table_options
 from keymark.harness.engines.hudi_process import session_conf
 from keymark.harness.errors import CellError
+from keymark.harness.tables.table_folders import LocalTables
 
 LAYOUT = Layout(name="t", record_key=("k",), partition_path=("dt",), ordering="ts")
 FIRST, SECOND = "20260101000000001", "20260101000000002"
@@ -23,7 +25,7 @@ FIRST, SECOND = "20260101000000001", "20260101000000002"
 
 def engine(name="hudi@0.15.0", **answers):
     child = RecordedChild(**answers)
-    return HudiEngine(hudi_name(name), child, parallelism=3), child
+    return HudiEngine(hudi_name(name), child, LocalTables(), parallelism=3), child
 
 
 def make_table(path, *, partitions="files", keys=None):
@@ -186,6 +188,9 @@ def test_point_queries_go_by_the_key_column_where_there_is_one():
 
 
 def test_the_jar_is_on_the_class_paths_and_never_in_spark_jars(tmp_path):
-    conf = session_conf(tmp_path / "a.jar", tmp_path, tmp_path / "conf")
+    brought = [tmp_path / "a.jar", tmp_path / "b.jar"]
+    conf = session_conf(brought, tmp_path, tmp_path / "conf")
+    paths = [*brought, tmp_path / "conf"]
+    assert conf["spark.driver.extraClassPath"] == os.pathsep.join(map(str, paths))
     assert conf["spark.driver.extraClassPath"] == conf["spark.executor.extraClassPath"]
     assert not [name for name in conf if name.startswith("spark.jars")]

@@ -432,7 +432,7 @@ def test_streams_whose_rows_an_option_would_keep_where_they_are():
         ("file:///tmp/x", {}, "is not the URL of a store"),
         ("memory://x/y", {}, "is not the URL of a store"),
         ("s3://", {}, "is not the URL of a store"),
-        ("s3://b/x", {"engines": ["native", "hudi@0.15.0"]}, "hudi@0.15.0 has no connection"),
+        ("gs://b/x", {"engines": ["native", "hudi@0.15.0"]}, "hudi@0.15.0 has no connection"),
         ("s3://b/x", {"table.mappings": True}, "table.location: none, with table.mappings"),
     ],
 )

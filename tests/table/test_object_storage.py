@@ -19,7 +19,13 @@ from typer.testing import CliRunner
 from keymark import Table
 from keymark import cli as keymark_cli
 from keymark.table.cli import app
-from keymark.table.errors import InvalidOptionError, LockHeldError, StorageError, TableError
+from keymark.table.errors import (
+    InvalidOptionError,
+    LockHeldError,
+    MissingFileError,
+    StorageError,
+    TableError,
+)
 from keymark.table.storage.object_storage import ObjectStorage
 from keymark.table.storage.stores import storage_at
 
@@ -238,3 +244,14 @@ def test_s3_without_credentials_says_in_one_line_what_it_looked_for(monkeypatch,
     names = ("keymark.storage.access_key_id", "AWS_ACCESS_KEY_ID", "no role of this machine")
     assert [name in said for name in names] == [not known] * 3
     assert "redacted" not in said
+
+
+def test_marks_of_empty_folders_that_hadoop_made_do_not_keep_a_deletion_from_ending(s3):
+    bucket = s3.bucket()
+    storage = storage_at(f"{bucket}/t", s3.options)
+    storage.put("a/file", b"1")
+    s3._send("PUT", f"/{bucket.removeprefix('s3://')}/t/a/empty/")
+    storage.delete_tree("")
+    assert [status.path for status in storage.walk("")] == ["a/empty"]
+    with pytest.raises(MissingFileError):
+        storage.read("a/empty")

@@ -1,0 +1,112 @@
+"""Requests of each step on S3, as the engines count them and as the server does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from s3_server import KEY, SECRET
+
+from keymark.harness.engines import jars, s3a
+from keymark.harness.measure.counters import label_of
+from keymark.harness.store.store import RunFolder
+from keymark.table.storage.requests import Request
+
+HERE = Path(__file__).parent
+SMALL = {
+    "dataset.rows": 400,
+    "dataset.batch_rows": 60,
+    "dataset.delete_rows": 20,
+    "workload.lookup_present": 50,
+    "workload.lookup_absent": 20,
+    "schedule.warmups": 0,
+    "schedule.repetitions": 1,
+}
+
+
+def watched(tmp_path, s3, *engines, **sets):
+    """Run `ci` on S3: by step the requests that the server got, and those in the samples."""
+    seen, folder = tmp_path / "seen.jsonl", tmp_path / "run"
+    connection = {name: value for name, value in s3.options.items() if value not in (KEY, SECRET)}
+    given = SMALL | sets | {f"table.options.{name}": value for name, value in connection.items()}
+    words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    words += [word for name in engines for word in ("--engine", name)]
+    script, url = HERE / "watched_run.py", f"{s3.bucket()}/runs"
+    run = [sys.executable, script, s3.endpoint, seen, "ci", "--out", folder, "--tables", url]
+    done = subprocess.run(
+        [*run, "--index", "record", "--index", "global_simple", *words],
+        env={
+            **os.environ,
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "PYTHONPATH": str(HERE.parent),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    served = [json.loads(line) for line in seen.read_text().splitlines()]
+    counted: dict[str, dict[str, float]] = {}
+    for sample in RunFolder(folder).samples():
+        kind = sample.metric.removesuffix("_requests")
+        if kind != sample.metric:
+            counted.setdefault(label_of(sample), {})[kind] = sample.value
+    return {each["label"]: each["got"] for each in served}, counted
+
+
+def check_counts(served, counted):
+    """Each step's counts are the server's, and no request is of another kind."""
+    assert {kind for got in served.values() for kind in got} <= set(Request)
+    for label, got in served.items():
+        assert counted[label] == {kind: got.get(kind, 0) for kind in Request}, label
+
+
+@pytest.mark.spark
+def test_keymark_counts_exactly_what_the_server_gets(tmp_path, s3):
+    served, counted = watched(tmp_path, s3, "native", **{"table.options.keymark.local.bytes": 0})
+    check_counts(served, counted)
+    assert {label.split("|")[2] for label in served} > {"bulk_insert", "upsert_1", "lookup"}
+    assert all(sum(got.values()) for got in counted.values())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["0.15.0", "1.2.0"])
+def test_hudis_client_counts_exactly_what_the_server_gets(tmp_path, s3, version):
+    lacking = jars.missing_bundle(version) or s3a.missing()
+    if lacking:
+        pytest.skip(lacking)
+    served, counted = watched(tmp_path, s3, f"hudi@{version}")
+    check_counts(served, counted)
+
+
+def test_hudi_on_s3_without_hadoops_client_is_told_how_to_get_it(monkeypatch, tmp_path):
+    from keymark.harness.errors import HarnessError
+    from keymark.harness.run.checks import check
+    from keymark.harness.run.request import Request as Asked
+    from keymark.harness.scenario import scenario
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    sets = ["engines=['hudi@1.2.0']", "table.location=s3://b/x"]
+    with pytest.raises(HarnessError, match="keymark engine install s3a"):
+        check(Asked(scenario=scenario.load("ci", sets=sets), out=tmp_path / "run"))
+
+
+def test_settings_of_hadoops_client_come_from_options_or_the_environment(monkeypatch):
+    for name in ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    given = {"keymark.storage.access_key_id": "given", "keymark.storage.region": "r"}
+    assert s3a.settings(given) == {
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.endpoint.region": "r",
+        "fs.s3a.access.key": "given",
+        "fs.s3a.secret.key": "hidden",
+    }
+    assert s3a.place("s3://bucket/t") == "s3a://bucket/t"
