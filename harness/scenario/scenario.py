@@ -334,7 +334,7 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
     wrong = {
         f"build_index: the index {record} only": work.build_index and scenario.indexes != (record,),
         "null_columns: needs dataset.delete_rows": nulled and not scenario.dataset.delete_rows,
-        "purge: needs workload.delete=true": work.purge and work.delete is not True,
+        "purge: needs workload.delete": work.purge and work.delete is not True,
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
         "delete_latest: needs workload.delete and workload.rounds": work.delete_latest
         and not (work.delete and work.rounds),
