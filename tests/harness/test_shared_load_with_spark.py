@@ -64,7 +64,8 @@ def test_a_started_table_answers_exactly_as_one_that_loaded_itself(tmp_path, spa
     kept = cells.snapshot_path(tools["shared"], loaded.cell)
     before = contents(kept)
     for trial in started:
-        built = cells.start(tools["shared"], trial, loaded.cell)
+        builds = schedule.builds(trial.cell)
+        built = cells.start(tools["shared"], trial, loaded.cell, builds=builds)
         assert (built is None) == (trial.cell.index == "global_bloom")
         assert built is None or built.mistake is None
         assert cells.load(tools["own"], trial).mistake is None
