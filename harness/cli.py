@@ -181,8 +181,10 @@ def install(
 ) -> None:
     """Download an engine's jar once into the user's cache, checked by its SHA-1."""
     for name in engines:
-        mistake = None if name == s3a.NAME else engine_mistake(name)
-        if name != s3a.NAME and (mistake or hudi_version(name) is None):
+        if name == s3a.NAME:
+            continue
+        mistake = engine_mistake(name)
+        if mistake or hudi_version(name) is None:
             raise HarnessError(mistake or f"engine {name!r} has nothing to install")
     done = []
     for name in engines:

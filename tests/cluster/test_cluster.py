@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from small_run import SMALL
 from standalone import StandaloneCluster, mortal
 from table_cases import rows
 
@@ -27,13 +28,8 @@ pytestmark = [
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-SMALL = {
-    "dataset.rows": 400,
-    "dataset.batch_rows": 60,
-    "dataset.delete_rows": 20,
-    "workload.lookup_present": 50,
-    "workload.lookup_absent": 20,
-    "schedule.warmups": 0,
+SMALL_ON_CLUSTER = {
+    **SMALL,
     "spark.conf.spark.executor.memory": "600m",
     "spark.conf.spark.ui.enabled": "false",
 }
@@ -90,7 +86,9 @@ def cluster(tmp_path_factory):
 
 def test_a_comparison_on_executors(tmp_path, cluster):
     """All indexes of `ci`, with no work small enough for the driver."""
-    sets = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+    sets = [
+        word for name, value in SMALL_ON_CLUSTER.items() for word in ("--set", f"{name}={value}")
+    ]
     local = ("--set", 'table.options={"keymark.local.bytes" = "0"}')
     code, told, said = python(
         *("run_bench.py", "run", "ci", "--json", "--out", tmp_path / "run", *sets, *local),
@@ -114,7 +112,7 @@ def test_a_comparison_on_executors(tmp_path, cluster):
 
 
 def test_commands_of_tables_take_a_master(tmp_path, cluster, monkeypatch):
-    memory = f"--conf spark.executor.memory={SMALL['spark.conf.spark.executor.memory']}"
+    memory = f"--conf spark.executor.memory={SMALL_ON_CLUSTER['spark.conf.spark.executor.memory']}"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{memory} pyspark-shell")
     pq.write_table(rows(range(40)), tmp_path / "rows.parquet")
     path = tmp_path / "t"

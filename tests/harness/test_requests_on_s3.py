@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from s3_server import KEY, SECRET
+from small_run import SMALL
 
 from keymark.harness.engines import jars, s3a
 from keymark.harness.measure.counters import label_of
@@ -17,22 +18,14 @@ from keymark.harness.store.store import RunFolder
 from keymark.table.storage.requests import Request
 
 HERE = Path(__file__).parent
-SMALL = {
-    "dataset.rows": 400,
-    "dataset.batch_rows": 60,
-    "dataset.delete_rows": 20,
-    "workload.lookup_present": 50,
-    "workload.lookup_absent": 20,
-    "schedule.warmups": 0,
-    "schedule.repetitions": 1,
-}
 
 
 def watched(tmp_path, s3, *engines, **sets):
     """Run `ci` on S3: by step the requests that the server got, and those in the samples."""
     seen, folder = tmp_path / "seen.jsonl", tmp_path / "run"
     connection = {name: value for name, value in s3.options.items() if value not in (KEY, SECRET)}
-    given = SMALL | sets | {f"table.options.{name}": value for name, value in connection.items()}
+    given = SMALL | {"schedule.repetitions": 1} | sets
+    given |= {f"table.options.{name}": value for name, value in connection.items()}
     words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     words += [word for name in engines for word in ("--engine", name)]
     script, url = HERE / "watched_run.py", f"{s3.bucket()}/runs"

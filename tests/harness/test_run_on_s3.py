@@ -10,18 +10,11 @@ from pathlib import Path
 
 import pytest
 from s3_server import KEY, SECRET
+from small_run import SMALL
 
 from keymark.table.storage.stores import storage_at
 
 ROOT = Path(__file__).parents[2]
-SMALL = {
-    "dataset.rows": 400,
-    "dataset.batch_rows": 60,
-    "dataset.delete_rows": 20,
-    "workload.lookup_present": 50,
-    "workload.lookup_absent": 20,
-    "schedule.warmups": 0,
-}
 
 
 def run(*arguments, **environment):
