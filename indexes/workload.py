@@ -34,6 +34,8 @@ class Workload:
         local_bytes: `keymark.local.bytes`.
         broadcast_bytes: Spark's `spark.sql.autoBroadcastJoinThreshold`; below it nothing is
             shuffled. -1: everything is.
+        changed_files: base files that a batch rewrites, where that is known; None: keys fall on
+            all files alike.
     """
 
     rows: float
@@ -49,6 +51,7 @@ class Workload:
     ordered: bool = False
     local_bytes: float = LOCAL_BYTES
     broadcast_bytes: float = 10 << 20
+    changed_files: float | None = None
 
     @property
     def updates(self) -> float:

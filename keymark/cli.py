@@ -37,6 +37,11 @@ COMMANDS = {
         "plan",
         "predict what each index costs, and recommend one",
     ),
+    "advise": (
+        "keymark.reports.advise.cli",
+        "advise",
+        "read a Hudi table and say what to change",
+    ),
     "data": ("keymark.datasets.cli", "app", "describe, write or digest a dataset, profile a table"),
     "table": ("keymark.table.cli", "app", "create, write, read and check tables"),
 }

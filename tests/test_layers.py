@@ -26,9 +26,16 @@ ALLOWED = {
     "datasets": set(),
     "table": set(),
 }
-# Two modules beside them: `data profile` reads tables of Hudi's as their users do, and what a run
-# does around the cells of the HBase index asks the harness for the local HBase.
-DOORS = {"keymark.datasets.cli": {"table"}, "keymark.indexes.hbase.cells": {"harness"}}
+# Three modules beside them: `data profile` reads tables of Hudi's as their users do, what a run
+# does around the cells of the HBase index asks the harness for the local HBase, and `advise` has a
+# table surveyed.
+DOORS = {
+    "keymark.datasets.cli": {"table"},
+    "keymark.indexes.hbase.cells": {"harness"},
+    "keymark.reports.advise.cli": {"table"},
+}
+# What a survey tells of a table: plain data, which advice is made of.
+FACTS = "keymark.table.survey.model"
 REPORTS_SEE = {
     *(
         "keymark.harness.store.results",
@@ -79,7 +86,7 @@ LAYERS = (
     ("properties", "layout", "storage", "runtime.jvm"),
     ("keygen", "rows.arrow", "rows.frame_size"),
     ("metadata",),
-    ("state", "rows.keys"),
+    ("state", "rows.keys", "survey"),
     ("index",),
     ("index.build",),
     ("read",),
@@ -173,6 +180,7 @@ def test_packages_import_downwards():
             other = package_of(module)
             upwards = other in PACKAGES and other != package and other not in allowed
             upwards = upwards and not (is_spec(module) and package != "datasets")
+            upwards = upwards and not (module == FACTS and package == "reports")
             unseen = package == "reports" and other == "harness" and module not in REPORTS_SEE
             unseen = unseen or (package == "reports" and other == "indexes" and not is_spec(module))
             wrong += [f"{name_of(path)} imports {module}"] if upwards or unseen else []

@@ -97,8 +97,8 @@ def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
         print(json.dumps(answer.document(made), indent=2, allow_nan=False))
         return
     print(render.ENGINE)
-    _print_lines(render.lines(made))
-    _print_table(*render.table(made))
+    print_lines(render.lines(made))
+    print_table(*render.table(made))
     if html is not None:
         print(f"page: {clean(html)}")
 
@@ -125,8 +125,8 @@ def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> Calibr
     if as_json:
         print(json.dumps(score.document(made), indent=2, allow_nan=False))
     else:
-        _print_table(*render.score_table(made))
-        _print_lines(render.score_lines(made))
+        print_table(*render.score_table(made))
+        print_lines(render.score_lines(made))
     return replace(known, scored_rows=max(known.scored_rows, made.largest_rows))
 
 
@@ -134,11 +134,11 @@ def _constants(known: Calibration, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(fitted.document(known), indent=2, allow_nan=False))
         return
-    _print_table(*render.constants_table(known))
+    print_table(*render.constants_table(known))
     print(f"fitted on {known.where} (calibration {known.name})")
 
 
-def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; without the ranges where it is too wide."""
     from rich import box  # noqa: PLC0415  not for --json
     from rich.console import JustifyMethod  # noqa: PLC0415
@@ -164,6 +164,7 @@ def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("The table leaves out the ranges to fit; --json and --html have them.")
 
 
-def _print_lines(lines: Sequence[str]) -> None:
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines."""
     for line in lines:
         print(line)

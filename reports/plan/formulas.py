@@ -35,6 +35,8 @@ _NEW_ROW_BYTES = 100
 
 def rewritten(at: Workload) -> float:
     """Base files that an upsert rewrites: F*(1 - e^(-u/F)), and those that take its new rows."""
+    if at.changed_files is not None:
+        return at.changed_files
     updated = touched(at.files, at.updates) if at.updates else 0.0
     if not at.inserts or at.file_bytes >= SMALL_FILE_BYTES:
         return updated
@@ -52,7 +54,8 @@ def write(at: Workload, mode: str) -> dict[str, float]:
 
 def write_laid_out(at: Workload, mode: str) -> dict[str, float]:
     """The same where the key says the file: new rows, too, go where their hash says."""
-    return _copied(at, mode, files=touched(at.buckets, at.batch), of=at.buckets)
+    changed = touched(at.buckets, at.batch) if at.changed_files is None else at.changed_files
+    return _copied(at, mode, files=changed, of=at.buckets)
 
 
 def _copied(at: Workload, mode: str, *, files: float, of: float) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""`advise TABLE`: what to change in a table that exists, with the numbers that say so."""

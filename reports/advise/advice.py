@@ -1,0 +1,209 @@
+"""Everything that `advise` answers, before it is text or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from keymark.harness.store.units import Unit
+from keymark.reports.advise.findings import (
+    SHARD_KEYS,
+    Finding,
+    Urgency,
+    findings,
+)
+from keymark.reports.advise.situation import Asked, Situation, situation
+from keymark.reports.plan import answer
+from keymark.reports.plan.answer import Plan, PlanRequest
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.predict import PARTS, Estimate, quantity
+from keymark.reports.plan.render import worded
+from keymark.table.survey.model import TableSurvey, WriteFacts
+
+_WORTH = 0.1
+"""Share of a write that another index must save to be advised."""
+_SECONDS_A_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The table's own upserts, in medians.
+
+    Attributes:
+        upserts: how many were read.
+        batch, files, partitions, bytes_written: of one.
+        new_share: of all their rows.
+        amplification: rows written for a changed one; None where log files take the changes.
+        seconds: from request to completion; None where the table's version does not keep it.
+        rows_a_day: by which the table grows; None where its writes are less than an hour apart.
+    """
+
+    upserts: int
+    batch: float
+    files: float
+    partitions: float
+    bytes_written: float
+    new_share: float
+    amplification: float | None
+    seconds: float | None
+    rows_a_day: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The answer.
+
+    Attributes:
+        survey: the table.
+        situation: it in the planner's words.
+        history: None where no upsert was read.
+        plan: what each index would cost; None where no batch is known.
+        parts: seconds of each part of a write with the index in use, by the plan.
+        findings: what is urgent first.
+        outlook: what changes as the table grows, a line each.
+    """
+
+    survey: TableSurvey
+    situation: Situation
+    history: History | None
+    plan: Plan | None
+    parts: dict[str, Estimate]
+    findings: tuple[Finding, ...]
+    outlook: tuple[str, ...]
+
+
+def advise(survey: TableSurvey, asked: Asked, calibration: Calibration) -> Advice:
+    """Advise on a surveyed table.
+
+    Raises:
+        ReportError: the user names an index that does not exist.
+    """
+    found = situation(survey, asked)
+    plan = None
+    if found.at is not None:
+        wish = PlanRequest(at=found.at, executors=asked.executors, keys_stay=found.keys_stay)
+        plan = answer.plan(calibration, wish)
+    history = _history(survey, found.upserts)
+    better = plan and _better_index(plan, found)
+    said = (*((better,) if better else ()), *findings(survey, found))
+    return Advice(
+        survey=survey,
+        situation=found,
+        history=history,
+        plan=plan,
+        parts=_parts(plan, found),
+        findings=tuple(sorted(said, key=lambda each: each.urgency != Urgency.NOW)),
+        outlook=tuple(_outlook(survey, history)),
+    )
+
+
+def _better_index(plan: Plan, found: Situation) -> Finding | None:
+    """Another index, where it is sure to save a good part of each write."""
+    used, best = found.index, plan.choice.recommended
+    added, whole = plan.of("added_s"), plan.of("write_s")
+    if used is None or best is None or used.name not in added or best in (used.name, None):
+        return None
+    mine, other = added[used.name].estimate, added[best].estimate
+    saved = mine.value - other.value
+    share = saved / whole[used.name].estimate.value
+    if mine.overlaps(other) or share < _WORTH:
+        return None
+    return Finding(
+        kind="other_index",
+        urgency=Urgency.NOW,
+        what=f"{used.name} adds {_seconds(mine)} to a write, {best} would add {_seconds(other)}",
+        why=f"that is {share:.0%} of a write, predicted for Keymark's own engine",
+        do=", ".join(f"{name}={value}" for name, value in plan.choice.options.items()),
+    )
+
+
+def _seconds(found: Estimate) -> str:
+    return worded(found, Unit.SECONDS.value)
+
+
+def _parts(plan: Plan | None, found: Situation) -> dict[str, Estimate]:
+    if plan is None or found.index is None or found.index.name not in plan.of("tag_s"):
+        return {}
+    name, at = found.index.name, plan.wish.at
+    return {part: quantity(plan.calibration, part, name, at) for part in PARTS}
+
+
+def _history(survey: TableSurvey, upserts: Sequence[WriteFacts]) -> History | None:
+    if not upserts:
+        return None
+    changed = sum(write.updated + write.inserted for write in upserts)
+    seconds = [write.seconds for write in upserts if write.seconds is not None]
+    return History(
+        upserts=len(upserts),
+        batch=median(write.batch for write in upserts),
+        files=median(write.files for write in upserts),
+        partitions=median(write.partitions for write in upserts),
+        bytes_written=median(write.bytes_written for write in upserts),
+        new_share=sum(write.inserted for write in upserts) / changed if changed else 0.0,
+        amplification=None
+        if survey.merge_on_read
+        else median(write.rows_written / write.batch for write in upserts),
+        seconds=median(seconds) if seconds else None,
+        rows_a_day=_rows_a_day(survey.writes),
+    )
+
+
+def _rows_a_day(writes: Sequence[WriteFacts]) -> float | None:
+    """Rows by which the writes after the first one changed the table, by the day."""
+    if len(writes) < 3:
+        return None
+    span = (_moment(writes[-1].time) - _moment(writes[0].time)).total_seconds()
+    if span < 3600:
+        return None
+    grown = sum(write.inserted - write.deleted for write in writes[1:])
+    return grown / span * _SECONDS_A_DAY
+
+
+def _moment(time: str) -> datetime:
+    try:
+        return datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _outlook(survey: TableSurvey, history: History | None) -> list[str]:
+    """When the answer changes as the table grows."""
+    grows = history.rows_a_day if history else None
+    if grows is None or grows <= 0:
+        return []
+    said = [f"grows by {grows:,.0f} rows a day, {grows / max(survey.rows, 1):.2%} of it"]
+    index = survey.record_index
+    if index is not None and not index.partitioned:
+        room = len(index.shards) * SHARD_KEYS - survey.rows
+        if room > 0:
+            said.append(
+                f"the {len(index.shards):,} file groups of the record index have room for "
+                f"{room:,.0f} keys more (at {SHARD_KEYS:,} each): {room / grows:,.0f} days"
+            )
+    return said
+
+
+def document(made: Advice) -> dict[str, Any]:
+    """The answer as `advise --json` prints it."""
+    survey = asdict(made.survey)
+    survey.pop("properties")
+    writes = survey.pop("writes")
+    index = survey["record_index"]
+    if index is not None:
+        sizes = sorted(s["base_bytes"] + s["log_bytes"] for s in index["shards"])
+        index["shards"] = len(sizes)
+        index["largest_bytes"], index["median_bytes"] = sizes[-1], median(sizes)
+    found = made.situation
+    return {
+        "table": survey,
+        "writes": writes,
+        "index": {"name": found.index and found.index.name, "known_by": found.index_known_by},
+        "history": made.history and asdict(made.history),
+        "findings": [asdict(each) for each in made.findings],
+        "parts": {part: asdict(each) for part, each in made.parts.items()},
+        "outlook": list(made.outlook),
+        "plan": made.plan and answer.document(made.plan),
+    }

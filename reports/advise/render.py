@@ -1,0 +1,136 @@
+"""Advice as text for a terminal, its finding first."""
+
+from __future__ import annotations
+
+from keymark.harness.store.units import Unit
+from keymark.reports.advise.advice import Advice, History
+from keymark.reports.advise.findings import Finding, Urgency
+from keymark.reports.plan import render as plan_text
+from keymark.reports.render.format_values import amount, digits
+from keymark.reports.render.text import clean
+from keymark.table.survey.model import TableSurvey
+
+_PART_WORDS = {
+    "tag": "finding the records",
+    "index": "keeping the index up to date",
+    "write": "rewriting files",
+    "around": "reading the table's state, commit and cleaning",
+}
+
+
+def lines(made: Advice) -> list[str]:
+    """The advice without the plan's table."""
+    said = [_headline(made), ""]
+    said += [f"{head:<8} {text}" for head, text in _facts(made)]
+    for urgency, title in ((Urgency.NOW, "change now"), (Urgency.WATCH, "watch")):
+        found = [each for each in made.findings if each.urgency == urgency]
+        said += ["", title] if found else []
+        for each in found:
+            said += _finding(each)
+    if made.parts:
+        said += ["", "where the time of a write goes, by the plan"]
+        whole = sum(each.value for each in made.parts.values()) or 1.0
+        said += [
+            f"  {part.value / whole:4.0%}  {_PART_WORDS[name]}: "
+            f"{plan_text.worded(part, Unit.SECONDS.value)}"
+            for name, part in made.parts.items()
+        ]
+    if made.outlook:
+        said += ["", "as it grows"]
+        said += [f"  {line}" for line in made.outlook]
+    if made.survey.problems:
+        said += ["", "not read"]
+        said += [f"  {clean(line)}" for line in made.survey.problems]
+    return said
+
+
+def _headline(made: Advice) -> str:
+    name = clean(made.survey.name or made.survey.path)
+    now = [each for each in made.findings if each.urgency == Urgency.NOW]
+    if now:
+        things = "one thing" if len(now) == 1 else f"{len(now)} things"
+        return f"{name}: {things} to change now; first: {now[0].what}."
+    index = made.situation.index
+    if made.plan is None:
+        return f"{name}: nothing to change; no batch is known to plan with (--batch N)."
+    best = made.plan.choice.recommended
+    if index is not None and best == index.name:
+        return f"{name}: nothing to change; {best} is the index that adds least to its writes."
+    if best is not None:
+        return f"{name}: nothing to change; of the indexes, {best} would add least to its writes."
+    return f"{name}: nothing to change; which index would add least cannot be told."
+
+
+def _facts(made: Advice) -> list[tuple[str, str]]:
+    survey = made.survey
+    found = [("table", _table(survey)), ("files", _files(survey))]
+    if made.history:
+        found.append(("upserts", _upserts(made.history)))
+    found.append(("index", _index(made)))
+    keys = survey.keys
+    ordered = {True: "growing", False: "without order", None: "order not known"}[keys.ordered]
+    size = f", {keys.mean_bytes:,.0f} bytes" if keys.mean_bytes else ""
+    fields = clean(", ".join(keys.fields) or "none named")
+    found.append(("keys", f"{fields}: {keys.shape}{size}, {ordered}"))
+    ran = survey.services
+    counts = (
+        f"{ran.instants:,} instants in the active timeline; {ran.cleans:,} cleans, "
+        f"{ran.compactions:,} compactions, {ran.clusterings:,} clusterings, "
+        f"{ran.rollbacks:,} rollbacks, {len(ran.pending):,} pending"
+    )
+    found.append(("services", counts))
+    return found
+
+
+def _table(survey: TableSurvey) -> str:
+    kind = "merge on read" if survey.merge_on_read else "copy on write"
+    return (
+        f"version {survey.version}, {kind}: {survey.rows:,} rows of "
+        f"{survey.row_bytes:,.0f} bytes in {survey.files.partitions:,} partitions"
+    )
+
+
+def _files(survey: TableSurvey) -> str:
+    files = survey.files
+    low, middle, high = (amount(size, Unit.BYTES.value) for size in files.sizes)
+    said = (
+        f"{files.base_files:,} base files, {amount(files.base_bytes, Unit.BYTES.value)} "
+        f"({low} to {high}, median {middle})"
+    )
+    if files.log_files:
+        said += f"; {files.log_files:,} log files, {amount(files.log_bytes, Unit.BYTES.value)}"
+    if files.old_files:
+        said += f"; {amount(files.old_bytes, Unit.BYTES.value)} of replaced files"
+    return said
+
+
+def _upserts(history: History) -> str:
+    said = (
+        f"{history.upserts:,} of {history.batch:,.0f} rows, {history.new_share:.0%} new, into "
+        f"{history.files:,.0f} files of {history.partitions:,.0f} partitions, "
+        f"{amount(history.bytes_written, Unit.BYTES.value)} written"
+    )
+    if history.amplification is not None:
+        said += f": {digits(history.amplification)} rows for a changed one"
+    return f"{said}; {digits(history.seconds)} s" if history.seconds is not None else said
+
+
+def _index(made: Advice) -> str:
+    found, index = made.situation, made.survey.record_index
+    said = f"{found.index.name if found.index else 'not known'} ({found.index_known_by})"
+    if index is not None:
+        groups = len(index.shards)
+        said += f"; record index of {groups:,} file groups"
+        if not index.partitioned:
+            said += f", {made.survey.rows / groups:,.0f} keys each"
+        if index.key_bytes is not None:
+            said += f", {index.key_bytes:.0f} bytes a key"
+    return said
+
+
+def _finding(each: Finding) -> list[str]:
+    return [
+        f"  {each.kind}: {clean(each.what)}",
+        f"    why: {clean(each.why)}",
+        f"    do: {clean(each.do)}",
+    ]

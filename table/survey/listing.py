@@ -1,0 +1,133 @@
+"""One listing of a whole table, and the file slices that it shows.
+
+A slice is a base file with the log files on top of it. The log files of table version 6 are named
+by the instant of their base file, those of version 8 and later by their own; neither is older than
+the base file below it.
+Source: HoodieFileGroup, AbstractTableFileSystemView of Hudi 1.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from keymark.table.layout.naming import HOODIE, METADATA
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.storage.storage import Obstacle, Storage
+
+_BASE = re.compile(r"(.+)_\d+-\d+-\d+_(\d+)\.(?:parquet|hfile)")
+_LOG = re.compile(r"\.(.+)_(\d+)\.log\.\d+(?:_\d+-\d+-\d+)?")
+_INDEX = f"{METADATA}/{RECORD_INDEX}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A base file or log file by its name: instant, path, bytes."""
+
+    instant: str
+    path: str
+    size: int
+
+
+@dataclass(slots=True)
+class FileGroup:
+    """All files of a file group, in no order."""
+
+    bases: list[ListedFile] = field(default_factory=list)
+    logs: list[ListedFile] = field(default_factory=list)
+
+
+Groups = dict[tuple[str, str], FileGroup]
+"""By partition path and file id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a table's folder holds.
+
+    Attributes:
+        groups: of the data.
+        shards: of the record index; the partition path is that of the metadata table.
+        hidden: all other files below `.hoodie`, by path.
+        obstacles: places that could not be looked into.
+    """
+
+    groups: Groups
+    shards: Groups
+    hidden: tuple[str, ...]
+    obstacles: tuple[Obstacle, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The latest slice of a file group, and what came before it.
+
+    Attributes:
+        base: None where there are log files alone.
+        logs: on top of it.
+        old: replaced files, each with the instant of the base file that replaced it.
+    """
+
+    base: ListedFile | None
+    logs: tuple[ListedFile, ...]
+    old: tuple[tuple[ListedFile, str], ...]
+
+
+def list_table(storage: Storage) -> Listing:
+    """List everything in a table's folder: on an object store a request for 1,000 files."""
+    groups: Groups = {}
+    shards: Groups = {}
+    hidden: list[str] = []
+    obstacles: list[Obstacle] = []
+    for found in storage.survey(""):
+        if isinstance(found, Obstacle):
+            obstacles.append(found)
+            continue
+        parent, _, name = found.path.rpartition("/")
+        if parent == _INDEX:
+            _add(shards, RECORD_INDEX, name, found.path, found.size)
+        elif found.path.startswith(f"{HOODIE}/"):
+            hidden.append(found.path)
+        else:
+            _add(groups, parent, name, found.path, found.size)
+    return Listing(groups=groups, shards=shards, hidden=tuple(hidden), obstacles=tuple(obstacles))
+
+
+def _add(groups: Groups, partition: str, name: str, path: str, size: int) -> None:
+    """Add a file to its group; other files, such as partition metadata, are passed over."""
+    base = _BASE.fullmatch(name)
+    match = base or _LOG.fullmatch(name)
+    if match is None:
+        return
+    group = groups.setdefault((partition, match[1]), FileGroup())
+    (group.bases if base else group.logs).append(ListedFile(match[2], path, size))
+
+
+def latest(group: FileGroup, visible: Callable[[str], bool]) -> Slice | None:
+    """The latest slice of a group; None where no write of it was completed.
+
+    Args:
+        group: its files.
+        visible: whether the write of an instant was completed.
+    """
+    bases = sorted((f for f in group.bases if visible(f.instant)), key=lambda f: f.instant)
+    newest = bases[-1] if bases else None
+    since = newest.instant if newest else ""
+    logs = tuple(log for log in group.logs if log.instant >= since)
+    if newest is None and not logs:
+        return None
+    replaced = zip(bases[:-1], (after.instant for after in bases[1:]), strict=True)
+    old = [*replaced, *((log, since) for log in group.logs if log.instant < since)]
+    return Slice(base=newest, logs=logs, old=tuple(old))
+
+
+def slices(
+    groups: Groups, visible: Callable[[str], bool], replaced: Iterable[tuple[str, str]] = ()
+) -> Iterator[tuple[tuple[str, str], Slice]]:
+    """Partition path and file id of each live file group, with its latest slice."""
+    gone = frozenset(replaced)
+    for place, group in groups.items():
+        found = None if place in gone else latest(group, visible)
+        if found is not None:
+            yield place, found

@@ -1,0 +1,186 @@
+"""A survey: one listing, the commits of the active timeline, and a few footers. Writes nothing.
+
+An object store is asked for a page of the listing per 1,000 files, for each commit once, and for
+some 30 ranges of sampled files, however large the table is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from keymark.table.errors import NotATableError, TableError, UnsupportedTableError
+from keymark.table.layout.naming import HOODIE, PROPERTIES, PROPERTIES_BACKUP
+from keymark.table.properties.config import decode_properties
+from keymark.table.storage.storage import Storage
+from keymark.table.survey import facts, samples
+from keymark.table.survey.commits import Commit, decode
+from keymark.table.survey.instants import TIMELINE, WRITES, SurveyInstant, instants
+from keymark.table.survey.listing import ListedFile, Listing, list_table, slices
+from keymark.table.survey.model import KeyFacts, RecordIndexFacts, TableSurvey
+
+VERSIONS = (6, 8, 9)
+_FIRST_OWN_TIMELINE = 8
+_PROBLEMS = 20
+
+
+def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableSurvey:
+    """Survey a table.
+
+    Args:
+        path: as the user gave it.
+        storage: of the table's folder.
+        commits: the newest commits to read; None: all of the active timeline.
+
+    Raises:
+        NotATableError: there is no hoodie.properties.
+        UnsupportedTableError: another table version than 6, 8 and 9, or base files of no Parquet.
+        StorageError: the folder cannot be listed.
+    """
+    properties, version = _properties(storage)
+    listing = list_table(storage)
+    problems = [f"{each.path} was left out: {each.reason}" for each in listing.obstacles]
+    timeline = TIMELINE if version >= _FIRST_OWN_TIMELINE else HOODIE
+    known = instants(listing.hidden, timeline)
+    writes = [each for each in known if each.completed and each.action in WRITES]
+    read = _commits(storage, writes if commits is None else writes[-commits:], problems)
+    history = _History.of(writes, read)
+    found = dict(slices(listing.groups, history.visible, history.replaced))
+    bases = [each.base for each in found.values() if each.base]
+    sampled = samples.read_footers(storage, bases, problems)
+    rows, row_bytes = _rows(bases, history.rows, sampled)
+    return TableSurvey(
+        path=path,
+        name=properties.get("hoodie.table.name", ""),
+        version=version,
+        merge_on_read=properties.get("hoodie.table.type", "").upper() == "MERGE_ON_READ",
+        properties=properties,
+        metadata_partitions=_names(properties.get("hoodie.table.metadata.partitions", "")),
+        rows=rows,
+        row_bytes=row_bytes,
+        sampled_files=len(sampled),
+        files=facts.file_facts(found, writes),
+        keys=_keys(properties, sampled),
+        services=facts.services(known, {time: c.facts.operation for time, c in read.items()}),
+        filters=samples.filter_facts(sampled, problems),
+        record_index=_record_index(storage, listing, problems),
+        writes=tuple(each.facts for each in read.values() if _changed_rows(each)),
+        problems=_shortened(problems),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _History:
+    """What the commits tell of files.
+
+    Attributes:
+        completed: times of all completed writes.
+        first: the earliest of them; files before it were committed and archived.
+        rows: of base files, by path.
+        replaced: partition path and file id of the groups that were taken out.
+    """
+
+    completed: frozenset[str]
+    first: str
+    rows: Mapping[str, int]
+    replaced: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, writes: Sequence[SurveyInstant], read: Mapping[str, Commit]) -> _History:
+        return cls(
+            completed=frozenset(each.time for each in writes),
+            first=writes[0].time if writes else "",
+            rows={path: rows for each in read.values() for path, rows in each.rows.items()},
+            replaced=frozenset(place for each in read.values() for place in each.replaced),
+        )
+
+    def visible(self, time: str) -> bool:
+        """Whether the write of an instant was completed (containsOrBeforeTimelineStarts)."""
+        return time in self.completed or time < self.first
+
+
+def _properties(storage: Storage) -> tuple[dict[str, str], int]:
+    """hoodie.properties, or its backup where a rewrite was cut off, and the table's version."""
+    for path in (PROPERTIES, PROPERTIES_BACKUP):
+        try:
+            found = decode_properties(storage.read(path), path)
+        except FileNotFoundError:
+            continue
+        if "hoodie.table.name" in found:
+            break
+    else:
+        raise NotATableError(f"{storage.root} is not a Hudi table: {PROPERTIES} is missing")
+    text = found.get("hoodie.table.version", "")
+    version = int(text) if text.isdecimal() and len(text) < 4 else 0
+    if version not in VERSIONS:
+        known = ", ".join(map(str, VERSIONS))
+        raise UnsupportedTableError(
+            f"{PROPERTIES}: hoodie.table.version={text or '(missing)'} is not read, only {known}"
+        )
+    if (base := found.get("hoodie.table.base.file.format", "PARQUET")).upper() != "PARQUET":
+        raise UnsupportedTableError(f"{PROPERTIES}: base files of {base} are not read")
+    return found, version
+
+
+def _commits(
+    storage: Storage, writes: Sequence[SurveyInstant], problems: list[str]
+) -> dict[str, Commit]:
+    """The commits by time, oldest first; what cannot be read becomes a problem."""
+    found = {}
+    for instant in writes:
+        try:
+            found[instant.time] = decode(storage.read(instant.path), instant)
+        except FileNotFoundError:
+            problems.append(f"{instant.path} was archived, or taken back, meanwhile")
+        except TableError as error:
+            problems.append(f"a commit was left out: {error}")
+    return found
+
+
+def _changed_rows(commit: Commit) -> bool:
+    """Whether a commit is a write of the user's and not one of the table's services."""
+    return commit.facts.operation not in ("COMPACT", "LOG_COMPACT", "CLUSTER")
+
+
+def _rows(
+    bases: Sequence[ListedFile], known: Mapping[str, int], sampled: Sequence[samples.SampledFile]
+) -> tuple[int, float]:
+    """Rows of all base files and bytes of one; those of unknown files go by their bytes."""
+    told = dict(known) | {each.file.path: each.footer.num_rows for each in sampled}
+    filter_bytes = max((each.filter_bytes for each in sampled), default=0)
+    counted = [file for file in bases if file.path in told]
+    rows = sum(told[file.path] for file in counted)
+    size = sum(max(file.size - filter_bytes, 1) for file in counted)
+    row_bytes = size / rows if rows else 0.0
+    others = sum(max(f.size - filter_bytes, 0) for f in bases if f.path not in told)
+    return rows + (round(others / row_bytes) if row_bytes else 0), row_bytes
+
+
+def _keys(properties: Mapping[str, str], sampled: Sequence[samples.SampledFile]) -> KeyFacts:
+    return samples.key_facts(_names(properties.get("hoodie.table.recordkey.fields", "")), sampled)
+
+
+def _record_index(
+    storage: Storage, listing: Listing, problems: list[str]
+) -> RecordIndexFacts | None:
+    shards = facts.shard_facts(listing.shards)
+    if not shards:
+        return None
+    found = slices(listing.shards, lambda _: True)
+    bases = [each.base for _, each in found if each.base]
+    return RecordIndexFacts(
+        shards=shards,
+        partitioned=facts.is_partitioned(shards),
+        key_bytes=samples.entry_bytes(storage, bases, problems),
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _shortened(problems: Sequence[str]) -> tuple[str, ...]:
+    """The first problems, and how many more there are."""
+    more = len(problems) - _PROBLEMS
+    kept = problems[:_PROBLEMS]
+    return (*kept, f"and {more:,} more like these") if more > 0 else tuple(kept)

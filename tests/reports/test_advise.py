@@ -1,0 +1,216 @@
+"""Advice: every rule at its number, none on healthy tables, words that a person reads first."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_survey import MIB, files, healthy, record_index, shards, write
+
+from keymark import cli
+from keymark.reports.advise.advice import advise, document
+from keymark.reports.advise.findings import RULES
+from keymark.reports.advise.render import lines
+from keymark.reports.advise.situation import Asked
+from keymark.reports.errors import ReportError
+from keymark.reports.plan import calibration
+
+DATA = Path(__file__).parents[1] / "data"
+LEAKY = replace(healthy().filters, false_positives=0.3)
+PENDING = replace(healthy().services, pending=(("20260101030000000", "compaction"),))
+NO_INDEX = {"record_index": None, "metadata_partitions": ("files",)}
+
+# The survey, what the user says, and the finding.
+FAULTS = {
+    "few shards": (healthy(record_index=record_index(2)), {}, "few_shards"),
+    "one shard": (healthy(record_index=record_index(1)), {}, "few_shards"),
+    "full shards": (
+        healthy(record_index=record_index(shards=shards(20, size=1100 * MIB))),
+        {},
+        "few_shards",
+    ),
+    "many keys a shard": (
+        healthy(rows=2_000_000_000, record_index=record_index(100)),
+        {},
+        "few_shards",
+    ),
+    "skewed shard": (
+        healthy(record_index=record_index(shards=(*shards(9), *shards(1, size=500 * MIB)))),
+        {},
+        "skewed_shard",
+    ),
+    "small files": (
+        healthy(files=files(base_files=4000, groups=4000, sizes=(0, MIB // 4, MIB))),
+        {},
+        "small_files",
+    ),
+    "cleaner": (
+        healthy(files=files(overdue_bytes=500 * MIB, overdue_files=10)),
+        {},
+        "cleaning_lags",
+    ),
+    "filter": (healthy(filters=LEAKY, **NO_INDEX), {"index": "global_bloom"}, "small_filter"),
+    "filter of an index not known": (healthy(filters=LEAKY, **NO_INDEX), {}, "small_filter"),
+    "index is missing": (healthy(**NO_INDEX), {"index": "record"}, "index_missing"),
+    "index is not asked": (healthy(), {"index": "global_simple"}, "index_unused"),
+    "logs of the index": (
+        healthy(record_index=record_index(shards=shards(10, logs=40))),
+        {},
+        "index_logs_wait",
+    ),
+    "compaction": (
+        healthy(
+            merge_on_read=True,
+            files=files(log_files=300, log_bytes=900 * MIB),
+            writes=tuple(write(n, action="deltacommit") for n in range(24)),
+        ),
+        {},
+        "compaction_lags",
+    ),
+    "pending": (healthy(services=PENDING), {}, "stuck"),
+    "archive": (healthy(writes=tuple(write(n) for n in range(200))), {}, "long_timeline"),
+}
+HEALTHY = {
+    "healthy": (healthy(), {}),
+    "not its filters": (healthy(filters=LEAKY), {}),
+    "small": (healthy(rows=2_000, record_index=record_index(2)), {}),
+    "small files of a small table": (
+        healthy(rows=2_000, files=files(base_files=30, groups=30)),
+        {},
+    ),
+    "old versions that readers need": (healthy(files=files(old_bytes=9_000 * MIB)), {}),
+    "compacted": (
+        healthy(
+            merge_on_read=True,
+            files=files(log_files=300, log_bytes=900 * MIB),
+            services=replace(healthy().services, compactions=4),
+            writes=tuple(write(n, action="deltacommit") for n in range(24)),
+        ),
+        {},
+    ),
+    "just planned": (
+        healthy(services=replace(PENDING, pending=(("20260101210000000", "compaction"),))),
+        {},
+    ),
+    "partitioned": (
+        healthy(
+            record_index=record_index(
+                partitioned=True, shards=(*shards(1, size=MIB), *shards(1, size=400 * MIB))
+            )
+        ),
+        {},
+    ),
+    "empty": (healthy(rows=0, writes=(), record_index=None, metadata_partitions=()), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def known():
+    return calibration.load()
+
+
+def advice(survey, known, **asked):
+    return advise(survey, Asked(**asked), known)
+
+
+def kinds(made):
+    """What was found, but for the choice of another index, which is the planner's."""
+    return [each.kind for each in made.findings if each.kind != "other_index"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_named_and_no_other(known, name):
+    survey, asked, kind = FAULTS[name]
+    made = advice(survey, known, **asked)
+    assert kinds(made) == [kind]
+    (found,) = (each for each in made.findings if each.kind == kind)
+    assert any(character.isdigit() for character in found.what) or kind == "index_missing"
+    assert found.why
+    assert found.do
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_no_false_alarm(known, name):
+    survey, asked = HEALTHY[name]
+    assert kinds(advice(survey, known, **asked)) == []
+
+
+def test_every_rule_has_a_fault():
+    assert {rule.__name__ for rule in RULES} == {kind for _, _, kind in FAULTS.values()}
+
+
+def test_another_index_is_advised_where_it_saves_a_good_part(known):
+    """Among 1,000,000 rows with a small batch, a scan of all keys is most of a write."""
+    survey = healthy(
+        rows=4_000_000,
+        record_index=None,
+        metadata_partitions=("files",),
+        writes=tuple(
+            write(n, updated=500, inserted=500, files=1, rows_written=1_000) for n in range(9)
+        ),
+    )
+    made = advice(survey, known, index="global_simple")
+    assert [each.kind for each in made.findings] == ["other_index"]
+    assert "hoodie.index.type=" in made.findings[0].do
+    assert made.plan.choice.recommended in made.findings[0].what
+
+
+def test_the_first_line_is_the_finding(known):
+    assert lines(advice(healthy(), known))[0].startswith("trips: nothing to change")
+    text = lines(advice(FAULTS["few shards"][0], known))
+    assert text[0] == (
+        "trips: one thing to change now; first: the record index has 2 file groups, 5,000,000 keys "
+        "and up to 51.0 MiB each."
+    )
+    both = advice(
+        healthy(record_index=record_index(2), filters=LEAKY, files=files(overdue_bytes=1 << 40)),
+        known,
+    )
+    assert lines(both)[0].startswith("trips: 2 things to change now; first: the record index")
+
+
+def test_the_workload_is_the_tables_own(known):
+    at = advice(healthy(), known).situation.at
+    assert (at.rows, at.batch, at.files, at.partitions) == (1e7, 10_000, 20, 10)
+    assert (at.new_share, at.changed_files, at.shards) == (0.5, 4, 10)
+    asked = advice(healthy(), known, batch=400_000).situation.at
+    assert (asked.batch, asked.changed_files) == (400_000, None)
+
+
+def test_growth(known):
+    (grows, room) = advice(healthy(), known).outlook
+    assert grows.startswith("grows by 120,000 rows a day")
+    assert "90,000,000 keys more" in room
+    assert "750 days" in room
+
+
+def test_an_index_that_does_not_exist(known):
+    with pytest.raises(ReportError, match="there is no index 'btree'"):
+        advice(healthy(), known, index="btree")
+
+
+def test_the_document_is_json(known):
+    made = document(advice(FAULTS["few shards"][0], known))
+    assert json.loads(json.dumps(made, allow_nan=False))["findings"][0]["kind"] == "few_shards"
+    assert made["table"]["record_index"]["shards"] == 2
+    assert made["plan"]["engine"] == "native"
+
+
+@pytest.mark.parametrize("archive", ["hudi-1.1.1-own", "hudi-1.2.0-own_merge_on_read"])
+def test_command(archive, tmp_path, capsys):
+    with tarfile.open(DATA / f"{archive}.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    (path,) = tmp_path.glob("*/table")
+    assert cli.main(["advise", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "nothing to change" in said.splitlines()[0]
+    assert "what each index would cost" in said
+    assert cli.main(["advise", str(path), "--json", "--commits", "2"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["writes"]) == 2
+    assert told["table"]["version"] == 9
+    assert cli.main(["advise", str(tmp_path)]) == 2
+    assert "is not a Hudi table" in capsys.readouterr().err
