@@ -48,6 +48,8 @@ REPORTS_SEE = {
     *("keymark.harness.engines", "keymark.harness.git"),
     # What a secret is.
     "keymark.harness.redaction",
+    # What Hudi's stages in an event log of the user's own were.
+    "keymark.harness.measure.event_log",
     # Run folders by URL.
     "keymark.harness.store.run_folder_mirror",
 }

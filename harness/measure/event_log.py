@@ -13,7 +13,7 @@ The log of a killed process ends anywhere: what is complete is used, the rest is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -124,12 +124,41 @@ def read_all(folder: Path) -> dict[str, StepCounters]:
 
 def read(path: Path) -> dict[str, StepCounters]:
     """Counters by step label of one event log; tasks outside of any step are left out."""
+    return _read(_events(path), _stage)
+
+
+def read_whole(path: Path) -> StepCounters:
+    """Counters of an event log of Hudi's that no harness labelled: all of its stages as one step.
+
+    Args:
+        path: a log, or the folder of one that Spark rolled into parts (`spark.eventLog.rolling`).
+
+    Raises:
+        RunFolderError: there is no log.
+    """
+    parts = sorted(path.glob("events_*"), key=_part_number) if path.is_dir() else [path]
+    if not parts or not all(part.is_file() for part in parts):
+        raise RunFolderError(f"{path} is no event log of Spark")
+    events = (event for part in parts for event in _events(part))
+    return _read(events, _stage_of_hudi).get(_HUDI, StepCounters())
+
+
+def _part_number(path: Path) -> int:
+    """The number of a part: `events_12_app-1.zstd` is the twelfth."""
+    number = path.name.split("_")[1]
+    return int(number) if number.isdecimal() else 0
+
+
+def _read(
+    events: Iterator[dict[str, Any]],
+    stage_of: Callable[[Mapping[str, Any], Mapping[str, str]], _Stage | None],
+) -> dict[str, StepCounters]:
     stages: dict[tuple[int, int], _Stage] = {}
     found: dict[str, StepCounters] = {}
-    for event in _events(path):
+    for event in events:
         if event.get("Event") == "SparkListenerStageSubmitted":
             info = event["Stage Info"]
-            stage = _stage(info, event.get("Properties") or {})
+            stage = stage_of(info, event.get("Properties") or {})
             if stage is not None:
                 stages[info["Stage ID"], info["Stage Attempt ID"]] = stage
         elif event.get("Event") == "SparkListenerStageCompleted":
@@ -147,15 +176,21 @@ def _stage(info: Mapping[str, Any], properties: Mapping[str, str]) -> _Stage | N
     if not label:
         return None
     if label.startswith(_HUDI):
-        description = properties.get("spark.job.description") or ""
-        phase = phase_of(details=info.get("Details") or "", description=description)
-        return _Stage(label, phase, stage_name(info, description))
+        return _stage_of_hudi(info, properties, label)
     for name in _PHASE_PROPERTIES:
         value = properties.get(name) or ""
         phase = value.removeprefix(PHASE_PREFIX)
         if phase != value and phase in PHASES:
             return _Stage(label, phase, stage_name(info))
     return _Stage(label, None, stage_name(info))
+
+
+def _stage_of_hudi(
+    info: Mapping[str, Any], properties: Mapping[str, str], label: str = _HUDI
+) -> _Stage:
+    description = properties.get("spark.job.description") or ""
+    phase = phase_of(details=info.get("Details") or "", description=description)
+    return _Stage(label, phase, stage_name(info, description))
 
 
 def _span(info: Mapping[str, Any], stage: _Stage | None, found: dict[str, StepCounters]) -> None:

@@ -15,6 +15,7 @@ from keymark.reports.advise.findings import (
     Urgency,
     findings,
 )
+from keymark.reports.advise.log_split import LogSplit
 from keymark.reports.advise.situation import Asked, Situation, situation
 from keymark.reports.plan import answer
 from keymark.reports.plan.answer import Plan, PlanRequest
@@ -64,6 +65,7 @@ class Advice:
         parts: seconds of each part of a write with the index in use, by the plan.
         findings: what is urgent first.
         outlook: what changes as the table grows, a line each.
+        log: the split of the user's own event log; None where none was given.
     """
 
     survey: TableSurvey
@@ -73,9 +75,12 @@ class Advice:
     parts: dict[str, Estimate]
     findings: tuple[Finding, ...]
     outlook: tuple[str, ...]
+    log: LogSplit | None = None
 
 
-def advise(survey: TableSurvey, asked: Asked, calibration: Calibration) -> Advice:
+def advise(
+    survey: TableSurvey, asked: Asked, calibration: Calibration, log: LogSplit | None = None
+) -> Advice:
     """Advise on a surveyed table.
 
     Raises:
@@ -97,6 +102,7 @@ def advise(survey: TableSurvey, asked: Asked, calibration: Calibration) -> Advic
         parts=_parts(plan, found),
         findings=tuple(sorted(said, key=lambda each: each.urgency != Urgency.NOW)),
         outlook=tuple(_outlook(survey, history)),
+        log=log,
     )
 
 
@@ -205,5 +211,6 @@ def document(made: Advice) -> dict[str, Any]:
         "findings": [asdict(each) for each in made.findings],
         "parts": {part: asdict(each) for part, each in made.parts.items()},
         "outlook": list(made.outlook),
+        "event_log": made.log and asdict(made.log),
         "plan": made.plan and answer.document(made.plan),
     }

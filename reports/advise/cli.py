@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from keymark.reports.advise import advice, render
+from keymark.reports.advise.log_split import split_log
 from keymark.reports.advise.situation import Asked
 from keymark.reports.plan import calibration as calibrations
 from keymark.reports.plan import render as plan_text
@@ -40,6 +41,10 @@ def advise(
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="a saved fit of `plan --save`")
     ] = None,
+    event_log: Annotated[
+        Path | None,
+        typer.Option(metavar="LOG", help="Spark event log of a write: where its time went"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Read a Hudi table where it lies, and say what to change; nothing is written."""
@@ -51,8 +56,9 @@ def advise(
         cores=cores or known.cores,
         keys_stay=keys_stay,
     )
+    log = split_log(event_log) if event_log else None
     found = survey(path, storage_at(path, options_of(option)), commits=commits)
-    made = advice.advise(found, asked, known)
+    made = advice.advise(found, asked, known, log)
     if as_json:
         print(json.dumps(advice.document(made), indent=2, allow_nan=False))
         return

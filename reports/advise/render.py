@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from keymark.harness.store.units import Unit
 from keymark.reports.advise.advice import Advice, History
 from keymark.reports.advise.findings import Finding, Urgency
+from keymark.reports.advise.log_split import LogSplit
 from keymark.reports.plan import render as plan_text
+from keymark.reports.plan.predict import Estimate
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.text import clean
 from keymark.table.survey.model import TableSurvey
@@ -15,6 +19,16 @@ _PART_WORDS = {
     "index": "keeping the index up to date",
     "write": "rewriting files",
     "around": "reading the table's state, commit and cleaning",
+}
+
+
+_LOG_WORDS = {
+    "prepare": "reading and combining the batch",
+    "tag": "finding the records",
+    "write": "writing files",
+    "index": "the metadata table and its indexes",
+    "commit": "committing",
+    "services": "cleaning and archiving",
 }
 
 
@@ -35,6 +49,8 @@ def lines(made: Advice) -> list[str]:
             f"{plan_text.worded(part, Unit.SECONDS.value)}"
             for name, part in made.parts.items()
         ]
+    if made.log is not None:
+        said += ["", *_log(made.log, made.parts)]
     if made.outlook:
         said += ["", "as it grows"]
         said += [f"  {line}" for line in made.outlook]
@@ -125,6 +141,27 @@ def _index(made: Advice) -> str:
             said += f", {made.survey.rows / groups:,.0f} keys each"
         if index.key_bytes is not None:
             said += f", {index.key_bytes:.0f} bytes a key"
+    return said
+
+
+def _log(log: LogSplit, parts: Mapping[str, Estimate]) -> list[str]:
+    """The split of an event log, and the plan's share of tagging beside it."""
+    whole = log.whole or 1.0
+    said = [f"where the time of Hudi's stages in {clean(log.path)} went"]
+    for phase, seconds in log.seconds.items():
+        shuffled = log.shuffle_bytes.get(phase, 0)
+        moved = f", {amount(shuffled, Unit.BYTES.value)} shuffled" if shuffled else ""
+        took = amount(seconds, Unit.SECONDS.value)
+        said.append(f"  {seconds / whole:4.0%}  {_LOG_WORDS[phase]}: {took}{moved}")
+    if log.untold_seconds:
+        took = amount(log.untold_seconds, Unit.SECONDS.value)
+        said.append(f"  {log.untold_seconds / whole:4.0%}  other stages: {took}")
+    planned = sum(each.value for each in parts.values())
+    if planned and "tag" in log.seconds:
+        said.append(
+            f"  finding the records is {log.seconds['tag'] / whole:.0%} of these stages; the plan "
+            f"says {parts['tag'].value / planned:.0%} of a write"
+        )
     return said
 
 

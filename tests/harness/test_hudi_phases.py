@@ -191,3 +191,33 @@ def test_phases_that_the_engine_does_not_time_are_timed_by_the_log():
     assert times == {"tag": 0.25, "write": 1.0}
     assert {each.phase for each in found if each.metric == "tasks"} == {"total", "tag", "write"}
     assert list(counter_samples([total, *found], logged)) == []
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_log_that_no_harness_labelled_is_one_step(tmp_path, parts):
+    """In one file, or rolled into numbered parts that do not sort by their names."""
+    tag = "org.apache.hudi.index.X.tag("
+    events = [
+        *stage(1, 1000, 2000, tag),
+        *stage(2, 3000, 3500, "unknown"),
+        *stage(3, 4000, 4250, tag),
+    ]
+    for event in events:
+        event.get("Properties", {}).pop("keymark.step", None)
+    lines = [json.dumps(event) + "\n" for event in events]
+    log = tmp_path / "eventlog_v2_app"
+    if parts == 1:
+        log.write_text("".join(lines))
+    else:
+        log.mkdir()
+        for number, name in enumerate(("events_2_app", "events_9_app", "events_10_app")):
+            (log / name).write_text("".join(lines[3 * number : 3 * number + 3]))
+    step = event_log.read_whole(log)
+    assert step.seconds("tag") == 1.25
+    assert step.phases["tag"].shuffle_write_bytes == 20
+    assert [sums.seconds for (phase, _), sums in step.stages.items() if phase == "total"] == [0.5]
+
+
+def test_a_folder_without_a_log(tmp_path):
+    with pytest.raises(RunFolderError, match="no event log of Spark"):
+        event_log.read_whole(tmp_path)

@@ -13,6 +13,7 @@ from synthetic_survey import MIB, files, healthy, record_index, shards, write
 from keymark import cli
 from keymark.reports.advise.advice import advise, document
 from keymark.reports.advise.findings import RULES
+from keymark.reports.advise.log_split import LogSplit, split_log
 from keymark.reports.advise.render import lines
 from keymark.reports.advise.situation import Asked
 from keymark.reports.errors import ReportError
@@ -197,6 +198,24 @@ def test_the_document_is_json(known):
     assert json.loads(json.dumps(made, allow_nan=False))["findings"][0]["kind"] == "few_shards"
     assert made["table"]["record_index"]["shards"] == 2
     assert made["plan"]["engine"] == "native"
+
+
+def test_an_event_log_stands_beside_the_plan(known, tmp_path):
+    log = LogSplit(
+        path="log",
+        seconds={"tag": 6.0, "write": 3.0},
+        shuffle_bytes={"tag": 5 << 20},
+        untold_seconds=1.0,
+    )
+    text = lines(advise(healthy(), Asked(), known, log))
+    assert "   60%  finding the records: 6.00 s, 5.00 MiB shuffled" in text
+    assert "   10%  other stages: 1.00 s" in text
+    assert any("is 60% of these stages; the plan says" in line for line in text)
+    with pytest.raises(ReportError, match="there is no event log"):
+        split_log(tmp_path / "absent")
+    (tmp_path / "empty").write_text("{}\n")
+    with pytest.raises(ReportError, match="no stage of Hudi's"):
+        split_log(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("archive", ["hudi-1.1.1-own", "hudi-1.2.0-own_merge_on_read"])
