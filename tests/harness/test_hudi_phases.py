@@ -7,6 +7,7 @@ import json
 import pytest
 
 from keymark.harness.engines.hudi_phases import phase_of
+from keymark.harness.errors import RunFolderError
 from keymark.harness.measure import event_log
 from keymark.harness.measure.counters import counter_samples
 from keymark.harness.measure.event_log import StepCounters
