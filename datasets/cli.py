@@ -397,21 +397,31 @@ def _check_named(
     if format_ != "hudi":
         folders.check_named(source, format_, names, options)
         return
-    from keymark import Table  # noqa: PLC0415
+    from keymark.table.read import later_versions  # noqa: PLC0415
     from keymark.table.state.table_state import columns_of  # noqa: PLC0415
+    from keymark.table.storage.stores import storage_at  # noqa: PLC0415
 
-    check_columns(names, columns_of(Table.open(source).storage).names)
+    storage = storage_at(source, {})
+    if later_versions.is_later(storage):
+        check_columns(names, later_versions.columns(storage))
+    else:
+        check_columns(names, columns_of(storage).names)
 
 
 def _opened(
     spark: SparkSession, source: str, format_: str, *, key: tuple[str, ...], options: dict[str, str]
 ) -> DataFrame:
-    """The rows of a table; those of Hudi's tables through our own reader."""
+    """The rows of a table; those of Hudi's tables through our own readers."""
     from keymark.datasets.profiles import folders  # noqa: PLC0415 - Spark is needed here only
 
     if format_ == "hudi":
         from keymark import Table  # noqa: PLC0415
+        from keymark.table.read import later_versions  # noqa: PLC0415
+        from keymark.table.storage.stores import storage_at  # noqa: PLC0415
 
+        storage = storage_at(source, {})
+        if later_versions.is_later(storage):
+            return later_versions.read(spark, storage)
         rows: DataFrame = Table.open(source, spark=spark).read()
         return rows
     return folders.read(spark, source, format=format_, options=options, texts=key)

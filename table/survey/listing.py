@@ -17,17 +17,18 @@ from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.storage.storage import Obstacle, Storage
 
 _BASE = re.compile(r"(.+)_\d+-\d+-\d+_(\d+)\.(?:parquet|hfile)")
-_LOG = re.compile(r"\.(.+)_(\d+)\.log\.\d+(?:_\d+-\d+-\d+)?")
+_LOG = re.compile(r"\.(.+)_(\d+)\.log\.(\d+)(?:_\d+-\d+-\d+)?")
 _INDEX = f"{METADATA}/{RECORD_INDEX}"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A base file or log file by its name: instant, path, bytes."""
+    """A base file or log file by its name: instant, path, bytes; of a log file its number."""
 
     instant: str
     path: str
     size: int
+    number: int = 0
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Slice:
 
     Attributes:
         base: None where there are log files alone.
-        logs: on top of it.
+        logs: on top of it, the oldest first.
         old: replaced files, each with the instant of the base file that replaced it.
     """
 
@@ -96,12 +97,12 @@ def list_table(storage: Storage) -> Listing:
 
 def _add(groups: Groups, partition: str, name: str, path: str, size: int) -> None:
     """Add a file to its group; other files, such as partition metadata, are passed over."""
-    base = _BASE.fullmatch(name)
-    match = base or _LOG.fullmatch(name)
-    if match is None:
-        return
-    group = groups.setdefault((partition, match[1]), FileGroup())
-    (group.bases if base else group.logs).append(ListedFile(match[2], path, size))
+    if match := _BASE.fullmatch(name):
+        group = groups.setdefault((partition, match[1]), FileGroup())
+        group.bases.append(ListedFile(match[2], path, size))
+    elif match := _LOG.fullmatch(name):
+        group = groups.setdefault((partition, match[1]), FileGroup())
+        group.logs.append(ListedFile(match[2], path, size, int(match[3])))
 
 
 def latest(group: FileGroup, visible: Callable[[str], bool]) -> Slice | None:
@@ -114,12 +115,13 @@ def latest(group: FileGroup, visible: Callable[[str], bool]) -> Slice | None:
     bases = sorted((f for f in group.bases if visible(f.instant)), key=lambda f: f.instant)
     newest = bases[-1] if bases else None
     since = newest.instant if newest else ""
-    logs = tuple(log for log in group.logs if log.instant >= since)
+    logs = [log for log in group.logs if log.instant >= since]
     if newest is None and not logs:
         return None
     replaced = zip(bases[:-1], (after.instant for after in bases[1:]), strict=True)
     old = [*replaced, *((log, since) for log in group.logs if log.instant < since)]
-    return Slice(base=newest, logs=logs, old=tuple(old))
+    logs.sort(key=lambda log: (log.instant, log.number))
+    return Slice(base=newest, logs=tuple(logs), old=tuple(old))
 
 
 def slices(

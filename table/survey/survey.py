@@ -16,20 +16,51 @@ from keymark.table.storage.storage import Storage
 from keymark.table.survey import facts, samples
 from keymark.table.survey.commits import Commit, decode
 from keymark.table.survey.instants import TIMELINE, WRITES, SurveyInstant, instants
-from keymark.table.survey.listing import ListedFile, Listing, list_table, slices
-from keymark.table.survey.model import KeyFacts, RecordIndexFacts, TableSurvey
+from keymark.table.survey.listing import ListedFile, Listing, Slice, list_table, slices
+from keymark.table.survey.model import RecordIndexFacts, TableSurvey
 
 VERSIONS = (6, 8, 9)
 _FIRST_OWN_TIMELINE = 8
 _PROBLEMS = 20
 
 
-def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableSurvey:
-    """Survey a table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The latest slices of a table, and what they were told by.
+
+    Attributes:
+        properties: hoodie.properties.
+        version: of the table.
+        listing: of its folder.
+        instants: of the active timeline, oldest first.
+        commits: those that were read, by time, oldest first.
+        slices: the live file groups, by partition path and file id.
+    """
+
+    properties: Mapping[str, str]
+    version: int
+    listing: Listing
+    instants: tuple[SurveyInstant, ...]
+    commits: Mapping[str, Commit]
+    slices: Mapping[tuple[str, str], Slice]
+
+    @property
+    def writes(self) -> list[SurveyInstant]:
+        """The completed writes of the active timeline."""
+        return _writes(self.instants)
+
+    @property
+    def bases(self) -> list[ListedFile]:
+        """The base files of the slices."""
+        return [each.base for each in self.slices.values() if each.base]
+
+
+def read_snapshot(storage: Storage, problems: list[str], *, commits: int | None = None) -> Snapshot:
+    """The latest slices of a table.
 
     Args:
-        path: as the user gave it.
         storage: of the table's folder.
+        problems: gets a line for each thing that could not be read.
         commits: the newest commits to read; None: all of the active timeline.
 
     Raises:
@@ -39,64 +70,66 @@ def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableS
     """
     properties, version = _properties(storage)
     listing = list_table(storage)
-    problems = [f"{each.path} was left out: {each.reason}" for each in listing.obstacles]
+    problems += [f"{each.path} was left out: {each.reason}" for each in listing.obstacles]
     timeline = TIMELINE if version >= _FIRST_OWN_TIMELINE else HOODIE
     known = instants(listing.hidden, timeline)
-    writes = [each for each in known if each.completed and each.action in WRITES]
+    writes = _writes(known)
     read = _commits(storage, writes if commits is None else writes[-commits:], problems)
-    history = _History.of(writes, read)
-    found = dict(slices(listing.groups, history.visible, history.replaced))
-    bases = [each.base for each in found.values() if each.base]
-    sampled = samples.read_footers(storage, bases, problems)
-    rows, row_bytes = _rows(bases, history.rows, sampled)
+    completed = frozenset(each.time for each in writes)
+    first = writes[0].time if writes else ""
+
+    def visible(time: str) -> bool:
+        """Whether the write of an instant was completed (containsOrBeforeTimelineStarts)."""
+        return time in completed or time < first
+
+    replaced = frozenset(place for each in read.values() for place in each.replaced)
+    return Snapshot(
+        properties=properties,
+        version=version,
+        listing=listing,
+        instants=known,
+        commits=read,
+        slices=dict(slices(listing.groups, visible, replaced)),
+    )
+
+
+def survey(path: str, storage: Storage, *, commits: int | None = None) -> TableSurvey:
+    """Survey a table; arguments and errors as in `read_snapshot`, `path` as the user gave it."""
+    problems: list[str] = []
+    table = read_snapshot(storage, problems, commits=commits)
+    properties = table.properties
+    sampled = samples.read_footers(storage, table.bases, problems)
+    rows, row_bytes = _rows(table, sampled)
+    operations = {time: each.facts.operation for time, each in table.commits.items()}
     return TableSurvey(
         path=path,
         name=properties.get("hoodie.table.name", ""),
-        version=version,
+        version=table.version,
         merge_on_read=properties.get("hoodie.table.type", "").upper() == "MERGE_ON_READ",
         properties=properties,
         metadata_partitions=_names(properties.get("hoodie.table.metadata.partitions", "")),
         rows=rows,
         row_bytes=row_bytes,
         sampled_files=len(sampled),
-        files=facts.file_facts(found, writes),
-        keys=_keys(properties, sampled),
-        services=facts.services(known, {time: c.facts.operation for time, c in read.items()}),
+        files=facts.file_facts(table.slices, table.writes),
+        keys=samples.key_facts(
+            _names(properties.get("hoodie.table.recordkey.fields", "")), sampled
+        ),
+        services=facts.services(table.instants, operations),
         filters=samples.filter_facts(sampled, problems),
-        record_index=_record_index(storage, listing, problems),
-        writes=tuple(each.facts for each in read.values() if _changed_rows(each)),
+        record_index=_record_index(storage, table.listing, problems),
+        writes=tuple(each.facts for each in table.commits.values() if _changed_rows(each)),
         problems=_shortened(problems),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _History:
-    """What the commits tell of files.
+def _writes(known: Sequence[SurveyInstant]) -> list[SurveyInstant]:
+    return [each for each in known if each.completed and each.action in WRITES]
 
-    Attributes:
-        completed: times of all completed writes.
-        first: the earliest of them; files before it were committed and archived.
-        rows: of base files, by path.
-        replaced: partition path and file id of the groups that were taken out.
-    """
 
-    completed: frozenset[str]
-    first: str
-    rows: Mapping[str, int]
-    replaced: frozenset[tuple[str, str]]
-
-    @classmethod
-    def of(cls, writes: Sequence[SurveyInstant], read: Mapping[str, Commit]) -> _History:
-        return cls(
-            completed=frozenset(each.time for each in writes),
-            first=writes[0].time if writes else "",
-            rows={path: rows for each in read.values() for path, rows in each.rows.items()},
-            replaced=frozenset(place for each in read.values() for place in each.replaced),
-        )
-
-    def visible(self, time: str) -> bool:
-        """Whether the write of an instant was completed (containsOrBeforeTimelineStarts)."""
-        return time in self.completed or time < self.first
+def table_version(storage: Storage) -> int:
+    """The version of a table; errors as in `read_snapshot`."""
+    return _properties(storage)[1]
 
 
 def _properties(storage: Storage) -> tuple[dict[str, str], int]:
@@ -142,11 +175,11 @@ def _changed_rows(commit: Commit) -> bool:
     return commit.facts.operation not in ("COMPACT", "LOG_COMPACT", "CLUSTER")
 
 
-def _rows(
-    bases: Sequence[ListedFile], known: Mapping[str, int], sampled: Sequence[samples.SampledFile]
-) -> tuple[int, float]:
+def _rows(table: Snapshot, sampled: Sequence[samples.SampledFile]) -> tuple[int, float]:
     """Rows of all base files and bytes of one; those of unknown files go by their bytes."""
-    told = dict(known) | {each.file.path: each.footer.num_rows for each in sampled}
+    bases = table.bases
+    told = {path: rows for each in table.commits.values() for path, rows in each.rows.items()}
+    told |= {each.file.path: each.footer.num_rows for each in sampled}
     filter_bytes = max((each.filter_bytes for each in sampled), default=0)
     counted = [file for file in bases if file.path in told]
     rows = sum(told[file.path] for file in counted)
@@ -154,10 +187,6 @@ def _rows(
     row_bytes = size / rows if rows else 0.0
     others = sum(max(f.size - filter_bytes, 0) for f in bases if f.path not in told)
     return rows + (round(others / row_bytes) if row_bytes else 0), row_bytes
-
-
-def _keys(properties: Mapping[str, str], sampled: Sequence[samples.SampledFile]) -> KeyFacts:
-    return samples.key_facts(_names(properties.get("hoodie.table.recordkey.fields", "")), sampled)
 
 
 def _record_index(

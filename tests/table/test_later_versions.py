@@ -1,0 +1,67 @@
+"""Rows of tables of version 8 and 9 are those that Hudi reads from them."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from table_cases import unpack
+
+from keymark import cli
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.read import later_versions
+from keymark.table.storage.stores import storage_at
+
+COLUMNS = ["_hoodie_record_key", "_hoodie_partition_path", "uuid", "dt", "ts", "id", "city", "fare"]
+
+
+@pytest.fixture
+def table(request, tmp_path):
+    return (
+        unpack(f"hudi-{request.param}.tar.gz", tmp_path) / request.param.partition("-")[2] / "table"
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "table", ["1.0.2-own", "1.2.0-own_partitioned", "1.2.0-own_merge_on_read"], indirect=True
+)
+def test_rows_are_those_that_hudi_reads(spark, table):
+    storage = storage_at(str(table), {})
+    assert later_versions.is_later(storage)
+    frame = later_versions.read(spark, storage)
+    assert frame.columns == later_versions.columns(storage)
+    expected = pq.read_table(table.parent / "expected.parquet").select(COLUMNS)
+    order = [(name, "ascending") for name in COLUMNS[:2]]
+    rows = [tuple(row) for row in frame.select(COLUMNS).collect()]
+    assert sorted(rows) == [tuple(row.values()) for row in expected.sort_by(order).to_pylist()]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", ["1.2.0-own_merge_on_read"], indirect=True)
+def test_keys_are_profiled(spark, table, capsys):
+    del spark
+    assert (
+        cli.main(["data", "profile", str(table), "--key", "uuid", "--partition", "dt", "--json"])
+        == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == pq.read_metadata(table.parent / "expected.parquet").num_rows
+    assert cli.main(["data", "profile", str(table), "--key", "absent"]) == 2
+    assert "absent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["1.1.1-own"], indirect=True)
+def test_what_cannot_be_read_is_named(table):
+    storage = storage_at(str(table), {})
+    path = max((table / ".hoodie/timeline").glob("*.commit"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    with pytest.raises(CorruptFileError, match=path.name):
+        later_versions.columns(storage)
+    path.write_bytes(whole)
+    for base in table.rglob("*.parquet"):
+        base.unlink()
+    with pytest.raises(InputError, match="has no rows"):
+        later_versions.columns(storage)
