@@ -102,6 +102,11 @@ def _no_options(_at: Workload) -> dict[str, str]:
     return {}
 
 
+def _no_weight(_at: Workload) -> float:
+    """Work that no runner weighs."""
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexCost:
     """What an index costs, as formulas.
@@ -110,15 +115,15 @@ class IndexCost:
         equations: by quantity: `tag`, `lookup`, `index`, `shuffle`, `index_bytes`, `bootstrap`. A
             quantity without an equation is nothing; without `lookup`, a lookup is tagging.
         weight: bytes of work of tagging, as the table's runner counts them.
-        memory: bytes that the largest task holds.
+        memory: bytes that the largest task holds; None where that is not known.
         index_bytes: bytes on storage where they follow from the formula alone.
         options: what gives a table the index as it was predicted, beside its type.
         fewest_shards: that leave room for the table to grow, if the index is in shards.
     """
 
     equations: Mapping[str, Equation]
-    weight: Callable[[Workload], float]
-    memory: Callable[[Workload], float]
+    weight: Callable[[Workload], float] = _no_weight
+    memory: Callable[[Workload], float] | None = None
     index_bytes: Callable[[Workload], float] | None = None
     options: Callable[[Workload], dict[str, str]] = _no_options
     fewest_shards: Callable[[Workload], int] | None = None
@@ -160,7 +165,8 @@ class IndexSpec:
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
         cells: `module:object` of what a run does around its cells (`harness` has the protocol).
-        cost: None if it is unknown.
+        cost: in Keymark; None if it is unknown.
+        hudi_cost: in Apache Hudi; None if it is unknown.
     """
 
     name: str
@@ -192,6 +198,7 @@ class IndexSpec:
     published_shuffle: float = 0.0
     cells: str = ""
     cost: IndexCost | None = None
+    hudi_cost: IndexCost | None = None
 
     @property
     def needs_base_files_only(self) -> bool:

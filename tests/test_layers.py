@@ -54,7 +54,7 @@ REPORTS_SEE = {
     "keymark.harness.store.run_folder_mirror",
 }
 # What everybody may know of indexes: plain data and formulas. They import each other only.
-SPECS = re.compile(r"keymark\.indexes\.(installed|workload|(\w+\.)?(spec|cost))")
+SPECS = re.compile(r"keymark\.indexes\.(installed|workload|(\w+\.)?(spec|cost|hudi_cost))")
 
 
 def is_spec(module: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keymark.indexes.bloom.cost import COUNTERS, OPTIONS, bloom_cost
+from keymark.indexes.bloom.hudi_cost import hudi_bloom_cost
 from keymark.indexes.spec import CACHED_ROWS, LOOKUP_TASKS, IndexSpec, Requirements
 
 SPEC = IndexSpec(
@@ -22,4 +23,5 @@ SPEC = IndexSpec(
     counters=COUNTERS,
     in_hudi=True,
     cost=bloom_cost(is_global=False),
+    hudi_cost=hudi_bloom_cost(is_global=False),
 )

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.indexes.bucket.spec import BUCKET_COUNT, BUCKET_FIELDS, SPEC
+from keymark.indexes.bucket.cost import BUCKET_COUNT
+from keymark.indexes.bucket.spec import BUCKET_FIELDS, SPEC
 from keymark.indexes.shared.key_scan import ABSENT, KeyProbe, first_files, locations, probe_keys
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import CorruptFileError, TableWarning, UnsupportedTableError

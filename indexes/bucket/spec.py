@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from keymark.indexes.shared.cost import asked_bytes, scan_weight
-from keymark.indexes.spec import (
-    Equation,
-    IndexCost,
-    IndexOption,
-    IndexSpec,
-    LookupCounter,
-    Requirements,
-)
-from keymark.indexes.workload import Workload
+from keymark.indexes.bucket.cost import BUCKET_COUNT, COST
+from keymark.indexes.bucket.hudi_cost import HUDI_COST
+from keymark.indexes.spec import IndexOption, IndexSpec, LookupCounter, Requirements
 
-BUCKET_COUNT = "hoodie.bucket.index.num.buckets"
 BUCKET_FIELDS = "hoodie.bucket.index.hash.field"
-
-
-def tag(at: Workload, _mode: str) -> dict[str, float]:
-    """A hash for each key, and a table of the file groups; always in the writer's process."""
-    return {"once": 1.0, "files": at.files, "keys": at.batch}
-
-
-def lookup(at: Workload, mode: str) -> dict[str, float]:
-    """The key column of all files that a key's bucket has, in every partition path."""
-    return {f"once_{mode}": 1.0, "files": at.buckets / at.cores, "rows": at.rows / at.cores}
-
-
-def bootstrap(at: Workload, mode: str) -> dict[str, float]:
-    """A table that is to be laid out by buckets is written anew."""
-    return {f"once_{mode}": 1.0, "files": at.buckets / at.cores, "rows": at.rows / at.cores}
 
 
 SPEC = IndexSpec(
@@ -57,14 +34,6 @@ SPEC = IndexSpec(
     ),
     counters=(LookupCounter(name="files_read", title="base files read"),),
     in_hudi=True,
-    cost=IndexCost(
-        equations={
-            "tag": Equation("tag/bucket", tag),
-            "lookup": Equation("lookup/bucket", lookup, scans=True),
-            "bootstrap": Equation("bootstrap/bucket", bootstrap),
-        },
-        weight=scan_weight,
-        memory=asked_bytes,
-        options=lambda at: {BUCKET_COUNT: str(round(at.buckets / at.partitions))},
-    ),
+    cost=COST,
+    hudi_cost=HUDI_COST,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keymark.indexes.bloom.cost import COUNTERS, OPTIONS, bloom_cost
+from keymark.indexes.bloom.hudi_cost import hudi_bloom_cost
 from keymark.indexes.spec import IndexOption, IndexSpec, Requirements
 
 BLOOM_MOVE = "hoodie.bloom.index.update.partition.path"
@@ -21,4 +22,5 @@ SPEC = IndexSpec(
     counters=COUNTERS,
     in_hudi=True,
     cost=bloom_cost(is_global=True),
+    hudi_cost=hudi_bloom_cost(is_global=True),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keymark.indexes.simple.cost import COUNTERS, simple_cost
+from keymark.indexes.simple.hudi_cost import hudi_simple_cost
 from keymark.indexes.spec import LOOKUP_TASKS, IndexOption, IndexSpec, Requirements
 
 SIMPLE_MOVE = "hoodie.simple.index.update.partition.path"
@@ -22,4 +23,5 @@ SPEC = IndexSpec(
     in_hudi=True,
     published_shuffle=85e9 / 2e9,
     cost=simple_cost(is_global=True),
+    hudi_cost=hudi_simple_cost(is_global=True),
 )

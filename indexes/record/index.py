@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from keymark.indexes.record.spec import INFLATION, SPEC, WORK_PER_KEY_BYTE
+from keymark.indexes.record.cost import INFLATION, WORK_PER_KEY_BYTE
+from keymark.indexes.record.spec import SPEC
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import IndexUnavailableError

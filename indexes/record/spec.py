@@ -1,109 +1,12 @@
-"""The record index: each key has an entry in the shard of the metadata table that its hash names.
-
-A lookup of M keys in n shards is n lookups of M/n sorted keys: K + (M/n)*c. Source: RFC-8.
-"""
+"""The record index: each key has an entry in the shard of the metadata table that its hash says."""
 
 from __future__ import annotations
 
-import math
-
-from keymark.indexes.shared.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes
-from keymark.indexes.spec import (
-    Equation,
-    IndexCost,
-    IndexOption,
-    IndexSpec,
-    LookupCounter,
-    Requirements,
-)
-from keymark.indexes.workload import Workload, touched
+from keymark.indexes.record.cost import COST, PREFIX
+from keymark.indexes.record.hudi_cost import HUDI_COST
+from keymark.indexes.spec import IndexOption, IndexSpec, LookupCounter, Requirements
 
 RECORD_MOVE = "hoodie.record.index.update.partition.path"
-
-WORK_PER_KEY_BYTE = 8
-"""A lookup spends about this many bytes of work per byte of key.
-
-Below the runner's limit it stays in the writer's process, where it costs less than the start of a
-Spark job.
-"""
-ENTRY_BYTES = 68
-"""Of a decoded mapping beside its key (key 36 bytes: 104 in all; measured)."""
-INFLATION = 4
-"""A mapping has 26 bytes on storage and 104 in a decoded block."""
-SHARD_BYTES = 1 << 30
-"""`hoodie.metadata.record.index.max.filegroup.size`."""
-
-GROWTH = 2.0
-
-_PREFIX = "hoodie.metadata.record.index"
-
-
-def tag(at: Workload, mode: str) -> dict[str, float]:
-    """RFC-8's K + (M/n)*c, with the blocks that n lookups of M/n keys decode at most once."""
-    lanes = min(at.shards, at.cores)
-    return {
-        f"once_{mode}": 1.0,
-        f"shards_{mode}": at.shards / lanes,
-        "block_mb": decoded_bytes(at) / lanes / 1e6,
-        "keys": at.batch / lanes,
-    }
-
-
-def decoded_bytes(at: Workload) -> float:
-    """Bytes of index blocks that hold one of the keys: B*(1 - e^(-M/B)) blocks."""
-    shard = at.rows / at.shards * (at.key_bytes + ENTRY_BYTES)
-    blocks = max(1.0, shard / BLOCK_BYTES)
-    asked = touched(at.shards, at.batch)
-    return asked * touched(blocks, at.batch / asked) * min(shard, BLOCK_BYTES)
-
-
-def index(at: Workload, mode: str) -> dict[str, float]:
-    """A log block for each shard that gets a new key."""
-    hit = touched(at.shards, at.inserts) if at.inserts else 0.0
-    lanes = min(at.shards, at.cores)
-    return {f"once_{mode}": 1.0, f"shards_{mode}": hit / lanes, "keys": at.inserts}
-
-
-def index_bytes(at: Workload, _mode: str) -> dict[str, float]:
-    """The record index on storage."""
-    kind = "ordered" if at.ordered else "random"
-    return {"shards": at.shards, f"rows_{kind}": at.rows * (at.key_bytes + 12) / 48}
-
-
-def bootstrap(at: Workload, mode: str) -> dict[str, float]:
-    """Every key is read once, sorted within its shard and written."""
-    lanes = min(at.shards, at.cores)
-    return {
-        f"once_{mode}": 1.0,
-        f"shards_{mode}": at.shards / lanes,
-        "rows": at.rows / at.cores,
-    }
-
-
-def weight(at: Workload) -> float:
-    """Bytes of work of a lookup."""
-    return WORK_PER_KEY_BYTE * at.batch * (at.key_bytes + SLOT_BYTES)
-
-
-def memory(at: Workload) -> float:
-    """A shard's keys and one block."""
-    return asked_bytes(at) / at.shards + BLOCK_BYTES
-
-
-def options(at: Workload) -> dict[str, str]:
-    """As many shards as were predicted."""
-    return {
-        f"{_PREFIX}.enable": "true",
-        f"{_PREFIX}.min.filegroup.count": str(at.shards),
-        f"{_PREFIX}.max.filegroup.count": str(max(at.shards, 10_000)),
-    }
-
-
-def fewest_shards(at: Workload) -> int:
-    """Room for the table to double: a file group holds 1 GiB at most."""
-    stored = at.rows * (at.key_bytes + ENTRY_BYTES) / INFLATION
-    return max(1, math.ceil(GROWTH * stored / SHARD_BYTES))
-
 
 SPEC = IndexSpec(
     name="record",
@@ -116,16 +19,16 @@ SPEC = IndexSpec(
     metadata_partition="record_index",
     tags_in_tasks=True,
     build_options=(
-        f"{_PREFIX}.min.filegroup.count",
-        f"{_PREFIX}.max.filegroup.count",
-        f"{_PREFIX}.max.filegroup.size",
-        f"{_PREFIX}.growth.factor",
+        f"{PREFIX}.min.filegroup.count",
+        f"{PREFIX}.max.filegroup.count",
+        f"{PREFIX}.max.filegroup.size",
+        f"{PREFIX}.growth.factor",
     ),
     move_option=RECORD_MOVE,
     duplicates="fail",
     options=(IndexOption(name=RECORD_MOVE, default="false", fixed=True),),
     requirements=Requirements(
-        options=("hoodie.index.type", f"{_PREFIX}.enable"),
+        options=("hoodie.index.type", f"{PREFIX}.enable"),
         steps=("build the index from the keys of the base files",),
     ),
     counters=(
@@ -134,17 +37,7 @@ SPEC = IndexSpec(
     ),
     in_hudi=True,
     published_shuffle=700e6 / 2e9,
-    hudi_options={f"{_PREFIX}.enable": "true"},
-    cost=IndexCost(
-        equations={
-            "tag": Equation("tag/record", tag),
-            "index": Equation("index/record", index),
-            "index_bytes": Equation("index_bytes/record", index_bytes),
-            "bootstrap": Equation("bootstrap/record", bootstrap),
-        },
-        weight=weight,
-        memory=memory,
-        options=options,
-        fewest_shards=fewest_shards,
-    ),
+    hudi_options={f"{PREFIX}.enable": "true"},
+    cost=COST,
+    hudi_cost=HUDI_COST,
 )

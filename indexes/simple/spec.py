@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keymark.indexes.simple.cost import COUNTERS, simple_cost
+from keymark.indexes.simple.hudi_cost import hudi_simple_cost
 from keymark.indexes.spec import CACHED_ROWS, LOOKUP_TASKS, IndexSpec
 
 # It is what HoodieIndexConfig takes for Spark when nothing is said: no option is required.
@@ -20,4 +21,5 @@ SPEC = IndexSpec(
     counters=COUNTERS,
     in_hudi=True,
     cost=simple_cost(is_global=False),
+    hudi_cost=hudi_simple_cost(is_global=False),
 )

@@ -65,6 +65,6 @@ def advise(
     print_lines(render.lines(made))
     if made.plan is not None:
         print("\nwhat each index would cost")
-        print(plan_text.ENGINE)
+        print(plan_text.about(made.plan.calibration.engine))
         print_lines(plan_text.lines(made.plan))
         print_table(*plan_text.table(made.plan))

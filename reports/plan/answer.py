@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from keymark.harness.engines import NATIVE
 from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, shards_for
-from keymark.reports.plan.formulas import known
 from keymark.reports.plan.predict import Prediction, beyond, predictions
 from keymark.reports.plan.price import Prices
 
@@ -102,7 +100,8 @@ def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
 
 
 def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
-    found = [index for index in known() if index in calibration.indexes]
+    known = calibration.model.known
+    found = [index for index in known if index in calibration.indexes]
     for index in wish.indexes:
         if index not in found:
             raise ReportError(
@@ -111,7 +110,7 @@ def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
             )
     if wish.indexes:
         return tuple(dict.fromkeys(wish.indexes))
-    chosen = tuple(index for index in found if wish.keys_stay or known()[index].is_global)
+    chosen = tuple(index for index in found if wish.keys_stay or known[index].is_global)
     if not chosen:
         raise ReportError(f"the calibration {calibration.name} knows no global index: --keys-stay")
     return chosen
@@ -131,11 +130,11 @@ def _money(found: Sequence[Prediction], prices: Prices, executors: int) -> list[
     ]
 
 
-def document(made: Plan) -> dict[str, Any]:
-    """The answer as `plan --json` prints it."""
+def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
+    """The answer as `plan --json` prints it; `also` is that of another engine beside it."""
     at = made.wish.at
     return {
-        "engine": NATIVE,
+        "engine": made.calibration.engine,
         "recommended": made.choice.recommended,
         "options": made.choice.options,
         "why": made.choice.why,
@@ -164,4 +163,5 @@ def document(made: Plan) -> dict[str, Any]:
             "runs": list(made.calibration.runs),
             "extrapolated": made.outside,
         },
+        **({"also": document(also)} if also else {}),
     }

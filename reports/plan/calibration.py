@@ -15,16 +15,19 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from keymark.harness.engines import NATIVE, hudi_name, hudi_order
 from keymark.harness.store.results import wrong_keys
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.floors import floor
-from keymark.reports.plan.formulas import equation_names, indexes_of, other
+from keymark.reports.plan.formulas import CostModel, cost_model, other
 from keymark.reports.render.text import clean
 
 SCHEMA_VERSION = 2
 RANGED = ("rows", "batch", "files", "shards", "cores")
-_HEAD = ("runs", "machine", "cores", "row_bytes", "key_bytes", "ranges", "scored_rows")
-DEFAULT = Path(__file__).parents[2] / "harness" / "calibration" / "default.json"
+_HEAD = ("engine", "runs", "machine", "cores", "row_bytes", "key_bytes", "ranges", "scored_rows")
+FOLDER = Path(__file__).parents[2] / "harness" / "calibration"
+DEFAULT = FOLDER / "default.json"
+"""Of Keymark's own engine. Those of Hudi's releases lie beside it, by the names of the engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class Calibration:
 
     Attributes:
         name: what it is called in answers.
+        engine: whose work it is about.
         runs: ids of the runs that it was fitted to.
         machine: of the first of them, as run.json describes it.
         cores: that they used.
@@ -72,6 +76,7 @@ class Calibration:
     """
 
     name: str
+    engine: str = NATIVE
     runs: tuple[str, ...]
     machine: Mapping[str, Any]
     cores: int
@@ -82,11 +87,18 @@ class Calibration:
     equations: Mapping[str, FittedEquation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse ranges that nothing can be compared with."""
+        """Refuse engines without a cost model, and ranges that nothing can be compared with."""
+        if self.engine != NATIVE and hudi_name(self.engine) is None:
+            raise ValueError(f"there is no engine {clean(self.engine)} to calibrate")
         if set(RANGED) - self.ranges.keys() or not all(
             high > 0 for _, high in self.ranges.values()
         ):
             raise ValueError(f"ranges of {', '.join(RANGED)} above 0 are expected")
+
+    @property
+    def model(self) -> CostModel:
+        """The equations that its constants are of."""
+        return cost_model(self.engine)
 
     @property
     def largest_rows(self) -> float:
@@ -97,7 +109,7 @@ class Calibration:
     def indexes(self) -> tuple[str, ...]:
         """Indexes whose tagging it knows, in the order of the equations."""
         tags = [name for name in self.equations if name.startswith("tag/")]
-        return tuple(index for name in tags for index in indexes_of(name))
+        return tuple(index for name in tags for index in self.model.indexes_of(name))
 
     @property
     def where(self) -> str:
@@ -121,6 +133,45 @@ class Calibration:
         return "\n".join(["{", *lines, '  "equations": {', ",\n".join(made), "  }", "}", ""])
 
 
+def shipped() -> dict[str, Path]:
+    """The calibrations that the package brings, by engine: Keymark's own first, then Hudi's."""
+    hudis = [path.stem for path in FOLDER.glob("hudi@*.json") if hudi_name(path.stem)]
+    ordered = sorted(hudis, key=hudi_order)
+    return {NATIVE: DEFAULT, **{engine: FOLDER / f"{engine}.json" for engine in ordered}}
+
+
+def calibrating(engine: str) -> str:
+    """The command that measures what a calibration of an engine is fitted to."""
+    if engine == NATIVE:
+        return "keymark run calibrate"
+    return f"keymark run calibrate_hudi --engine {engine}"
+
+
+def load_for(engine: str | None, path: Path | None = None) -> Calibration:
+    """The calibration of an engine.
+
+    Args:
+        engine: its name; None: that of the file, or else Hudi's newest release that has one.
+        path: a saved fit; None: one that the package brings.
+
+    Raises:
+        ReportError: it cannot be read, is of another engine, or there is none.
+    """
+    if path is not None:
+        found = load(path)
+        if engine not in (None, found.engine):
+            raise ReportError(f"{path} is a calibration of {found.engine}, not of {engine}")
+        return found
+    brought = shipped()
+    wanted = engine or list(brought)[-1]
+    if wanted not in brought:
+        raise ReportError(
+            f"there is no calibration of {clean(wanted)} ({', '.join(brought)} have one); "
+            f"`{calibrating(clean(wanted))}` measures one, and --calibration RUN takes it"
+        )
+    return load(brought[wanted])
+
+
 def load(path: Path = DEFAULT) -> Calibration:
     """Read a calibration; constants below the least that a kernel takes are raised to it.
 
@@ -139,7 +190,7 @@ def load(path: Path = DEFAULT) -> Calibration:
         )
     try:
         found = TypeAdapter(Calibration).validate_python(
-            {**document, "name": "default" if path == DEFAULT else path.name}
+            {**document, "name": "default" if path in shipped().values() else path.name}
         )
     except ValidationError as error:
         raise ReportError(f"{path} is no calibration: {clean(wrong_keys(error))}") from error
@@ -148,7 +199,7 @@ def load(path: Path = DEFAULT) -> Calibration:
         equations={
             name: _raised(name, each)
             for name, each in found.equations.items()
-            if name in equation_names()
+            if name in found.model.equation_names()
         },
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from keymark.harness.engines import NATIVE
 from keymark.harness.store import run_folder_mirror
 from keymark.indexes.workload import LOCAL_BYTES, Workload, files_for
 from keymark.reports.errors import ReportError
@@ -23,6 +24,7 @@ from keymark.reports.render.text import clean
 
 def plan(
     *,
+    engine: flags.Engine = None,
     records: flags.Records = None,
     batch: flags.Batch = None,
     partitions: flags.Partitions = 10,
@@ -49,7 +51,7 @@ def plan(
     as_json: flags.AsJson = False,
 ) -> None:
     """Predict what each index costs for a table, and recommend one; or score predictions."""
-    known = _calibration(calibration_ or [], fit_rows)
+    known = _calibration(engine, calibration_ or [], fit_rows)
     if score:
         known = _score(known, score, as_json=as_json)
     if save is not None:
@@ -85,35 +87,39 @@ def plan(
         at=at, executors=executors, keys_stay=keys_stay, indexes=tuple(index or ()), prices=paid
     )
     made = answer.plan(known, wish)
-    _tell(made, html, as_json=as_json)
+    chosen = engine is None and not calibration_ and known.engine != NATIVE
+    also = answer.plan(calibration.load(), wish) if chosen else None
+    _tell(made, also, html, as_json=as_json)
 
 
-def _tell(made: answer.Plan, html: Path | None, *, as_json: bool) -> None:
+def _tell(made: answer.Plan, also: answer.Plan | None, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
         from keymark.reports.plan import page  # noqa: PLC0415  templates, only for a page
 
         html.write_text(page.html(made), encoding="utf-8")
     if as_json:
-        print(json.dumps(answer.document(made), indent=2, allow_nan=False))
+        print(json.dumps(answer.document(made, also), indent=2, allow_nan=False))
         return
-    print(render.ENGINE)
+    print(render.about(made.calibration.engine))
     print_lines(render.lines(made))
+    print_lines(render.beside(made, also) if also else [])
     print_table(*render.table(made))
     if html is not None:
         print(f"page: {clean(html)}")
 
 
-def _calibration(names: Sequence[str], fit_rows: int | None) -> Calibration:
+def _calibration(engine: str | None, names: Sequence[str], fit_rows: int | None) -> Calibration:
     """The package's own fit, a saved one, or that of calibration runs."""
     paths = [run_folder_mirror.local(name) for name in names]
     if not paths or (len(paths) == 1 and paths[0].is_file()):
         if fit_rows is not None:
             raise ReportError("--fit-rows is for a fit: it needs --calibration RUN, a run folder")
-        return calibration.load(*paths)
+        return calibration.load_for(engine, paths[0] if paths else None)
     from keymark.reports.model import projection  # noqa: PLC0415
     from keymark.reports.plan import fit  # noqa: PLC0415  numpy and scipy, only for a fit
 
-    return fit.calibrate(projection.load(paths), most_rows=fit_rows or math.inf)
+    runs = projection.load(paths)
+    return fit.calibrate(runs, engine=engine or NATIVE, most_rows=fit_rows or math.inf)
 
 
 def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> Calibration:

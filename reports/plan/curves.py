@@ -13,9 +13,9 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from keymark.harness.store.units import Unit
+from keymark.indexes.installed import specs
 from keymark.reports.plan.answer import Plan
 from keymark.reports.plan.decide import sweep
-from keymark.reports.plan.formulas import known
 from keymark.reports.plan.predict import Estimate, added
 from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.format_values import amount
@@ -100,7 +100,7 @@ def svg(curve: Curve) -> str:
                 [max(getattr(each, end), _FLOOR) for each in line]
                 for end in ("low", "value", "high")
             )
-            color = known()[index].color
+            color = specs()[index].color
             axes.fill_between(curve.sizes, low, high, color=color, alpha=0.12, linewidth=0)
             axes.plot(curve.sizes, middle, color=color, linewidth=2, label=index)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from keymark.indexes.workload import Workload, files_for
-from keymark.reports.plan.calibration import Calibration
-from keymark.reports.plan.formulas import cost_of, known
+from keymark.reports.plan.calibration import Calibration, calibrating
+from keymark.reports.plan.formulas import CostModel
 from keymark.reports.plan.predict import added, beyond
 
 FAR = 100.0
@@ -100,7 +100,7 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
             f"were fitted to or compared with ({calibration.largest_rows:,.0f}); beyond "
             f"{FAR:.0f} times there is no single winner among {', '.join(order)}: tables of "
             f"{rows:,} rows, fitted or scored, would allow one "
-            f"(keymark run calibrate --set dataset.sizes=[{max(rows // 10, 1)},{rows}])"
+            f"({calibrating(calibration.engine)} --set dataset.sizes=[{max(rows // 10, 1)},{rows}])"
         )
     elif len(ties) == len(order) - 1:
         why = _undecided(calibration, at, order)
@@ -113,13 +113,13 @@ def choose(calibration: Calibration, at: Workload, candidates: Sequence[str]) ->
         order=tuple(order),
         ties=ties,
         why=why,
-        options=options_of(best, at) if told else {},
+        options=options_of(calibration.model, best, at) if told else {},
     )
 
 
-def options_of(index: str, at: Workload) -> dict[str, str]:
+def options_of(model: CostModel, index: str, at: Workload) -> dict[str, str]:
     """The options that give a table an index as it was predicted."""
-    return {"hoodie.index.type": known()[index].table_type, **cost_of(index).options(at)}
+    return {"hoodie.index.type": model.known[index].table_type, **model.cost(index).options(at)}
 
 
 def shards_for(calibration: Calibration, at: Workload) -> Shards | None:
@@ -130,7 +130,7 @@ def shards_for(calibration: Calibration, at: Workload) -> Shards | None:
         at: the workload; if it has shards, these are taken.
     """
     for index in calibration.indexes:
-        fewest = cost_of(index).fewest_shards
+        fewest = calibration.model.cost(index).fewest_shards
         if fewest is None:
             continue
         least = fewest(at)
@@ -241,11 +241,11 @@ def _undecided(calibration: Calibration, at: Workload, order: Sequence[str]) -> 
     if not outside:
         return (
             f"the ranges of {names} overlap: a calibration with more repetitions would decide "
-            "(keymark run calibrate --set schedule.repetitions=10)"
+            f"({calibrating(calibration.engine)} --set schedule.repetitions=10)"
         )
     far = max(outside, key=lambda name: outside[name])
     return (
         f"the ranges of {names} overlap: a calibration nearer to {float(getattr(at, far)):,.0f} "
         f"{far} would decide (this one ends at {calibration.ranges[far][1]:,.0f}): "
-        "keymark run calibrate with --set and --master as it will be used"
+        f"{calibrating(calibration.engine)} with --set and --master as it will be used"
     )

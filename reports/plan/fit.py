@@ -22,11 +22,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
+from keymark.harness.engines import NATIVE
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run
-from keymark.reports.plan.calibration import RANGED, Calibration, FittedEquation
+from keymark.reports.plan.calibration import RANGED, Calibration, FittedEquation, calibrating
 from keymark.reports.plan.floors import floor
-from keymark.reports.plan.formulas import equation_names, scans
+from keymark.reports.plan.formulas import CostModel, cost_model
 from keymark.reports.plan.observe import Observation, observations, pooled
 
 DRAWS = 60
@@ -39,27 +40,33 @@ _SCANNED = "rows"
 _Floats = npt.NDArray[np.float64]
 
 
-def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibration:
+def calibrate(
+    runs: Sequence[Run], *, engine: str = NATIVE, most_rows: float = math.inf
+) -> Calibration:
     """Fit the equations to the verified cells of runs.
 
     Args:
         runs: that measured them.
+        engine: whose cells they are.
         most_rows: of a table; cells of larger ones are left for a score.
 
     Raises:
         ReportError: they have too few cells that the model is about.
     """
-    found = [each for run in runs for each in observations(run) if each.at.rows <= most_rows]
+    model = cost_model(engine)
+    every = [each for run in runs for each in observations(run, engine)]
+    found = [each for each in every if each.at.rows <= most_rows]
     equations: dict[str, FittedEquation] = {}
-    alone = (name for name in equation_names() if name not in scans())
-    for group in (scans(), *((name,) for name in alone)):
+    scans = model.scans()
+    alone = (name for name in model.equation_names() if name not in scans)
+    for group in (scans, *((name,) for name in alone)):
         cells = [each for name in group for each in _enough(found, name)]
-        equations |= fit(cells) if cells else {}
+        equations |= fit(cells, model) if cells else {}
     names = ", ".join(run.name for run in runs)
     if not any(name.startswith("tag/") for name in equations):
         raise ReportError(
-            f"{names}: too few cells with upserts to fit a cost model; `keymark run calibrate`"
-            " measures what it takes"
+            f"{names}: too few cells with upserts by {engine} to fit a cost model; "
+            f"`{calibrating(engine)}` measures what it takes"
         )
     places = [each.at for each in found if each.quantity == "tag"]
     ranges = {
@@ -68,13 +75,14 @@ def calibrate(runs: Sequence[Run], *, most_rows: float = math.inf) -> Calibratio
     }
     return Calibration(
         name=names,
+        engine=engine,
         runs=tuple(run.run_id for run in runs),
         machine=runs[0].record.machine.document,
         cores=int(ranges["cores"][1]),
         row_bytes=round(float(np.median([p.row_bytes for p in places])), 1),
         key_bytes=places[0].key_bytes,
         ranges=ranges,
-        equations={name: equations[name] for name in equation_names() if name in equations},
+        equations={name: equations[name] for name in model.equation_names() if name in equations},
     )
 
 
@@ -84,17 +92,21 @@ def _enough(found: Sequence[Observation], name: str) -> list[Observation]:
     return cells if len(pooled(cells)) >= len(_amounts(cells)) else []
 
 
-def fit(cells: Sequence[Observation]) -> dict[str, FittedEquation]:
+def fit(cells: Sequence[Observation], model: CostModel) -> dict[str, FittedEquation]:
     """Fit equations to their cells; those that share a constant need one another's."""
     points = pooled(cells)
-    columns = list(dict.fromkeys(_column(each, name) for each in points for name in each.amounts))
-    table, measured = _table(points, columns)
+    shared = model.scans()
+    columns = list(
+        dict.fromkeys(_column(each, name, shared) for each in points for name in each.amounts)
+    )
+    table, measured = _table(points, columns, shared)
     least = np.zeros(len(columns))
     for each in points:
         for name in each.amounts:
-            least[columns.index(_column(each, name))] = floor(str(each.equation), name)
+            place = columns.index(_column(each, name, shared))
+            least[place] = 0.0 if model.of_hudi else floor(str(each.equation), name)
     best = robust_constants(table, measured, least)
-    amounts, values = _table(cells, columns)
+    amounts, values = _table(cells, columns, shared)
     fitted = np.maximum(amounts @ best, _LEAST)
     off = values / fitted
     chance = np.random.default_rng(_SEED)
@@ -108,7 +120,7 @@ def fit(cells: Sequence[Observation]) -> dict[str, FittedEquation]:
     for equation in dict.fromkeys(str(each.equation) for each in points):
         own = [each for each in points if each.equation == equation]
         names = _amounts(own)
-        places = [columns.index(_column(own[0], name)) for name in names]
+        places = [columns.index(_column(own[0], name, shared)) for name in names]
         mine = np.array([each.equation == equation for each in cells])
         found[equation] = FittedEquation(
             amounts=names,
@@ -125,9 +137,9 @@ def _amounts(cells: Sequence[Observation]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for each in cells for name in each.amounts))
 
 
-def _column(cell: Observation, amount: str) -> str:
+def _column(cell: Observation, amount: str, scans: Sequence[str]) -> str:
     """What a constant is known by in a fit: its amount, and whose it is if it is not shared."""
-    shared = amount == _SCANNED and cell.equation in scans()
+    shared = amount == _SCANNED and cell.equation in scans
     return amount if shared else f"{cell.equation} {amount}"
 
 
@@ -136,12 +148,14 @@ def _medians(values: _Floats, works: npt.NDArray[np.int64]) -> _Floats:
     return np.array([np.median(values[works == work]) for work in range(works.max() + 1)])
 
 
-def _table(cells: Sequence[Observation], columns: Sequence[str]) -> tuple[_Floats, _Floats]:
+def _table(
+    cells: Sequence[Observation], columns: Sequence[str], scans: Sequence[str]
+) -> tuple[_Floats, _Floats]:
     """Amounts, a row per cell and a column per constant, and what was measured."""
     table = np.zeros((len(cells), len(columns)))
     for row, each in zip(table, cells, strict=True):
         for name, amount in each.amounts.items():
-            row[columns.index(_column(each, name))] = amount
+            row[columns.index(_column(each, name, scans))] = amount
     return table, np.array([each.value for each in cells])
 
 

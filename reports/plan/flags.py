@@ -18,6 +18,14 @@ def count(text: str) -> int:
     return number
 
 
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="engine that the predictions are about, such as native or hudi@1.2.0; "
+        "default: Hudi's newest calibrated release",
+    ),
+]
 Records = Annotated[int | None, typer.Option(parser=count, metavar="N", help="rows of the table")]
 Batch = Annotated[
     int | None, typer.Option(parser=count, metavar="N", help="keys of a change batch")

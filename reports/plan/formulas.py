@@ -2,21 +2,23 @@
 
 A time is the sum of amounts, each times a constant that calibration runs tell (`fit.py`). What the
 amounts are follows from what the code does; docs/cost_model.md derives them. What is an index's own
-is in its spec; here is what all indexes have in common. Sources: UpsertPartitioner of Hudi 0.15;
-the modules `table/write`.
+is in its spec, for Keymark (`cost`) and for Apache Hudi (`hudi_cost`); here is what all indexes
+have in common. Sources: UpsertPartitioner of Hudi 0.15; the modules `table/write`.
 
 An equation's name is `<quantity>/<family>`: `tag/bloom` is of all indexes that ask filters. It
 covers both modes: `tasks`, where Spark does the work, and `threads`, where it stays in the writer's
 process. What is done to a row or a key is the same in both, so they share its constant; what
-starting costs is each mode's own (`once_tasks`, `once_threads`).
+starting costs is each mode's own (`once_tasks`, `once_threads`). Hudi's work is always in tasks.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
+from keymark.harness.engines import hudi_version
 from keymark.indexes.installed import specs
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
 from keymark.indexes.workload import SMALL_FILE_BYTES, Workload, touched
@@ -72,86 +74,129 @@ def around(at: Workload, mode: str) -> dict[str, float]:
     return {f"once_{mode}": 1.0, "files": at.files, "keys": at.batch}
 
 
+def listed(at: Workload, mode: str) -> dict[str, float]:
+    """Hudi's metadata table under an index that is not in it: the names of the new files."""
+    return {f"once_{mode}": 1.0, "files": rewritten(at)}
+
+
 _WRITE, _WRITE_LAID_OUT = Equation("write/all", write), Equation("write/all", write_laid_out)
 _AROUND = Equation("around/all", around)
+_LISTED = Equation("index/files", listed)
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """The equations of Keymark's own engine, or those of Apache Hudi.
+
+    Attributes:
+        of_hudi: whose they are.
+    """
+
+    of_hudi: bool
+
+    @property
+    def known(self) -> Mapping[str, IndexSpec]:
+        """The installed indexes whose cost somebody knows, in their order."""
+        return _known(self.of_hudi)
+
+    def cost(self, index: str) -> IndexCost:
+        """What is an index's own.
+
+        Raises:
+            KeyError: nobody knows.
+        """
+        spec = self.known[index]
+        cost = spec.hudi_cost if self.of_hudi else spec.cost
+        assert cost is not None
+        return cost
+
+    def equation(self, quantity: str, index: str) -> Equation | None:
+        """What says a quantity of an index; None where it is nothing."""
+        if index not in self.known:
+            return None
+        if quantity == "write":
+            return _WRITE_LAID_OUT if self.known[index].owns_layout else _WRITE
+        if quantity == "around":
+            return _AROUND
+        own = self.cost(index).equations.get(quantity)
+        return _LISTED if own is None and quantity == "index" and self.of_hudi else own
+
+    def name_of(self, quantity: str, index: str) -> str | None:
+        """The name of that equation; None where it is nothing."""
+        found = self.equation(quantity, index)
+        return None if found is None else found.name
+
+    def amounts(self, quantity: str, index: str, at: Workload, mode: str) -> dict[str, float]:
+        """The amounts of a quantity of an index; none where it is nothing."""
+        found = self.equation(quantity, index)
+        return found.formula(at, mode) if found else {}
+
+    def equations(self) -> tuple[tuple[str, Equation], ...]:
+        """Every index with each of its equations, in the order of the quantities."""
+        pairs = ((index, self.equation(name, index)) for name in QUANTITIES for index in self.known)
+        return tuple((index, found) for index, found in pairs if found is not None)
+
+    def equation_names(self) -> tuple[str, ...]:
+        """The names of all equations."""
+        return tuple(dict.fromkeys(found.name for _, found in self.equations()))
+
+    def scans(self) -> tuple[str, ...]:
+        """The equations whose amount `rows` is reading rows of key columns."""
+        return tuple(dict.fromkeys(found.name for _, found in self.equations() if found.scans))
+
+    def indexes_of(self, name: str) -> tuple[str, ...]:
+        """The indexes that share an equation."""
+        return tuple(dict.fromkeys(i for i, found in self.equations() if found.name == name))
+
+    def mode_of(self, quantity: str, index: str, at: Workload) -> str:
+        """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides."""
+        heavy = self.of_hudi or self.weight(quantity, index, at) >= at.local_bytes
+        return TASKS if heavy else THREADS
+
+    def weight(self, quantity: str, index: str, at: Workload) -> float:
+        """Bytes of work, as the table's runner counts them."""
+        if quantity == "index":
+            return at.inserts * (at.key_bytes + _RESULT_BYTES)
+        if quantity in ("write", "around"):
+            return rewritten(at) * at.file_bytes + at.batch * _NEW_ROW_BYTES
+        if quantity == "bootstrap":
+            return at.rows * at.row_bytes
+        return self.cost(index).weight(at) if index in self.known else 0.0
+
+    def shuffles(self, index: str, at: Workload) -> bool:
+        """Whether tagging shuffles at all: Spark may send the keys asked to all tasks instead."""
+        if self.of_hudi:
+            return True
+        return not is_broadcast(at) and self.mode_of("tag", index, at) == TASKS
+
+    def equation_of(self, quantity: str, index: str, at: Workload) -> str | None:
+        """The name of a quantity's equation there; a join that Spark broadcasts has no shuffle."""
+        if quantity == "shuffle" and not self.shuffles(index, at):
+            return None
+        return self.name_of(quantity, index)
+
+
+KEYMARK, HUDI = CostModel(of_hudi=False), CostModel(of_hudi=True)
+
+
+def cost_model(engine: str) -> CostModel:
+    """The cost model of an engine, by its name."""
+    return KEYMARK if hudi_version(engine) is None else HUDI
 
 
 @functools.cache
-def known() -> Mapping[str, IndexSpec]:
-    """The installed indexes whose cost somebody knows, in their order."""
-    return MappingProxyType({name: spec for name, spec in specs().items() if spec.cost})
-
-
-def cost_of(index: str) -> IndexCost:
-    """What is an index's own."""
-    cost = known()[index].cost
-    assert cost is not None
-    return cost
-
-
-@functools.cache
-def equation(quantity: str, index: str) -> Equation | None:
-    """What says a quantity of an index; None where it is nothing."""
-    spec = known().get(index)
-    if spec is None or spec.cost is None:
-        return None
-    if quantity == "write":
-        return _WRITE_LAID_OUT if spec.owns_layout else _WRITE
-    return _AROUND if quantity == "around" else spec.cost.equations.get(quantity)
-
-
-def name_of(quantity: str, index: str) -> str | None:
-    """The name of that equation; None where it is nothing."""
-    found = equation(quantity, index)
-    return None if found is None else found.name
-
-
-def amounts(quantity: str, index: str, at: Workload, mode: str) -> dict[str, float]:
-    """The amounts of a quantity of an index; none where it is nothing."""
-    found = equation(quantity, index)
-    return found.formula(at, mode) if found else {}
-
-
-@functools.cache
-def equation_names() -> tuple[str, ...]:
-    """The names of all equations."""
-    found = (name_of(quantity, index) for quantity in QUANTITIES for index in known())
-    return tuple(dict.fromkeys(name for name in found if name))
-
-
-@functools.cache
-def scans() -> tuple[str, ...]:
-    """The equations whose amount `rows` is reading rows of key columns."""
-    found = (equation(quantity, index) for quantity in QUANTITIES for index in known())
-    return tuple(dict.fromkeys(each.name for each in found if each and each.scans))
-
-
-@functools.cache
-def indexes_of(name: str) -> tuple[str, ...]:
-    """The indexes that share an equation."""
-    pairs = ((quantity, index) for quantity in QUANTITIES for index in known())
-    return tuple(dict.fromkeys(pair[1] for pair in pairs if name_of(*pair) == name))
+def _known(of_hudi: bool) -> Mapping[str, IndexSpec]:  # noqa: FBT001
+    found = {
+        name: spec
+        for name, spec in specs().items()
+        if (spec.hudi_cost if of_hudi else spec.cost) is not None
+    }
+    return MappingProxyType(found)
 
 
 def other(mode: str) -> str:
     """The other mode."""
     return THREADS if mode == TASKS else TASKS
-
-
-def mode_of(quantity: str, index: str, at: Workload) -> str:
-    """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides."""
-    return TASKS if weight(quantity, index, at) >= at.local_bytes else THREADS
-
-
-def weight(quantity: str, index: str, at: Workload) -> float:
-    """Bytes of work, as the table's runner counts them."""
-    if quantity == "index":
-        return at.inserts * (at.key_bytes + _RESULT_BYTES)
-    if quantity in ("write", "around"):
-        return rewritten(at) * at.file_bytes + at.batch * _NEW_ROW_BYTES
-    if quantity == "bootstrap":
-        return at.rows * at.row_bytes
-    return cost_of(index).weight(at) if index in known() else 0.0
 
 
 def is_broadcast(at: Workload) -> bool:

@@ -1,8 +1,8 @@
 """What runs have measured of the cost model's quantities, with the workload of each cell.
 
 A value is the median of its repetitions: what its user will usually see. (The fastest is lower the
-more repetitions there are.) Only first upserts of freshly loaded tables by Keymark's own engine are
-observed: later ones meet log blocks and files that the formulas leave out.
+more repetitions there are.) Only first upserts of freshly loaded tables are observed:
+later ones meet log blocks and files that the formulas leave out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from statistics import median
 
 from keymark.harness.engines import NATIVE
 from keymark.harness.store.run_record import CellRecord, RunRecord
-from keymark.indexes.spec import TASKS, Amounts
+from keymark.indexes.spec import Amounts
 from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.plan.formulas import IN_BYTES, amounts, is_broadcast, known, mode_of, name_of
+from keymark.reports.plan.formulas import IN_BYTES, CostModel, cost_model
 
 STEP = "upsert_1"
 LOAD = "bulk_insert"
@@ -68,10 +68,11 @@ class Observation:
         return self.value / min(self.values) - 1 if min(self.values) else 0.0
 
 
-def observations(run: Run) -> Iterator[Observation]:
-    """All that the verified cells of a run tell."""
+def observations(run: Run, engine: str = NATIVE) -> Iterator[Observation]:
+    """All that the verified cells of an engine tell in a run."""
+    model = cost_model(engine)
     listed = {each.cell: each for each in run.record.cells or ()}
-    views = {view.cell: view for view in run.cells if view.verified and view.engine == NATIVE}
+    views = {view.cell: view for view in run.cells if view.verified and view.engine == engine}
     loads = _loads(views)
     for cell, view in views.items():
         load = loads.get(_table(cell))
@@ -79,8 +80,8 @@ def observations(run: Run) -> Iterator[Observation]:
             continue
         at = workload(run.record, listed[cell], load)
         if at is not None:
-            yield from _of_cell(view, at, load if cell == load.cell else None)
-            yield from _of_lookup(view, asked(run.record, at))
+            yield from _of_cell(model, view, at, load if cell == load.cell else None)
+            yield from _of_lookup(model, view, asked(run.record, at))
 
 
 def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | None:
@@ -112,7 +113,9 @@ def workload(record: RunRecord, cell: CellRecord, load: CellView) -> Workload | 
     )
 
 
-def _of_cell(view: CellView, at: Workload, load: CellView | None) -> Iterator[Observation]:
+def _of_cell(
+    model: CostModel, view: CellView, at: Workload, load: CellView | None
+) -> Iterator[Observation]:
     phases = {p: dict(view.values(STEP, p, "wall_s")) for p in ("total", "tag", "write", "index")}
     rest = {
         trial: whole - sum(phases[part].get(trial, 0.0) for part in ("tag", "write", "index"))
@@ -126,13 +129,13 @@ def _of_cell(view: CellView, at: Workload, load: CellView | None) -> Iterator[Ob
         "shuffle": view.values(STEP, "tag", "shuffle_write_bytes"),
     }
     if load is not None:
-        laid_out = view.index in known() and known()[view.index].owns_layout
+        laid_out = view.index in model.known and model.known[view.index].owns_layout
         measured["bootstrap"] = load.values(LOAD, "total" if laid_out else "index", "wall_s")
         measured["index_bytes"] = load.values(LOAD, "index", "bytes_written")
     for quantity, found in measured.items():
         values = tuple(found.values())
         if values and (quantity in IN_BYTES or min(values) > 0):
-            yield _observed(view, quantity, at, values)
+            yield _observed(model, view, quantity, at, values)
 
 
 def asked(record: RunRecord, at: Workload) -> Workload:
@@ -142,10 +145,10 @@ def asked(record: RunRecord, at: Workload) -> Workload:
     return replace(at, batch=keys, new_share=steps.lookup_absent / keys) if keys else at
 
 
-def _of_lookup(view: CellView, at: Workload) -> Iterator[Observation]:
+def _of_lookup(model: CostModel, view: CellView, at: Workload) -> Iterator[Observation]:
     values = tuple(view.values("lookup", "total", "wall_s").values())
     if values and min(values) > 0:
-        yield _observed(view, "lookup", at, values)
+        yield _observed(model, view, "lookup", at, values)
 
 
 def pooled(found: Iterable[Observation]) -> list[Observation]:
@@ -162,11 +165,11 @@ def pooled(found: Iterable[Observation]) -> list[Observation]:
 
 
 def _observed(
-    view: CellView, quantity: str, at: Workload, values: tuple[float, ...]
+    model: CostModel, view: CellView, quantity: str, at: Workload, values: tuple[float, ...]
 ) -> Observation:
-    name = equation_of(quantity, view.index, at)
-    mode = mode_of(quantity, view.index, at)
-    work = amounts(quantity, view.index, at, mode) if name else {}
+    name = model.equation_of(quantity, view.index, at)
+    mode = model.mode_of(quantity, view.index, at)
+    work = model.amounts(quantity, view.index, at, mode) if name else {}
     return Observation(
         cell=view.cell,
         index=view.index,
@@ -176,13 +179,6 @@ def _observed(
         amounts=work,
         values=values,
     )
-
-
-def equation_of(quantity: str, index: str, at: Workload) -> str | None:
-    """The equation of a quantity; a join that Spark broadcasts shuffles nothing."""
-    if quantity == "shuffle" and (is_broadcast(at) or mode_of("tag", index, at) != TASKS):
-        return None
-    return name_of(quantity, index)
 
 
 def _loads(views: Mapping[str, CellView]) -> dict[str, CellView]:

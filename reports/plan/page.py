@@ -15,7 +15,7 @@ def html(made: Plan) -> str:
     heads, rows = render.table(made)
     return template("plan.html.j2").render(
         made=made,
-        engine=render.ENGINE,
+        engine=render.about(made.calibration.engine),
         tie=render.tied(made.choice),
         remarks=render.remarks(made),
         css=style(),

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from keymark.harness.store.units import Unit
 from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration, FittedEquation
-from keymark.reports.plan.formulas import amounts, cost_of, mode_of, name_of, other
-from keymark.reports.plan.observe import equation_of
+from keymark.reports.plan.formulas import other
 
 _COVERED = 0.95
 _WIDER = 0.5
@@ -72,10 +71,12 @@ class Prediction:
 def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
     """All that is predicted of every calibrated index, money aside."""
     made = []
+    model = calibration.model
     outside = beyond(calibration.ranges, at)
     for index in calibration.indexes:
         parts = {part: quantity(calibration, part, index, at) for part in PARTS}
-        asked = "lookup" if name_of("lookup", index) else "tag"
+        asked = "lookup" if model.name_of("lookup", index) else "tag"
+        memory = model.cost(index).memory
         measured = {
             "write_s": total(list(parts.values())),
             "tag_s": parts["tag"],
@@ -83,7 +84,7 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
             "lookup_s": quantity(calibration, asked, index, at),
             "shuffle_bytes": quantity(calibration, "shuffle", index, at),
             "index_bytes": _kept(calibration, index, at),
-            "memory_bytes": _exact(cost_of(index).memory(at)),
+            **({"memory_bytes": _exact(memory(at))} if memory else {}),
             "bootstrap_s": quantity(calibration, "bootstrap", index, at),
         }
         made += [
@@ -118,14 +119,15 @@ def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> E
 
     Where one mode was not calibrated the other one's constants stand in: the work is the same.
     """
-    equation = equation_of(name, index, at)
+    model = calibration.model
+    equation = model.equation_of(name, index, at)
     if equation is None or equation not in calibration.equations:
         return NOTHING
     fitted = calibration.equations[equation]
-    mode = mode_of(name, index, at)
+    mode = model.mode_of(name, index, at)
     if not fitted.knows(mode):
         mode = other(mode)
-    work = amounts(name, index, at, mode)
+    work = model.amounts(name, index, at, mode)
     return estimate(fitted, work, wider=stretch(calibration.ranges, at))
 
 
@@ -179,7 +181,7 @@ def _sum(constants: Sequence[float], amounts: Sequence[float]) -> float:
 
 def _kept(calibration: Calibration, index: str, at: Workload) -> Estimate:
     """Bytes of what an index is found by: mappings, or the filters in the base files."""
-    exact = cost_of(index).index_bytes
+    exact = calibration.model.cost(index).index_bytes
     if exact is not None:
         return _exact(exact(at))
     return quantity(calibration, "index_bytes", index, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from keymark.harness.engines import NATIVE
+from keymark.harness.engines import NATIVE, hudi_name
 from keymark.harness.store.units import Unit
 from keymark.reports.plan.answer import Plan
 from keymark.reports.plan.calibration import Calibration
@@ -14,7 +14,6 @@ from keymark.reports.plan.predict import Estimate
 from keymark.reports.plan.score import Score
 from keymark.reports.render.format_values import amount, digits
 
-ENGINE = f"Predictions for Keymark's own engine ({NATIVE}), not for Apache Hudi's."
 _UNITS = frozenset(Unit)
 _LITTLE = 0.05
 COLUMNS = (
@@ -28,6 +27,24 @@ COLUMNS = (
     ("bootstrap_s", "to build"),
     ("cost_month", "cost a month"),
 )
+
+
+def about(engine: str) -> str:
+    """Which engine the predictions are about: the first line of every answer."""
+    hudi = hudi_name(engine)
+    if hudi is None:
+        return f"Predictions for Keymark's own engine ({NATIVE}), not for Apache Hudi's."
+    return f"Predictions for Apache Hudi {hudi.version}, tables of version {hudi.table_version}."
+
+
+def beside(made: Plan, also: Plan) -> list[str]:
+    """What another engine's predictions say, where they differ in what they recommend."""
+    first, second = made.choice.recommended, also.choice.recommended
+    if first == second:
+        return []
+    name = also.calibration.engine
+    told = f"of {name} the choice would be {second or 'nothing'} ({also.choice.why})"
+    return [f"{told}; --engine {name} shows it"]
 
 
 def worded(found: Estimate, unit: str) -> str:

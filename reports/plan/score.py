@@ -16,7 +16,7 @@ from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import IN_BYTES, known
+from keymark.reports.plan.formulas import IN_BYTES
 from keymark.reports.plan.observe import Observation, observations
 from keymark.reports.plan.predict import beyond, quantity
 
@@ -107,7 +107,9 @@ def score(calibration: Calibration, runs: Sequence[Run]) -> Score:
     found = [each for run in runs for each in _unseen(calibration, run)]
     places = {each.cell: each.at for each in found if each.quantity == "tag"}
     if not places:
-        raise ReportError("nothing to score: the runs have no verified upserts of native tables")
+        raise ReportError(
+            f"nothing to score: the runs have no verified upserts by {calibration.engine}"
+        )
     factors = [max(beyond(calibration.ranges, at).values(), default=1.0) for at in places.values()]
     return Score(
         cells=len(places),
@@ -123,7 +125,7 @@ def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
     """What a run tells that the fit has not seen: of a run of the fit, its larger tables."""
     found = [
         each
-        for each in observations(run)
+        for each in observations(run, calibration.engine)
         if each.index in calibration.indexes and each.quantity in SCORED
     ]
     if run.run_id not in calibration.runs:
@@ -136,9 +138,10 @@ def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
 
 
 def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Off]:
+    known = calibration.model.known
     kinds = sorted(
         {(each.quantity, each.index) for each in found},
-        key=lambda kind: (SCORED.index(kind[0]), place_in(kind[1], tuple(known()))),
+        key=lambda kind: (SCORED.index(kind[0]), place_in(kind[1], tuple(known))),
     )
     for name, index in kinds:
         points = [each for each in found if (each.quantity, each.index) == (name, index)]
@@ -169,6 +172,7 @@ def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
 
 
 def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable[ScoredChoice]:
+    known = calibration.model.known
     settings: dict[str, dict[str, float]] = {}
     places: dict[str, Any] = {}
     for each in found:
@@ -178,8 +182,8 @@ def _choices(calibration: Calibration, found: Sequence[Observation]) -> Iterable
             costs[each.index] = costs.get(each.index, 0.0) + each.value
             places[setting] = each.at
     for setting, costs in settings.items():
-        wide = [index for index, spec in known().items() if spec.is_global]
-        for among, members in (("global", wide), ("all", list(known()))):
+        wide = [index for index, spec in known.items() if spec.is_global]
+        for among, members in (("global", wide), ("all", list(known))):
             measured = {index: cost for index, cost in costs.items() if index in members}
             if len(measured) < 2:
                 continue

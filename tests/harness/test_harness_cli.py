@@ -45,6 +45,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "block_size",
         "bootstrap",
         "calibrate",
+        "calibrate_hudi",
         "canary",
         "ci",
         "gate",

@@ -10,8 +10,8 @@ from synthetic_runs import INFO, sample, write_run
 
 from keymark.harness.store.run_record import RunRecord
 from keymark.indexes.workload import FILTER_BYTES, Workload
-from keymark.reports.plan.formulas import amounts, mode_of
-from keymark.reports.plan.observe import asked, equation_of
+from keymark.reports.plan.formulas import KEYMARK
+from keymark.reports.plan.observe import asked
 
 INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
 PARTITIONS = {"random": 10, "ordered": 40}
@@ -112,8 +112,9 @@ def place(*, rows, batch, shape="random", shards=4, local=0.0) -> Workload:
 
 def true(quantity: str, index: str, at: Workload) -> float:
     """What a quantity of an index is there."""
-    name = equation_of(quantity, index, at)
-    work = amounts(quantity, index, at, mode_of(quantity, index, at)) if name else {}
+    name = KEYMARK.equation_of(quantity, index, at)
+    mode = KEYMARK.mode_of(quantity, index, at)
+    work = KEYMARK.amounts(quantity, index, at, mode) if name else {}
     return sum(TRUE[amount] * value for amount, value in work.items())
 
 

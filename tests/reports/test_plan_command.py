@@ -21,7 +21,7 @@ from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.constants import worded
 from keymark.reports.plan.decide import choose, crossovers
-from keymark.reports.plan.formulas import IN_BYTES, QUANTITIES, amounts, known
+from keymark.reports.plan.formulas import IN_BYTES, KEYMARK, QUANTITIES
 from keymark.reports.plan.predict import Estimate, estimate
 from keymark.reports.plan.render import lines
 
@@ -371,8 +371,8 @@ def test_constants_are_told_with_their_intervals(capsys, fitted):
 
 def test_every_amount_of_every_formula_has_words():
     for at in (place(rows=1e6, batch=1e4), place(rows=1e6, batch=1e4, shape="ordered")):
-        for quantity, index, mode in product(QUANTITIES, known(), (TASKS, THREADS)):
-            found = amounts(quantity, index, at, mode)
+        for quantity, index, mode in product(QUANTITIES, KEYMARK.known, (TASKS, THREADS)):
+            found = KEYMARK.amounts(quantity, index, at, mode)
             assert all(worded(amount) != amount for amount in found)
 
 

@@ -10,23 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keymark.indexes.bloom import cost as bloom_cost
-from keymark.indexes.record import spec as record
+from keymark.indexes.record import cost as record
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import FILTER_BYTES, Workload, files_for, touched
 from keymark.reports.plan import formulas
 from keymark.reports.plan.decide import options_of
-from keymark.reports.plan.formulas import (
-    QUANTITIES,
-    amounts,
-    cost_of,
-    indexes_of,
-    known,
-    mode_of,
-    name_of,
-)
-from keymark.reports.plan.observe import equation_of
+from keymark.reports.plan.formulas import HUDI, KEYMARK, QUANTITIES
 from keymark.table.index.protocol import index_name
 
+amounts, mode_of, name_of = KEYMARK.amounts, KEYMARK.mode_of, KEYMARK.name_of
 SMALL = Workload(rows=100_000, batch=1_000, cores=2, partitions=10, files=20, shards=4)
 
 workloads = st.builds(
@@ -45,7 +37,9 @@ workloads = st.builds(
 
 
 def test_types_of_indexes_are_those_of_tables():
-    told = {index: options_of(index, SMALL)["hoodie.index.type"] for index in known()}
+    told = {
+        index: options_of(KEYMARK, index, SMALL)["hoodie.index.type"] for index in KEYMARK.known
+    }
     assert {index: index_name(kind) for index, kind in told.items()} == {i: i for i in told}
 
 
@@ -84,7 +78,7 @@ def test_simple_reads_the_keys_in_reach():
 
 def test_what_a_row_costs_is_one_constant_and_what_starting_costs_is_two():
     for name in ("tag/record", "tag/bloom", "write/all", "bootstrap/record"):
-        quantity, index = name.split("/")[0], indexes_of(name)[0]
+        quantity, index = name.split("/")[0], KEYMARK.indexes_of(name)[0]
         tasks, threads = (amounts(quantity, index, SMALL, mode) for mode in (TASKS, THREADS))
         shared = set(tasks) & set(threads)
         assert shared & {"rows", "keys", "row_mb", "block_mb"}, name
@@ -125,7 +119,7 @@ def test_new_rows_of_a_bucket_table_touch_the_files_of_their_buckets():
 
 def test_a_shuffle_moves_every_key_once():
     shuffled = replace(SMALL, local_bytes=0, broadcast_bytes=-1)
-    name = equation_of("shuffle", "global_simple", shuffled)
+    name = KEYMARK.equation_of("shuffle", "global_simple", shuffled)
     assert name == "shuffle/simple"
     moved = amounts("shuffle", "global_simple", shuffled, TASKS)
     assert moved == {"once": 1, "rows_random": 100_000, "keys_random": 1_000}
@@ -143,7 +137,7 @@ def test_a_shuffle_moves_every_key_once():
     ids=["record", "threads", "broadcast"],
 )
 def test_nothing_is_shuffled(index, changes):
-    assert equation_of("shuffle", index, replace(SMALL, **changes)) is None
+    assert KEYMARK.equation_of("shuffle", index, replace(SMALL, **changes)) is None
 
 
 def test_spark_takes_over_where_the_product_says_so():
@@ -168,18 +162,33 @@ def test_a_table_has_the_fewest_files_that_hold_its_rows():
 
 works = st.sampled_from(
     [
-        (quantity, index, mode)
+        (model, quantity, index, mode)
+        for model in (KEYMARK, HUDI)
         for quantity in QUANTITIES
-        for index in known()
-        for mode in (TASKS, THREADS)
-        if name_of(quantity, index)
+        for index in model.known
+        for mode in ((TASKS,) if model.of_hudi else (TASKS, THREADS))
+        if model.name_of(quantity, index)
     ]
 )
 
 
 def amounts_of(work, at):
-    quantity, index, mode = work
-    return amounts(quantity, index, at, mode)
+    model, quantity, index, mode = work
+    return model.amounts(quantity, index, at, mode)
+
+
+def test_hudi_works_in_tasks_and_shuffles_for_every_index_that_joins():
+    few = replace(SMALL, rows=1_000, batch=1)
+    for index in HUDI.known:
+        assert HUDI.mode_of("tag", index, few) == TASKS
+        shuffled = HUDI.equation_of("shuffle", index, few)
+        assert (shuffled is None) == HUDI.known[index].owns_layout
+    assert set(HUDI.known) == set(KEYMARK.known) - {"hbase"}
+    # An index that is not in the metadata table costs the names of new files there.
+    assert HUDI.name_of("index", "global_simple") == "index/files"
+    assert HUDI.name_of("index", "record") == "index/record"
+    pairs = HUDI.amounts("shuffle", "global_bloom", SMALL, TASKS)["pairs"]
+    assert pairs == 1_000 * 20
 
 
 @given(workloads, works)
@@ -193,7 +202,7 @@ def test_amounts_are_finite_and_not_negative(at, work):
 def test_a_larger_table_is_never_less_work(at, work, factor):
     less, more = amounts_of(work, at), amounts_of(work, replace(at, rows=at.rows * factor))
     for amount, value in less.items():
-        if work[0] == "write":
+        if work[1] == "write":
             continue  # full files take no new rows, so that fewer are rewritten
         assert more[amount] >= value * (1 - 1e-9)
 
@@ -214,5 +223,5 @@ def test_more_cores_are_never_more_work(at, work, factor):
 
 @given(workloads)
 def test_what_a_task_holds_is_finite(at):
-    for index in known():
-        assert 0 < cost_of(index).memory(at) < math.inf
+    for index in KEYMARK.known:
+        assert 0 < KEYMARK.cost(index).memory(at) < math.inf

@@ -1,0 +1,36 @@
+"""What both bloom indexes cost in Apache Hudi.
+
+Key ranges are read from the footers of all files in reach. Every pair of a key and a file whose
+range holds it is made twice, once to be counted, and shuffled and sorted by file, before a filter
+is asked. Then each file with candidates is opened, its filter asked, and the keys that pass looked
+for.
+Source: HoodieBloomIndex, SparkHoodieBloomIndexHelper, HoodieKeyLookupHandle.
+"""
+
+from __future__ import annotations
+
+from keymark.indexes.bloom.cost import bloom_tag, candidates
+from keymark.indexes.spec import TASKS, Equation, IndexCost
+from keymark.indexes.workload import FILTER_BYTES, Workload
+
+
+def hudi_bloom_cost(*, is_global: bool) -> IndexCost:
+    """The cost of the bloom index that asks all files, or those of a key's partition path."""
+
+    def files(at: Workload) -> float:
+        return at.files if is_global else at.files / at.partitions
+
+    def tag(at: Workload, _mode: str) -> dict[str, float]:
+        return bloom_tag(at, TASKS, files=files(at))
+
+    def shuffle(at: Workload, _mode: str) -> dict[str, float]:
+        return {"once": 1.0, "pairs": candidates(at, files(at)), "keys": at.batch}
+
+    return IndexCost(
+        equations={
+            "tag": Equation("tag/bloom", tag),
+            "lookup": Equation("lookup/bloom", tag),
+            "shuffle": Equation("shuffle/bloom", shuffle),
+        },
+        index_bytes=lambda at: at.files * FILTER_BYTES,
+    )

@@ -1,0 +1,25 @@
+"""What the bucket index costs in Apache Hudi.
+
+The names of the files of the batch's partitions say which buckets there are; the rest is a hash a
+key. Source: HoodieSimpleBucketIndex.
+"""
+
+from __future__ import annotations
+
+from keymark.indexes.bucket import cost
+from keymark.indexes.spec import TASKS, Equation, IndexCost
+from keymark.indexes.workload import Workload
+
+
+def tag(at: Workload, _mode: str) -> dict[str, float]:
+    """A hash for each key."""
+    return {"once_tasks": 1.0, "files": at.reach * at.files, "keys": at.batch / at.cores}
+
+
+HUDI_COST = IndexCost(
+    equations={
+        "tag": Equation("tag/bucket", tag),
+        "bootstrap": Equation("bootstrap/bucket", lambda at, _mode: cost.bootstrap(at, TASKS)),
+    },
+    options=cost.options,
+)

@@ -1,0 +1,16 @@
+"""What Apache Hudi's indexes have in common, as amounts of work. All of it is done by Spark.
+
+A write of Hudi's keeps the tagged rows and counts them for the workload profile before it writes:
+tagging is done when its stages are. What the driver does between them is in `around`. Every join of
+rows with locations shuffles both sides: Hudi broadcasts nothing.
+Source: BaseSparkCommitActionExecutor, HoodieIndexUtils.tagGlobalLocationBackToRecords of Hudi 1.2.
+"""
+
+from __future__ import annotations
+
+from keymark.indexes.workload import Workload
+
+
+def joined(at: Workload) -> dict[str, float]:
+    """Bytes that the batch's rows take to be joined with what the index found."""
+    return {"once": 1.0, "keys": at.batch}
