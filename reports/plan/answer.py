@@ -10,8 +10,10 @@ from keymark.indexes.workload import Workload
 from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, shards_for
+from keymark.reports.plan.inputs import Inputs
 from keymark.reports.plan.predict import Prediction, beyond, predictions
 from keymark.reports.plan.price import Prices
+from keymark.reports.plan.regret import Regrets, least_regretted, regrets
 
 _SITUATION = (
     *("rows", "batch", "cores", "partitions", "files", "shards"),
@@ -52,6 +54,7 @@ class Plan:
             where none was calibrated.
         crossovers: along rows and batch.
         outside: how many times the workload is beyond what was calibrated, by what.
+        regrets: over the inputs that are ranges; None where all are numbers.
     """
 
     wish: PlanRequest
@@ -62,6 +65,7 @@ class Plan:
     shards: Shards | None
     crossovers: tuple[Crossover, ...]
     outside: dict[str, float]
+    regrets: Regrets | None = None
 
     @property
     def index_share(self) -> float:
@@ -75,8 +79,13 @@ class Plan:
         return {each.index: each for each in self.predictions if each.metric == metric}
 
 
-def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
+def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = None) -> Plan:
     """Predict, compare, recommend.
+
+    Args:
+        calibration: the constants.
+        wish: what is asked for; of inputs that are ranges, their middle.
+        inputs: with their ranges.
 
     Raises:
         ReportError: an index is asked for that the calibration does not know.
@@ -85,17 +94,19 @@ def plan(calibration: Calibration, wish: PlanRequest) -> Plan:
     shards = shards_for(calibration, wish.at)
     at = replace(wish.at, shards=shards.count if shards else 1)
     found = predictions(calibration, at)
+    over = inputs and regrets(calibration, inputs.spans, inputs.workload, candidates)
     if wish.prices is not None:
         found += _money(found, wish.prices, wish.executors)
     return Plan(
         wish=replace(wish, at=at),
         calibration=calibration,
-        choice=choose(calibration, at, candidates),
+        choice=least_regretted(choose(calibration, at, candidates), over, calibration.model, at),
         candidates=candidates,
         predictions=tuple(found),
         shards=shards,
         crossovers=tuple(crossovers(calibration, at, candidates)),
         outside=beyond(calibration.ranges, at),
+        regrets=over or None,
     )
 
 
@@ -142,6 +153,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
         "candidates": list(made.candidates),
         "index_share": made.index_share,
         "shards": made.shards and asdict(made.shards),
+        **({"over_ranges": asdict(made.regrets)} if made.regrets else {}),
         "predictions": [
             {
                 "index": each.index,

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from keymark.harness.engines import NATIVE
 from keymark.harness.store import run_folder_mirror
-from keymark.indexes.workload import LOCAL_BYTES, Workload, files_for
+from keymark.indexes.workload import LOCAL_BYTES
 from keymark.reports.errors import ReportError
 from keymark.reports.plan import answer, calibration, flags, price, render
 from keymark.reports.plan import constants as fitted
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.inputs import Inputs
+from keymark.reports.plan.spans import Span
 from keymark.reports.render.text import clean
 
 
@@ -27,15 +29,15 @@ def plan(
     engine: flags.Engine = None,
     records: flags.Records = None,
     batch: flags.Batch = None,
-    partitions: flags.Partitions = 10,
-    executors: flags.Executors = 1,
+    partitions: flags.Partitions = flags.TEN,
+    executors: flags.Executors = flags.ONE,
     cores: flags.Cores = None,
     files: flags.Files = None,
     shards: flags.Shards = None,
     buckets: flags.Buckets = None,
     row_bytes: flags.RowBytes = None,
     key_bytes: flags.KeyBytes = None,
-    new_share: flags.NewShare = 0.5,
+    new_share: flags.NewShare = flags.HALF,
     ordered: flags.Ordered = False,
     keys_stay: flags.KeysStay = False,
     index: flags.Index = None,
@@ -65,30 +67,35 @@ def plan(
         if save is not None:
             return
         raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
-    size = row_bytes or known.row_bytes
-    count = files or files_for(records, size, partitions)
-    at = Workload(
-        rows=records,
-        batch=batch,
-        cores=executors * (cores or known.cores),
-        partitions=partitions,
-        files=max(count, partitions),
+    said = {
+        "records": records,
+        "batch": batch,
+        "partitions": partitions,
+        "executors": executors,
+        "cores": cores or Span.of(known.cores),
+        "row_bytes": row_bytes or Span.of(known.row_bytes),
+        "key_bytes": key_bytes or Span.of(known.key_bytes),
+        "new_share": new_share,
+    }
+    inputs = Inputs(
+        spans=said | ({"files": files} if files else {}),
         shards=shards or 0,
-        buckets=partitions * (buckets or -(-count // partitions)),
-        new_share=new_share,
-        key_bytes=key_bytes or known.key_bytes,
-        row_bytes=size,
+        buckets=buckets,
         ordered=ordered,
         local_bytes=local_bytes,
         broadcast_bytes=broadcast_bytes,
     )
     paid = price.load(prices) if prices else None
     wish = PlanRequest(
-        at=at, executors=executors, keys_stay=keys_stay, indexes=tuple(index or ()), prices=paid
+        at=inputs.workload(inputs.middle),
+        executors=round(executors.middle),
+        keys_stay=keys_stay,
+        indexes=tuple(index or ()),
+        prices=paid,
     )
-    made = answer.plan(known, wish)
+    made = answer.plan(known, wish, inputs)
     chosen = engine is None and not calibration_ and known.engine != NATIVE
-    also = answer.plan(calibration.load(), wish) if chosen else None
+    also = answer.plan(calibration.load(), wish, inputs) if chosen else None
     _tell(made, also, html, as_json=as_json)
 
 

@@ -2,20 +2,72 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from keymark import counts
+from keymark.reports.plan.spans import Span, read_span
+
+ONE, TEN, HALF = Span.of(1), Span.of(10), Span.of(0.5)
+"""Defaults."""
+
+_ROWS = "number of rows, such as 5000000, 5e6, 5M or 2B"
+_WHOLE = "whole number of at least 1"
 
 
 def count(text: str) -> int:
     """A number of rows, at least 1, as `keymark.counts` reads it."""
     number = counts.count(text)
     if not number:
-        raise typer.BadParameter(f"{text!r} is no number of rows, such as 5000000, 5e6, 5M or 2B")
+        raise typer.BadParameter(f"{text!r} is no {_ROWS}")
     return number
+
+
+def rows(text: str | Span) -> Span:
+    """A number of rows, or a range of them."""
+    return text if isinstance(text, Span) else read_span(text, _whole, _ROWS)
+
+
+def whole(text: str | Span) -> Span:
+    """A whole number of at least 1, or a range of them."""
+    return text if isinstance(text, Span) else read_span(text, _whole, _WHOLE)
+
+
+def size(text: str | Span) -> Span:
+    """A number of bytes, at least 1, or a range of them."""
+    return (
+        text if isinstance(text, Span) else read_span(text, _size, "number of bytes, such as 500")
+    )
+
+
+def share(text: str | Span) -> Span:
+    """A share, or a range of shares."""
+    return text if isinstance(text, Span) else read_span(text, _share, "share between 0 and 1")
+
+
+def _whole(text: str) -> float | None:
+    return counts.count(text) or None
+
+
+def _size(text: str) -> float | None:
+    number = _number(text)
+    return number if number is not None and number >= 1 else None
+
+
+def _share(text: str) -> float | None:
+    number = _number(text)
+    return number if number is not None and 0 <= number <= 1 else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 Engine = Annotated[
@@ -26,16 +78,27 @@ Engine = Annotated[
         "default: Hudi's newest calibrated release",
     ),
 ]
-Records = Annotated[int | None, typer.Option(parser=count, metavar="N", help="rows of the table")]
+Records = Annotated[
+    Span | None,
+    typer.Option(parser=rows, metavar="N", help="rows of the table; or a range: 1e9..4e9"),
+]
 Batch = Annotated[
-    int | None, typer.Option(parser=count, metavar="N", help="keys of a change batch")
+    Span | None, typer.Option(parser=rows, metavar="N", help="keys of a change batch")
 ]
-Partitions = Annotated[int, typer.Option(min=1, help="partition paths of the table")]
-Executors = Annotated[int, typer.Option(min=1, help="executors of the writer")]
+Partitions = Annotated[
+    Span, typer.Option(parser=whole, metavar="N", help="partition paths of the table")
+]
+Executors = Annotated[Span, typer.Option(parser=whole, metavar="N", help="executors of the writer")]
 Cores = Annotated[
-    int | None, typer.Option(min=1, help="cores of an executor; default: the calibration's")
+    Span | None,
+    typer.Option(
+        parser=whole, metavar="N", help="cores of an executor; default: the calibration's"
+    ),
 ]
-Files = Annotated[int | None, typer.Option(min=1, help="base files; default: as few as Hudi makes")]
+Files = Annotated[
+    Span | None,
+    typer.Option(parser=whole, metavar="N", help="base files; default: as few as Hudi makes"),
+]
 Shards = Annotated[
     int | None, typer.Option(min=1, help="file groups of a record index; default: the best")
 ]
@@ -43,12 +106,16 @@ Buckets = Annotated[
     int | None, typer.Option(min=1, help="buckets of a partition; default: its files")
 ]
 RowBytes = Annotated[
-    float | None, typer.Option(min=1, help="of a stored row; default: the calibration's")
+    Span | None,
+    typer.Option(parser=size, metavar="N", help="of a stored row; default: the calibration's"),
 ]
 KeyBytes = Annotated[
-    float | None, typer.Option(min=1, help="of a record key; default: the calibration's")
+    Span | None,
+    typer.Option(parser=size, metavar="N", help="of a record key; default: the calibration's"),
 ]
-NewShare = Annotated[float, typer.Option(min=0, max=1, help="share of a batch whose keys are new")]
+NewShare = Annotated[
+    Span, typer.Option(parser=share, metavar="N", help="share of a batch whose keys are new")
+]
 Ordered = Annotated[bool, typer.Option(help="keys grow with time")]
 KeysStay = Annotated[
     bool,

@@ -11,6 +11,7 @@ from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
 from keymark.reports.plan.predict import Estimate
+from keymark.reports.plan.regret import Regrets
 from keymark.reports.plan.score import Score
 from keymark.reports.render.format_values import amount, digits
 
@@ -77,6 +78,7 @@ def lines(made: Plan) -> list[str]:
     said = [f"{tie}: their ranges overlap"] if (tie := tied(choice)) else []
     said.append(f"recommended: {choice.recommended or 'nothing'} ({choice.why})")
     said += [f"  {name}={value}" for name, value in choice.options.items()]
+    said += over_ranges(made.regrets) if made.regrets else []
     said += remarks(made)
     said += [crossing(each) for each in made.crossovers]
     said.append(
@@ -93,6 +95,27 @@ def lines(made: Plan) -> list[str]:
         named = bool(made.wish.indexes)
         why = "not asked for" if named else "keys may change their partition (else: --keys-stay)"
         said.append(f"not compared: {', '.join(apart)}; {why}")
+    return said
+
+
+def over_ranges(made: Regrets) -> list[str]:
+    """How each index does over the inputs that are ranges, and what changes the best one."""
+    named = ", ".join(
+        f"{name} {digits(span.low)} to {digits(span.high)}" for name, span in made.ranges.items()
+    )
+    said = [f"over {named} (the table below is of their middle):"]
+    for each in made.order:
+        place = ", ".join(f"{name} {digits(value)}" for name, value in each.at.items())
+        least = (
+            f" (at {place}, where {each.better} adds least)" if each.better != each.index else ""
+        )
+        said.append(f"  {each.index}: at most {each.worst:.0%} of a write more{least}")
+    if len(made.good) > 1:
+        said.append(f"  good choices all over the ranges: {', '.join(made.good)}")
+    said += [
+        f"  {each.along} changes it: {each.low} at the low end, {each.high} at the high end"
+        for each in made.changes
+    ]
     return said
 
 

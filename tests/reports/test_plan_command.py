@@ -23,7 +23,9 @@ from keymark.reports.plan.constants import worded
 from keymark.reports.plan.decide import choose, crossovers
 from keymark.reports.plan.formulas import IN_BYTES, KEYMARK, QUANTITIES
 from keymark.reports.plan.predict import Estimate, estimate
+from keymark.reports.plan.regret import regrets
 from keymark.reports.plan.render import lines
+from keymark.reports.plan.spans import Span
 
 ROOT = Path(__file__).parents[2]
 METRICS = {
@@ -481,3 +483,72 @@ def test_plan_imports_nothing_heavy():
     )
     assert done.stderr.strip().splitlines()[-1] == "[]"
     assert json.loads(done.stdout)["predictions"]
+
+
+RANGES = ("--records", "1e6..1e7", "--batch", "1000..100k")
+
+
+def test_inputs_may_be_ranges(capsys, fitted):
+    code, said = plan(capsys, *RANGES, "--calibration", fitted["fit"], "--json")
+    assert code == 0
+    found = json.loads(said)
+    over = found["over_ranges"]
+    assert over["ranges"] == {
+        "records": {"low": 1e6, "high": 1e7},
+        "batch": {"low": 1e3, "high": 1e5},
+    }
+    worst = [each["worst"] for each in over["order"]]
+    assert worst == sorted(worst)
+    assert found["recommended"] in (None, over["order"][0]["index"])
+    assert {each["index"] for each in over["order"]} == set(found["candidates"])
+    # Each index's worst place is no better for it than the corners.
+    assert found["situation"]["rows"] == pytest.approx((1e6 * 1e7) ** 0.5)
+    _, text = plan(capsys, *RANGES, "--calibration", fitted["fit"])
+    assert "over records 1,000,000 to 10,000,000, batch 1,000 to 100,000" in text
+    assert "of a write more" in text
+
+
+def test_regret_is_the_worst_of_the_places():
+    """By hand: one input, two indexes, nine places."""
+    known = calibration.load()
+    spans = {"records": Span(1e5, 1e7), "batch": Span.of(1e3)}
+
+    def workload(values):
+        at = Workload(rows=values["records"], batch=values["batch"], files=20, local_bytes=0)
+        return replace(at, broadcast_bytes=-1)
+
+    found = regrets(known, spans, workload, ["record", "global_simple"])
+    by_index = {each.index: each for each in found.order}
+    scan = by_index["global_simple"]
+    assert scan.at["records"] == pytest.approx(1e7)
+    assert scan.better == "record"
+    assert 0 < scan.worst < 1
+    assert regrets(known, {"records": Span.of(5)}, workload, ["record"]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--records", "5e6..1e6"), "goes the wrong way round: write 1e6..5e6"),
+        (("--records", "1e6..x"), "'1e6..x' is no number of rows"),
+        (("--records", "1..2..3"), "is no number of rows"),
+        (("--records", "5", "--new-share", "0.5..2"), "is no share between 0 and 1"),
+        (("--records", "5", "--partitions", "0"), "is no whole number"),
+        (("--records", "5", "--row-bytes", "nan"), "is no number of bytes"),
+    ],
+)
+def test_ranges_that_are_none(capsys, words, told):
+    code, said = plan(capsys, *words, "--batch", 5)
+    assert code == 2
+    assert told in said
+
+
+def test_an_engine_without_a_calibration(capsys, fitted):
+    code, said = plan(capsys, "--records", 5, "--batch", 5, "--engine", "hudi@0.16.0")
+    assert code == 2
+    assert "there is no calibration of hudi@0.16.0 (native" in said
+    assert "keymark run calibrate_hudi --engine hudi@0.16.0" in said
+    words = ("--engine", "hudi@1.2.0", "--calibration", fitted["fit"])
+    code, said = plan(capsys, "--records", 5, "--batch", 5, *words)
+    assert code == 2
+    assert "is a calibration of native, not of hudi@1.2.0" in said

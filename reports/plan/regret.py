@@ -1,0 +1,148 @@
+"""The choice where inputs are ranges: the index that is regretted least, and what would change it.
+
+The regret of an index at a place is what it adds to a write more than the index that adds least
+there, as a share of that write. An index is judged by its worst place in the ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from keymark.indexes.workload import Workload
+from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.decide import Choice, options_of, shards_for
+from keymark.reports.plan.formulas import CostModel
+from keymark.reports.plan.predict import PARTS, added, quantity, total
+from keymark.reports.plan.spans import Span
+
+GOOD = 0.05
+"""A choice that costs no more than this of any write is good."""
+_POINTS = {1: 9, 2: 5}
+_POINTS_OF_MORE = 3
+
+Place = Mapping[str, float]
+"""Values of the inputs by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regret:
+    """How an index does over the ranges.
+
+    Attributes:
+        index: its name.
+        worst: its largest regret.
+        at: the place of it; only inputs that are ranges.
+        better: the index that adds least there.
+    """
+
+    index: str
+    worst: float
+    at: Place
+    better: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """An input along which another index adds least; the other inputs are in their middle."""
+
+    along: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regrets:
+    """The answer over ranges.
+
+    Attributes:
+        ranges: the inputs that are ranges.
+        order: every index, the least regretted first.
+        changes: the inputs that change which index adds least.
+    """
+
+    ranges: Mapping[str, Span]
+    order: tuple[Regret, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def good(self) -> tuple[str, ...]:
+        """The indexes that are a good choice all over the ranges."""
+        return tuple(each.index for each in self.order if each.worst <= GOOD)
+
+
+def regrets(
+    calibration: Calibration,
+    inputs: Mapping[str, Span],
+    workload: Callable[[Place], Workload],
+    indexes: Sequence[str],
+) -> Regrets | None:
+    """Judge indexes over ranges.
+
+    Args:
+        calibration: the constants.
+        inputs: every input.
+        workload: the workload that their values make.
+        indexes: to choose from, at least one.
+
+    Returns:
+        None where no input is a range.
+    """
+    ranges = {name: span for name, span in inputs.items() if not span.is_single}
+    if not ranges:
+        return None
+    middle = {name: span.middle for name, span in inputs.items()}
+    count = _POINTS.get(len(ranges), _POINTS_OF_MORE)
+    worst: dict[str, Regret] = {}
+    for values in product(*(span.points(count) for span in ranges.values())):
+        place = dict(zip(ranges, values, strict=True))
+        costs = _costs(calibration, workload(middle | place), indexes)
+        best = min(costs, key=lambda index: costs[index][0])
+        for index, (mine, whole) in costs.items():
+            regret = (mine - costs[best][0]) / whole if whole else 0.0
+            if index not in worst or regret > worst[index].worst:
+                worst[index] = Regret(index=index, worst=regret, at=place, better=best)
+    changes = []
+    for name, span in ranges.items():
+        ends = [workload(middle | {name: end}) for end in (span.low, span.high)]
+        low, high = (_best(calibration, at, indexes) for at in ends)
+        changes += [Change(along=name, low=low, high=high)] if low != high else []
+    return Regrets(
+        ranges=ranges,
+        order=tuple(sorted(worst.values(), key=lambda each: each.worst)),
+        changes=tuple(changes),
+    )
+
+
+def least_regretted(choice: Choice, over: Regrets | None, model: CostModel, at: Workload) -> Choice:
+    """The choice of the ranges' middle, turned to the index that is regretted least over them."""
+    if over is None or choice.recommended is None:
+        return choice
+    best = over.order[0]
+    why = (
+        f"over the ranges {best.index} never costs more than {best.worst:.0%} of a write over the "
+        "index that adds least"
+    )
+    options = options_of(model, best.index, at)
+    return replace(choice, recommended=best.index, why=why, options=options)
+
+
+def _costs(
+    calibration: Calibration, at: Workload, indexes: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Seconds that each index adds to a write, and those of the whole write."""
+    shards = shards_for(calibration, at)
+    at = replace(at, shards=shards.count if shards else 1)
+    return {
+        index: (
+            added(calibration, index, at).value,
+            total([quantity(calibration, part, index, at) for part in PARTS]).value,
+        )
+        for index in indexes
+    }
+
+
+def _best(calibration: Calibration, at: Workload, indexes: Sequence[str]) -> str:
+    costs = _costs(calibration, at, indexes)
+    return min(costs, key=lambda index: costs[index][0])
