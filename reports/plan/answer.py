@@ -11,7 +11,7 @@ from keymark.reports.errors import ReportError
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, shards_for
 from keymark.reports.plan.inputs import Inputs
-from keymark.reports.plan.predict import Prediction, beyond, predictions
+from keymark.reports.plan.predict import Estimate, Prediction, beyond, predictions
 from keymark.reports.plan.price import Prices
 from keymark.reports.plan.regret import Regrets, least_regretted, regrets
 
@@ -128,16 +128,18 @@ def _candidates(calibration: Calibration, wish: PlanRequest) -> tuple[str, ...]:
 
 
 def _money(found: Sequence[Prediction], prices: Prices, executors: int) -> list[Prediction]:
-    latency = {each.index: each for each in found if each.metric == "write_s"}
-    kept = {each.index: each.estimate.value for each in found if each.metric == "index_bytes"}
+    by_index: dict[str, dict[str, Estimate]] = {}
+    for each in found:
+        by_index.setdefault(each.index, {})[each.metric] = each.estimate
     return [
         replace(
             each,
             metric="cost_month",
             unit=prices.currency,
-            estimate=prices.month(index, each.estimate, kept[index], executors),
+            estimate=prices.month(by_index[each.index], index=each.index, executors=executors),
         )
-        for index, each in latency.items()
+        for each in found
+        if each.metric == "write_s"
     ]
 
 

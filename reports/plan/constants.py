@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from keymark.harness.store.units import Unit
 from keymark.reports.plan.calibration import Calibration
-from keymark.reports.plan.formulas import IN_BYTES
+from keymark.reports.plan.formulas import unit_of
 from keymark.reports.plan.predict import Estimate, middle
 
 WORDS = MappingProxyType({
@@ -28,6 +27,8 @@ WORDS = MappingProxyType({
     "keys": "a key",
     "found": "a key that is there",
     "absent": "a key that is not there",
+    "written": "a file written",
+    "asked": "a file, footer or file group of the index that tagging reads",
 })  # fmt: skip
 """What one of an amount is; its name may end in the mode or the order of keys that it is for."""
 
@@ -69,7 +70,7 @@ def constants(calibration: Calibration) -> list[Constant]:
             equation=name,
             amount=amount,
             words=worded(amount),
-            unit=(Unit.BYTES if name.split("/")[0] in IN_BYTES else Unit.SECONDS).value,
+            unit=unit_of(name.split("/")[0]).value,
             estimate=Estimate(
                 equation.values[place],
                 *middle([draw[place] for draw in equation.draws], equation.values[place]),

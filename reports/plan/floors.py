@@ -10,7 +10,8 @@ import functools
 import json
 from pathlib import Path
 
-from keymark.reports.plan.formulas import IN_BYTES
+from keymark.harness.store.units import Unit
+from keymark.reports.plan.formulas import unit_of
 
 FLOORS = Path(__file__).parents[2] / "harness" / "calibration" / "floors.json"
 _ANY = "*"
@@ -23,7 +24,7 @@ def _seconds() -> dict[str, float]:
 
 
 def floor(equation: str, amount: str) -> float:
-    """The least seconds of one of an amount of an equation; bytes are counted and have none."""
-    if equation.partition("/")[0] in IN_BYTES:
+    """The least seconds of one of an amount of an equation; bytes and requests have none."""
+    if unit_of(equation.partition("/")[0]) != Unit.SECONDS:
         return 0.0
     return _seconds().get(amount, _seconds()[_ANY])

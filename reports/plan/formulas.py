@@ -15,20 +15,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from keymark.harness.engines import hudi_version
+from keymark.harness.store.units import Unit
 from keymark.indexes.installed import specs
 from keymark.indexes.spec import TASKS, THREADS, Equation, IndexCost, IndexSpec
 from keymark.indexes.workload import SMALL_FILE_BYTES, Workload, touched
 
+REQUESTS = (*("get_requests", "head_requests", "list_requests", "put_requests", "delete_requests"),)
+"""Requests of a write to a store, as metrics are named."""
 QUANTITIES = (
     *("tag", "lookup", "index", "write", "around", "shuffle", "index_bytes", "bootstrap"),
+    *REQUESTS,
 )
 """What is predicted of an index, in the order of the equations."""
 IN_BYTES = ("shuffle", "index_bytes")
-"""Those that are bytes; the others are seconds."""
+"""Those that are bytes; requests are counts, and the others are seconds."""
+
+_ASKED = ("files", "footers", "shards")
+"""What tagging reads on storage, as its amounts are named."""
 
 _JOIN_ROW_BYTES = 36
 _RESULT_BYTES = 60
@@ -118,8 +125,16 @@ class CostModel:
             return _WRITE_LAID_OUT if self.known[index].owns_layout else _WRITE
         if quantity == "around":
             return _AROUND
+        if quantity in REQUESTS:
+            return Equation(f"{quantity}/{index}", lambda at, _mode: self._requested(index, at))
         own = self.cost(index).equations.get(quantity)
         return _LISTED if own is None and quantity == "index" and self.of_hudi else own
+
+    def _requested(self, index: str, at: Workload) -> dict[str, float]:
+        """What the requests of a write grow with: files that it writes, and what tagging reads."""
+        read = self.amounts("tag", index, replace(at, cores=1), TASKS)
+        asked = sum(value for name, value in read.items() if name.startswith(_ASKED))
+        return {"once": 1.0, "written": rewritten(at), "asked": asked}
 
     def name_of(self, quantity: str, index: str) -> str | None:
         """The name of that equation; None where it is nothing."""
@@ -192,6 +207,13 @@ def _known(of_hudi: bool) -> Mapping[str, IndexSpec]:  # noqa: FBT001
         if (spec.hudi_cost if of_hudi else spec.cost) is not None
     }
     return MappingProxyType(found)
+
+
+def unit_of(quantity: str) -> Unit:
+    """The base unit of a quantity."""
+    if quantity in REQUESTS:
+        return Unit.COUNT
+    return Unit.BYTES if quantity in IN_BYTES else Unit.SECONDS
 
 
 def other(mode: str) -> str:

@@ -17,7 +17,7 @@ from keymark.harness.store.run_record import CellRecord, RunRecord
 from keymark.indexes.spec import Amounts
 from keymark.indexes.workload import FILTER_BYTES, LOCAL_BYTES, Workload
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.plan.formulas import IN_BYTES, CostModel, cost_model
+from keymark.reports.plan.formulas import IN_BYTES, REQUESTS, CostModel, cost_model
 
 STEP = "upsert_1"
 LOAD = "bulk_insert"
@@ -127,6 +127,7 @@ def _of_cell(
         "index": phases["index"],
         "around": rest,
         "shuffle": view.values(STEP, "tag", "shuffle_write_bytes"),
+        **{kind: view.values(STEP, "total", kind) for kind in REQUESTS},
     }
     if load is not None:
         laid_out = view.index in model.known and model.known[view.index].owns_layout

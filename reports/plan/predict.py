@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from keymark.harness.store.units import Unit
 from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration, FittedEquation
-from keymark.reports.plan.formulas import other
+from keymark.reports.plan.formulas import REQUESTS, other
 
 _COVERED = 0.95
 _WIDER = 0.5
@@ -55,7 +55,7 @@ class Prediction:
     Attributes:
         index: its name.
         metric: `write_s`, `tag_s`, `added_s`, `lookup_s`, `shuffle_bytes`, `index_bytes`,
-            `memory_bytes`, `bootstrap_s`, `cost_month`.
+            `memory_bytes`, `bootstrap_s`, `cost_month`, and those of `REQUESTS`, of a write.
         unit: base unit; of money the currency.
         estimate: value and range.
         extrapolated: the workload is outside of what was calibrated.
@@ -86,18 +86,29 @@ def predictions(calibration: Calibration, at: Workload) -> list[Prediction]:
             "index_bytes": _kept(calibration, index, at),
             **({"memory_bytes": _exact(memory(at))} if memory else {}),
             "bootstrap_s": quantity(calibration, "bootstrap", index, at),
+            **{
+                kind: quantity(calibration, kind, index, at)
+                for kind in REQUESTS
+                if any(name.startswith(f"{kind}/") for name in calibration.equations)
+            },
         }
         made += [
             Prediction(
                 index=index,
                 metric=metric,
-                unit=(Unit.BYTES if metric.endswith("_bytes") else Unit.SECONDS).value,
+                unit=_unit(metric).value,
                 estimate=estimate,
                 extrapolated=bool(outside),
             )
             for metric, estimate in measured.items()
         ]
     return made
+
+
+def _unit(metric: str) -> Unit:
+    if metric in REQUESTS:
+        return Unit.COUNT
+    return Unit.BYTES if metric.endswith("_bytes") else Unit.SECONDS
 
 
 def added(calibration: Calibration, index: str, at: Workload) -> Estimate:

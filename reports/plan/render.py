@@ -7,9 +7,10 @@ import math
 from keymark.harness.engines import NATIVE, hudi_name
 from keymark.harness.store.units import Unit
 from keymark.reports.plan.answer import Plan
-from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
+from keymark.reports.plan.formulas import REQUESTS
 from keymark.reports.plan.predict import Estimate
 from keymark.reports.plan.regret import Regrets
 from keymark.reports.plan.score import Score
@@ -26,6 +27,11 @@ COLUMNS = (
     ("index_bytes", "storage"),
     ("memory_bytes", "task memory"),
     ("bootstrap_s", "to build"),
+    ("get_requests", "GET"),
+    ("head_requests", "HEAD"),
+    ("list_requests", "LIST"),
+    ("put_requests", "PUT"),
+    ("delete_requests", "DELETE"),
     ("cost_month", "cost a month"),
 )
 
@@ -90,6 +96,12 @@ def lines(made: Plan) -> list[str]:
     if made.outside:
         far = [f"{name} {factor:,.1f} times" for name, factor in made.outside.items()]
         said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
+    priced = made.wish.prices is not None and made.wish.prices.requests_1000
+    if priced and not any(made.of(kind) for kind in REQUESTS):
+        said.append(
+            "requests are not in the cost: this calibration has none; one of tables on a store has "
+            f"({calibrating(made.calibration.engine)} --tables s3://bucket/folder)"
+        )
     apart = [index for index in made.of("write_s") if index not in made.candidates]
     if apart:
         named = bool(made.wish.indexes)

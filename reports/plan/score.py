@@ -12,16 +12,20 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from keymark.harness.store.units import Unit
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import choose
-from keymark.reports.plan.formulas import IN_BYTES
+from keymark.reports.plan.formulas import REQUESTS, unit_of
 from keymark.reports.plan.observe import Observation, observations
 from keymark.reports.plan.predict import beyond, quantity
 
 TOLERATED = 0.10
-SCORED = ("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup")
+SCORED = (
+    *("tag", "shuffle", "index", "write", "around", "index_bytes", "bootstrap", "lookup"),
+    *REQUESTS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Off:
         error: the median of the errors.
         worst: the largest error.
         within: share of cells whose measured value lies in the predicted range.
-        noise: median over the cells of median repetition / fastest - 1; of bytes 0.
+        noise: median over the cells of median repetition / fastest - 1; of bytes and counts 0.
     """
 
     quantity: str
@@ -154,6 +158,7 @@ def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable
 
 def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
     first = points[0]
+    is_time = unit_of(first.quantity) == Unit.SECONDS
     said = [quantity(calibration, p.quantity, p.index, p.at) for p in points]
     errors = [
         abs(e.value / p.value - 1) if p.value else float(bool(e.value))
@@ -167,7 +172,7 @@ def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
         error=median(errors),
         worst=max(errors),
         within=sum(within) / len(within),
-        noise=median(p.noise for p in points) if first.quantity not in IN_BYTES else 0.0,
+        noise=median(p.noise for p in points) if is_time else 0.0,
     )
 
 

@@ -42,6 +42,8 @@ TRUE = {
     "rows_ordered": 27.0,
     "keys_random": 41.0,
     "keys_ordered": 31.0,
+    "written": 3.0,
+    "asked": 1.5,
 }
 """Constants by the name of their amount, the same in all equations."""
 
@@ -55,8 +57,9 @@ def plan_run(
     noise: float = 0.0,
     repetitions: int = 2,
     indexes=INDEXES,
+    on_store: bool = False,
 ) -> Path:
-    """Write a run of the axes of `calibrate`."""
+    """Write a run of the axes of `calibrate`; on a store the requests of a write are counted."""
     draw = random.Random(1)
     samples, cells = [], []
     variants = {"tasks": ("0", 4), "shards": ("0", 16), "threads": (str(64 << 20), 4)}
@@ -79,7 +82,8 @@ def plan_run(
         shared = {"run_id": run_id, "cell": cell, "engine": "native", "index": index}
         for repetition in range(repetitions):
             disturbed = 1 + noise * draw.random()
-            samples += _upsert(shared | {"repetition": repetition}, index, at, disturbed)
+            numbered = shared | {"repetition": repetition}
+            samples += _upsert(numbered, index, at, disturbed, on_store=on_store)
         if batch == batches[0]:
             samples += _load(shared | {"repetition": 0}, index, at)
     shapes = {
@@ -118,7 +122,7 @@ def true(quantity: str, index: str, at: Workload) -> float:
     return sum(TRUE[amount] * value for amount, value in work.items())
 
 
-def _upsert(shared, index, at, disturbed):
+def _upsert(shared, index, at, disturbed, *, on_store):
     step = {"step": "upsert_1", "round": 1}
     walls = {
         phase: disturbed * true(quantity, index, at)
@@ -129,6 +133,11 @@ def _upsert(shared, index, at, disturbed):
     made.append(sample(**shared, **step, value=whole))
     moved = true("shuffle", index, at)
     made.append(sample(**shared, **step, phase="tag", metric="shuffle_write_bytes", value=moved))
+    if on_store:
+        kinds = ("get_requests", "put_requests")
+        made += [
+            sample(**shared, **step, metric=kind, value=true(kind, index, at)) for kind in kinds
+        ]
     looked_up = true(
         "lookup" if index == "bucket" else "tag", index, asked(RunRecord.model_validate(INFO), at)
     )

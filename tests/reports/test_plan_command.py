@@ -14,6 +14,7 @@ import pytest
 from synthetic_plan import TRUE, place, plan_run
 
 from keymark import cli as run_bench
+from keymark.harness.store.units import Unit
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import Workload
 from keymark.reports.plan import calibration, flags, floors
@@ -21,7 +22,7 @@ from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.constants import worded
 from keymark.reports.plan.decide import choose, crossovers
-from keymark.reports.plan.formulas import IN_BYTES, KEYMARK, QUANTITIES
+from keymark.reports.plan.formulas import KEYMARK, QUANTITIES, rewritten, unit_of
 from keymark.reports.plan.predict import Estimate, estimate
 from keymark.reports.plan.regret import regrets
 from keymark.reports.plan.render import lines
@@ -195,7 +196,7 @@ README = ("--records", 2_000_000_000, "--batch", 400_000)
 
 def test_no_constant_of_a_time_is_nothing():
     for name, each in calibration.load().equations.items():
-        if name.partition("/")[0] in IN_BYTES:
+        if unit_of(name.partition("/")[0]) != Unit.SECONDS:
             continue
         least = [floors.floor(name, amount) for amount in each.amounts]
         assert min(least) > 0
@@ -552,3 +553,40 @@ def test_an_engine_without_a_calibration(capsys, fitted):
     code, said = plan(capsys, "--records", 5, "--batch", 5, *words)
     assert code == 2
     assert "is a calibration of native, not of hudi@1.2.0" in said
+
+
+def test_requests_are_predicted_and_paid_for(capsys, tmp_path):
+    run = plan_run(tmp_path / "run", repetitions=1, on_store=True)
+    prices = tmp_path / "prices.toml"
+    free = "executor_hour = 0\nstorage_gb_month = 0\nwrites_per_day = 1000\n[requests_1000]\n"
+    prices.write_text(free + "get = 0.4\nput = 5\n")
+    size = ("--records", 100_000, "--batch", 1_000, "--partitions", 10, "--files", 20)
+    words = (*size, "--shards", 4, "--calibration", run, "--prices", prices, "--index", "record")
+    code, said = plan(capsys, *words, "--json")
+    assert code == 0
+    told = {
+        each["metric"]: each["value"]
+        for each in json.loads(said)["predictions"]
+        if each["index"] == "record"
+    }
+    at = Workload(rows=1e5, batch=1e3, partitions=10, files=20, shards=4)
+    asked = 0.2 + 3.0 * rewritten(at) + 1.5 * 4
+    assert told["get_requests"] == pytest.approx(asked, rel=1e-3)
+    month = 1000 * 365.25 / 12 * asked / 1000
+    assert told["cost_month"] == pytest.approx(month * 5.4, rel=1e-3)
+    _, text = plan(capsys, *words)
+    assert "PUT" in text
+
+
+def test_requests_that_no_calibration_knows_are_said_to_be_left_out(capsys, tmp_path, fitted):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f"{PRICES.partition('[')[0]}[requests_1000]\nget = 1\n")
+    words = ("--records", 1000, "--batch", 10, "--calibration", fitted["fit"], "--prices", prices)
+    code, said = plan(capsys, *words)
+    assert code == 0
+    assert "requests are not in the cost" in said
+    assert "keymark run calibrate --tables" in said
+    prices.write_text(f"{PRICES.partition('[')[0]}[requests_1000]\nasks = 1\n")
+    code, said = plan(capsys, *words)
+    assert code == 2
+    assert "kinds of requests are get, head, list, put, delete" in said
