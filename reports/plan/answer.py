@@ -94,7 +94,9 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
     shards = shards_for(calibration, wish.at)
     at = replace(wish.at, shards=shards.count if shards else 1)
     found = predictions(calibration, at)
-    over = inputs and regrets(calibration, inputs.spans, inputs.workload, candidates)
+    over = None
+    if inputs is not None:
+        over = regrets(calibration, inputs.spans, inputs.workload, candidates)
     if wish.prices is not None:
         found += _money(found, wish.prices, wish.executors)
     return Plan(
@@ -106,7 +108,7 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
         shards=shards,
         crossovers=tuple(crossovers(calibration, at, candidates)),
         outside=beyond(calibration.ranges, at),
-        regrets=over or None,
+        regrets=over,
     )
 
 
