@@ -128,8 +128,8 @@ class MeasuredTable(Protocol):
     def delete(self, df: Any, /) -> WriteOutcome:
         """Delete by key."""
 
-    def read(self, keys: list[str] | None = None) -> Rows:
-        """The live rows, or those of encoded record keys."""
+    def read(self, keys: list[str] | None = None, where: str | None = None) -> Rows:
+        """The live rows, those of encoded record keys, or those of a condition in SQL."""
 
     def lookup(self, keys: Any, /, *, stats: LookupStats | None = None) -> Any:
         """The place of each key, in the form that `Engine.answer` knows.

@@ -29,7 +29,7 @@ from keymark.harness.engines.hudi_process import HudiProcess
 from keymark.harness.engines.pipe import Asked
 from keymark.harness.errors import CellError
 from keymark.harness.measure.session import cores
-from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.scenario.workload_section import SparkSection
 from keymark.harness.tables import independent
 from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.harness.tables.table_folders import Tables
@@ -77,6 +77,7 @@ class HudiRows:
     options: Mapping[str, str]
     column: str = ""
     keys: tuple[str, ...] = ()
+    where: str | None = None
 
     def digest(self, columns: Sequence[str]) -> tuple[int, str]:
         """Rows and digest of all rows."""
@@ -86,9 +87,12 @@ class HudiRows:
         return int(rows), str(digest)
 
     def collect(self) -> list[Row]:
-        """The rows of the keys."""
-        where = {"path": self.place, "options": self.options, "column": self.column}
-        return list(self.child.call("find", values=list(self.keys), **where))
+        """The rows of the condition, or of the keys."""
+        table = {"path": self.place, "options": self.options}
+        if self.where is not None:
+            return list(self.child.call("select", where=self.where, **table))
+        named = {"column": self.column, "values": list(self.keys)}
+        return list(self.child.call("find", **named, **table))
 
     def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
         """The files that `collect` opened."""
@@ -153,10 +157,11 @@ class HudiTable:
         self.child.call("write", operation=operation, files=files, **where)
         return HudiWrite(path=self.path)
 
-    def read(self, keys: Sequence[str] | None = None) -> HudiRows:
-        """All rows, or those of record keys by the key column that Hudi's pruning looks at.
+    def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> HudiRows:
+        """All rows, those of a condition, or those of record keys.
 
-        A key of several columns is looked for by Hudi's meta column, which prunes nothing.
+        Keys are looked for by the key column that Hudi's pruning looks at; those of several columns
+        by Hudi's meta column, which prunes nothing.
         """
         fields = self.layout.record_key
         return HudiRows(
@@ -165,6 +170,7 @@ class HudiTable:
             options=self.options,
             column=fields[0] if len(fields) == 1 else independent.KEY,
             keys=tuple(keys or ()),
+            where=where,
         )
 
     def read_optimized(self, keys: Sequence[str] | None = None) -> HudiRows:

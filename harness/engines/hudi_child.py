@@ -27,7 +27,7 @@ from keymark.harness.engines.hudi_phases import STACK_DEPTH
 from keymark.harness.engines.pipe_server import serve
 from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
-from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.scenario.workload_section import SparkSection
 
 _METADATA = "hoodie.metadata."
 
@@ -106,8 +106,13 @@ class HudiSession:
         self._found = table.where(named == wanted[0] if len(wanted) == 1 else named.isin(*wanted))
         return list(self._found.collect())
 
+    def select(self, *, path: str, options: Mapping[str, str], where: str) -> list[Row]:
+        """The rows of a condition."""
+        self._found = self._table(path, options).where(where)
+        return list(self._found.collect())
+
     def opened(self) -> list[str]:
-        """Names of the files that the last `find` opened; none where Spark does not plan them.
+        """Names of the files that the last query opened; none where Spark does not plan them.
 
         Releases before 1.0 plan merge-on-read tables in partitions of their own.
         """

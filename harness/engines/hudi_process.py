@@ -12,7 +12,7 @@ from keymark.harness.engines import hudi_version, jars, s3a
 from keymark.harness.engines.hudi_options import HBASE_CONF
 from keymark.harness.engines.pipe import Child
 from keymark.harness.errors import CellError
-from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.scenario.workload_section import SparkSection
 
 _COMMAND = ("-m", "keymark.harness.engines.hudi_child")
 _MEMORY = "spark.driver.memory"

@@ -20,7 +20,7 @@ from keymark.harness.engines.pipe import Asked, Child
 from keymark.harness.measure.event_log import STEP_PROPERTY
 from keymark.harness.measure.session import measuring_conf
 from keymark.harness.redaction import redact
-from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.scenario.workload_section import SparkSection
 from keymark.harness.tables.table_folders import Tables
 from keymark.table.index.protocol import LookupStats, spec_of
 from keymark.table.properties.options import INDEX_TYPE
@@ -42,10 +42,12 @@ class RevisionWrite:
 
 
 class RevisionRows:
-    """The rows of a table, or those of some keys; read when asked for."""
+    """The rows of a table, or those of some keys or a condition; read when asked for."""
 
-    def __init__(self, child: Asked, table: int, keys: Sequence[str] | None) -> None:
-        self._child, self._table, self._keys = child, table, keys
+    def __init__(
+        self, child: Asked, table: int, keys: Sequence[str] | None, where: str | None
+    ) -> None:
+        self._child, self._table, self._keys, self._where = child, table, keys, where
 
     def digest(self, columns: Sequence[str]) -> tuple[int, str]:
         """Rows and digest of all rows."""
@@ -53,8 +55,9 @@ class RevisionRows:
         return int(rows), str(digest)
 
     def collect(self) -> list[Row]:
-        """The rows of the keys."""
-        return list(self._child.call("find", table=self._table, keys=list(self._keys or ())))
+        """The rows of the condition, or of the keys."""
+        keys = None if self._keys is None else list(self._keys)
+        return list(self._child.call("find", table=self._table, keys=keys, where=self._where))
 
     def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
         """The files that `collect` opened."""
@@ -79,9 +82,9 @@ class RevisionTable:
         """Delete held keys."""
         return self._write("delete", df)
 
-    def read(self, keys: Sequence[str] | None = None) -> RevisionRows:
-        """All rows, or those of record keys."""
-        return RevisionRows(self._child, self._number, keys)
+    def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> RevisionRows:
+        """All rows, or those of record keys or of a condition."""
+        return RevisionRows(self._child, self._number, keys, where)
 
     def lookup(self, _held: object, /, *, stats: LookupStats | None = None) -> None:
         """Look up the keys that the child holds; `stats` is told what that touched."""

@@ -118,9 +118,9 @@ class Session:
         """The answer of the last lookup."""
         return self._found
 
-    def find(self, *, table: int, keys: list[str]) -> list[Row]:
-        """The rows of some keys."""
-        self._found = self._tables[table].read(keys=keys)
+    def find(self, *, table: int, keys: list[str] | None, where: str | None) -> list[Row]:
+        """The rows of some keys, or of a condition."""
+        self._found = self._tables[table].read(keys=keys, where=where)
         return list(self._found.collect())
 
     def opened(self) -> list[str]:

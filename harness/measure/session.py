@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from keymark.harness.measure.event_log import STEP_PROPERTY
 from keymark.harness.measure.log_cost import LogClock, StepCost
 from keymark.harness.redaction import SPARK_REGEX, SPARK_TEXT_REGEX, redact
-from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.scenario.workload_section import SparkSection
 from keymark.table.runtime import spark as table_spark
 
 _CORES = re.compile(r"local\[(\d+)")

@@ -22,7 +22,8 @@ from keymark.harness.engines.base import Layout
 from keymark.harness.run import chosen_rows, own_data
 from keymark.harness.run.chosen_rows import ChosenRows
 from keymark.harness.scenario.dataset_section import DatasetSection
-from keymark.harness.scenario.scenario import Scenario, WorkloadSection
+from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.scenario.workload_section import WorkloadSection
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.run_record import MeasuredRecord
 from keymark.harness.tables import independent

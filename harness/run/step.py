@@ -29,6 +29,7 @@ LOOKUP = "lookup"
 LOOKUP_AGAIN = "lookup_again"
 POINT_QUERY = "point_query"
 POINT_QUERY_OPTIMIZED = "point_query_optimized"
+COLUMN_QUERY = "column_query"
 COMPACT_ROWS = "compact_rows"
 COMPACT = "compact"
 
@@ -50,6 +51,7 @@ class Step:
         points: what a step of the lookup model measures, each under a name of its own.
         is_once: whether it is taken in the first repetition of a cell only.
         engines: the engines that take it; empty: all do.
+        column: whose rows with one value are read.
         variants: the variants of tables that take it; empty: all tables do.
     """
 
@@ -58,6 +60,7 @@ class Step:
     deleted: bool = False
     points: tuple[Point, ...] = ()
     is_once: bool = False
+    column: str = ""
     engines: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
 

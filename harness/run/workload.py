@@ -24,6 +24,7 @@ from keymark.harness.run.step import (
     BUILD_INDEX,
     BUILD_ON_LOAD,
     BULK_INSERT,
+    COLUMN_QUERY,
     COMPACT,
     COMPACT_ROWS,
     DELETE,
@@ -42,7 +43,7 @@ from keymark.harness.run.step import (
     Values,
 )
 from keymark.harness.scenario.matrix import Cell
-from keymark.harness.scenario.scenario import WorkloadSection
+from keymark.harness.scenario.workload_section import WorkloadSection
 from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import rows_written, written
 from keymark.indexes.installed import measured_specs
@@ -68,6 +69,7 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             deleted=workload.delete is True or name == DELETE,
             points=measured,
             is_once=workload.delete == "once" and name == DELETE,
+            column=workload.column_query if name == COLUMN_QUERY else "",
             variants=workload.merge_on_read if name in _OF_MERGE_ON_READ else (),
         )
         for name, wanted, measured in (
@@ -77,6 +79,7 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             (LOOKUP_AGAIN, workload.lookup_again, ()),
             (POINT_QUERY, workload.point_query, ()),
             (POINT_QUERY_OPTIMIZED, workload.point_query and workload.merge_on_read, ()),
+            (COLUMN_QUERY, workload.column_query, ()),
             (COMPACT_ROWS, workload.merge_on_read, ()),
             (f"{LOOKUP}_{LOGS}", workload.model_keys, points(LOGS, workload.model_keys)),
             (COMPACT, workload.model_keys, ()),
@@ -116,6 +119,8 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
         return _lookup(run)
     if run.step.name in (POINT_QUERY, POINT_QUERY_OPTIMIZED):
         return _point_query(run)
+    if run.step.name == COLUMN_QUERY:
+        return _column_query(run)
     if run.step.name == COMPACT:
         return maintenance_steps.compact(run)
     mistake = None
@@ -260,3 +265,28 @@ def _point_query(run: StepRun) -> tuple[Values, str | None]:
     columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
     expected = independent.find(run.files(), key, columns, base_files_only=is_optimized)
     return values, verify.point_mistake(rows, expected)
+
+
+def _column_query(run: StepRun) -> tuple[Values, str | None]:
+    """Read the rows that have a column's value in common with the row of the point query's key."""
+    key, column = run.inputs.point_key(run.trial.repetition), run.step.column
+    (asked,) = independent.find(run.files(), key, [column])
+    value = asked[column]
+    with run.timed() as values:
+        frame = run.table.read(where=f"`{column}` = {_literal(value)}")
+        found = frame.collect()
+    if opened := len(frame.inputFiles()):
+        values["total", "files_read"] = opened
+    values["total", "keys"] = len(found)
+    layout = run.inputs.layout
+    columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
+    expected = independent.matching(run.files(), column, value, columns)
+    return values, verify.query_mistake([row.asDict() for row in found], expected, columns)
+
+
+def _literal(value: object) -> str:
+    """A number or text as Spark's SQL has it."""
+    if isinstance(value, int | float):
+        return str(value)
+    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

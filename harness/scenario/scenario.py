@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
@@ -23,15 +23,15 @@ from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
 from keymark.harness.scenario.documents import builtin_names, nearest
 from keymark.harness.scenario.fields import (
-    Master,
     Names,
-    Natural,
-    Numbers,
-    Positive,
     Section,
-    Texts,
 )
 from keymark.harness.scenario.table_section import TableSection, name_mistake, refuse
+from keymark.harness.scenario.workload_section import (
+    ScheduleSection,
+    SparkSection,
+    WorkloadSection,
+)
 from keymark.harness.store.store import is_run_name
 from keymark.harness.tables import independent
 from keymark.indexes.installed import measured_specs, of_partition
@@ -44,85 +44,6 @@ _RECORD_INDEX = "record_index"
 def default_indexes() -> tuple[str, ...]:
     """The indexes of scenarios that name none."""
     return tuple(spec.name for spec in measured_specs().values() if spec.is_compared)
-
-
-class WorkloadSection(Section):
-    """What each repetition does to its table.
-
-    Attributes:
-        build_index: whether the record index is built anew from the loaded rows first.
-        rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
-        null_columns: columns that the step `null_columns` nulls in the rows which the step
-            `delete` takes, or would take.
-        delete: whether the step `delete` follows them; "once" for in the first repetition of each
-            cell only, after what it reads.
-        delete_latest: whether it deletes rows that the last batch updated, which are where batches
-            go, instead of rows from all over the table.
-        purge: whether the deleted keys are then erased from all that the table keeps.
-        lookup_present: keys of the lookup step that are in the table.
-        lookup_absent: keys of the lookup step that are not; half of them were deleted.
-        lookup_again: whether the same keys are looked up a second time, by the same handle.
-        point_query: whether a single key is read at the end.
-        spread_batch: engines whose cells end their first repetition with the step `spread`: a
-            batch as large as another one, all updates, of rows drawn evenly from the whole table.
-        merge_on_read: variants whose tables have log files of rows (the option
-            `hoodie.datasource.write.table.type`): they are read without these as well, in the step
-            `point_query_optimized`, and end with their merging, `compact_rows`.
-        model_keys: numbers of keys to look up for the lookup model, with log blocks and after a
-            compaction, cold and warm; record index only. See `harness/run/lookup_model.py`.
-    """
-
-    build_index: bool = False
-    rounds: Natural = 2
-    null_columns: Names = ()
-    delete: bool | Literal["once"] = True
-    delete_latest: bool = False
-    purge: bool = False
-    lookup_present: Natural = 8_000
-    lookup_absent: Natural = 2_000
-    lookup_again: bool = False
-    point_query: bool = True
-    spread_batch: Names = ()
-    merge_on_read: Names = ()
-    model_keys: Numbers = ()
-
-    @field_validator("spread_batch")
-    @classmethod
-    def _engines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        refuse(engine_mistake(name) for name in value)
-        return value
-
-
-class ScheduleSection(Section):
-    """How often and in what order.
-
-    Attributes:
-        repetitions: measured repetitions of every cell.
-        warmups: repetitions before them that no statistic uses.
-        warm: who takes them: every `cell`, or of each engine and `index` the first cell only. With
-            `small` each cell takes the steps once on a small table instead, before the loads.
-        loads: measured bulk loads of every table; all repetitions start from the first one's.
-        trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
-            its steps left out, and what was measured is kept; 0 for no limit.
-    """
-
-    repetitions: Positive = 3
-    warmups: Natural = 1
-    warm: Literal["cell", "index", "small"] = "cell"
-    loads: Positive = 1
-    trial_minutes: Natural = 0
-
-
-class SparkSection(Section):
-    """Where the run takes place.
-
-    Attributes:
-        master: Spark master URL.
-        conf: Spark options laid over the harness's own.
-    """
-
-    master: Master = "local[2]"
-    conf: Texts = Field(default_factory=dict)
 
 
 class Scenario(Section):
@@ -351,17 +272,21 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
 
 
 def _nulled_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
-    """Columns that are not there to be nulled, or must not be."""
+    """Columns that are not there to be nulled or queried, or must not be nulled."""
     names = [name for name, _ in spec.flat_columns()]
     fixed = {*spec.record_key, *spec.partition_path, spec.ordering}
-    asked = scenario.workload.null_columns
+    asked, queried = scenario.workload.null_columns, scenario.workload.column_query
     found = [name_mistake("column", name, names) for name in asked]
     found += [
         f"column {name!r} is of the key, the partition or the order"
         for name in asked
         if name in fixed
     ]
-    return [f"workload.null_columns: {mistake}" for mistake in found if mistake]
+    unknown = name_mistake("column", queried, names) if queried else None
+    return [
+        *(f"workload.null_columns: {mistake}" for mistake in found if mistake),
+        *([f"workload.column_query: {unknown}"] if unknown else []),
+    ]
 
 
 def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
@@ -402,6 +327,7 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
         "workload.purge: false": work.purge,
         "workload.lookup_again: false": work.lookup_again,
         "workload.point_query: false": work.point_query,
+        "workload.column_query: none": work.column_query,
         "workload.model_keys: none": work.model_keys,
         "workload.lookup_present: at least 1": not work.lookup_present,
     }

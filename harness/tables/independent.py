@@ -287,6 +287,18 @@ def find(
     return [row for rows_of_key in each_read(parts, read) for row in rows_of_key]
 
 
+def matching(
+    table: Path, column: str, value: object, columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The rows with a value in a column, cut to some columns; memory is that of a few files."""
+
+    def read(part: Slice) -> list[dict[str, Any]]:
+        held = part.read([*dict.fromkeys([column, *columns])])
+        return list(held.filter(pc.equal(held.column(column), value)).select(columns).to_pylist())
+
+    return [row for rows_of_file in each_read(slices(table), read) for row in rows_of_file]
+
+
 def each_read(parts: Sequence[Slice], read: Callable[[Slice], _Read]) -> Iterator[_Read]:
     """What reading each base file gives, in order; as many files at a time as there are cores."""
     with ThreadPoolExecutor(cpu_count() or 1) as pool:

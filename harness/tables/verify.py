@@ -6,6 +6,7 @@ independent reading of the storage. A verdict is the reason why a result is wron
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -112,6 +113,22 @@ def point_mistake(
         if wrong:
             told = ", ".join(f"{name}: {row.get(name)!r}, not {other[name]!r}" for name in wrong)
             return f"the point query's row differs in {told}"
+    return None
+
+
+def query_mistake(
+    rows: Sequence[Mapping[str, object]],
+    expected: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+) -> str | None:
+    """A query gives exactly the rows that an independent reading has, in any order."""
+    found, right = (
+        Counter(tuple(row.get(name) for name in columns) for row in part)
+        for part in (rows, expected)
+    )
+    missed, invented = (right - found).total(), (found - right).total()
+    if missed or invented:
+        return f"the query missed {missed} rows of {len(expected)} and gave {invented} others"
     return None
 
 

@@ -219,6 +219,8 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
         doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}")
     if work.point_query:
         doing.append("a point query")
+    if work.column_query:
+        doing.append(f"a query of the rows with one value of {clean(work.column_query, 40)}")
     if work.spread_batch:
         doing.append("an upsert of as many rows all over the table, once")
     if work.model_keys:

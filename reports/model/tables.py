@@ -160,6 +160,7 @@ HEADLINE = (
         phase="total",
         metric="wall_s",
     ),
+    _time_of("column_query", "Column query", "Reading the rows of one value of a column"),
     Measure(
         key="shuffle",
         title="Shuffle per upsert",

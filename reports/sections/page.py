@@ -45,6 +45,7 @@ CHART_TITLES = {
     "lookup_again": "The same lookup again, by the same handle",
     "shuffle": "Shuffle of one upsert batch",
     "point_query": "Point query: reading one record",
+    "column_query": "Column query: reading the rows of one value",
     "storage": "Index on disk",
 }
 WORKING = {

@@ -65,6 +65,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "quickstart",
         "releases",
         "scaling",
+        "secondary_index",
         "shuffle",
         "skew",
         "tagging",

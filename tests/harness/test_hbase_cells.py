@@ -18,7 +18,8 @@ from keymark.harness.hbase import server as hbase_server
 from keymark.harness.run import outside_entries
 from keymark.harness.run.workload import steps
 from keymark.harness.scenario.matrix import expand
-from keymark.harness.scenario.scenario import WorkloadSection, load
+from keymark.harness.scenario.scenario import load
+from keymark.harness.scenario.workload_section import WorkloadSection
 from keymark.harness.store.store import RunFolder
 
 RUNNING = hbase_server.Running(

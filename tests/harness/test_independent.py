@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.tables import independent
+from keymark.harness.tables import independent, verify
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "hudi-0.15.0-record_index.tar.gz"
 
@@ -64,6 +64,20 @@ def test_find_gives_the_rows_of_a_key(hudi):
     found = independent.find(hudi / "table", row["uuid"], ["uuid", "ts"])
     assert found == [{"uuid": row["uuid"], "ts": row["ts"]}]
     assert independent.find(hudi / "table", "nobody", ["uuid"]) == []
+
+
+def test_matching_gives_the_rows_of_a_value(hudi):
+    rows = independent.rows(hudi / "table")
+    city = rows.column("city")[3].as_py()
+    found = independent.matching(hudi / "table", "city", city, ["uuid", "ts"])
+    wanted = [row for row in rows.to_pylist() if row["city"] == city]
+    assert sorted(row["uuid"] for row in found) == sorted(row["uuid"] for row in wanted)
+    assert verify.query_mistake(wanted, found, ["uuid", "ts"]) is None
+    told = verify.query_mistake([*wanted[1:], {"uuid": "x", "ts": 1}], found, ["uuid", "ts"])
+    assert told == f"the query missed 1 rows of {len(found)} and gave 1 others"
+    twice = verify.query_mistake([*wanted, wanted[0]], found, ["uuid", "ts"])
+    assert twice == f"the query missed 0 rows of {len(found)} and gave 1 others"
+    assert independent.matching(hudi / "table", "city", "nowhere", ["uuid"]) == []
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from keymark.harness.engines import hudi_process
 from keymark.harness.engines.pipe import Child
 from keymark.harness.errors import CellError
-from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.scenario.workload_section import SparkSection
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_child.py")

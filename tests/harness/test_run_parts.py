@@ -18,7 +18,7 @@ from keymark.harness.redaction import REDACTED, redact, redact_arguments
 from keymark.harness.run.request import describe
 from keymark.harness.run.step import label
 from keymark.harness.scenario import matrix, scenario
-from keymark.harness.scenario.scenario import SparkSection
+from keymark.harness.scenario.workload_section import SparkSection
 from keymark.harness.store.store import RunFolder
 from keymark.harness.store.units import METRICS
 from keymark.harness.tables import independent, probes, snapshot

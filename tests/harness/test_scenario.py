@@ -45,6 +45,7 @@ BUILT_IN = {
     "quickstart": QUICKSTART,
     "releases": ("record", "partitioned_record", "global_simple"),
     "scaling": QUICKSTART[:1],
+    "secondary_index": QUICKSTART[:1],
     "shuffle": QUICKSTART,
     "skew": QUICKSTART,
     "tagging": tuple(name for name in EVERY if name in engine_indexes("hudi@0.15.0")),
@@ -61,6 +62,7 @@ VARIED = (
     "hudi_metadata",
     "lookup_model",
     "scaling",
+    "secondary_index",
     "virtual_keys",
 )
 

@@ -1,0 +1,100 @@
+"""The parts of a scenario that say what is done, how often and where."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from keymark.harness.engines import engine_mistake
+from keymark.harness.scenario.fields import (
+    Master,
+    Names,
+    Natural,
+    Numbers,
+    Positive,
+    Section,
+    Texts,
+)
+from keymark.harness.scenario.table_section import refuse
+
+
+class WorkloadSection(Section):
+    """What each repetition does to its table.
+
+    Attributes:
+        build_index: whether the record index is built anew from the loaded rows first.
+        rounds: change batches, the steps `upsert_1` to `upsert_<rounds>`.
+        null_columns: columns that the step `null_columns` nulls in the rows which the step
+            `delete` takes, or would take.
+        delete: whether the step `delete` follows them; "once" for in the first repetition of each
+            cell only, after what it reads.
+        delete_latest: whether it deletes rows that the last batch updated, which are where batches
+            go, instead of rows from all over the table.
+        purge: whether the deleted keys are then erased from all that the table keeps.
+        lookup_present: keys of the lookup step that are in the table.
+        lookup_absent: keys of the lookup step that are not; half of them were deleted.
+        lookup_again: whether the same keys are looked up a second time, by the same handle.
+        point_query: whether a single key is read at the end.
+        column_query: column whose rows with one value are read at the end; empty: none.
+        spread_batch: engines whose cells end their first repetition with the step `spread`: a
+            batch as large as another one, all updates, of rows drawn evenly from the whole table.
+        merge_on_read: variants whose tables have log files of rows (the option
+            `hoodie.datasource.write.table.type`): they are read without these as well, in the step
+            `point_query_optimized`, and end with their merging, `compact_rows`.
+        model_keys: numbers of keys to look up for the lookup model, with log blocks and after a
+            compaction, cold and warm; record index only. See `harness/run/lookup_model.py`.
+    """
+
+    build_index: bool = False
+    rounds: Natural = 2
+    null_columns: Names = ()
+    delete: bool | Literal["once"] = True
+    delete_latest: bool = False
+    purge: bool = False
+    lookup_present: Natural = 8_000
+    lookup_absent: Natural = 2_000
+    lookup_again: bool = False
+    point_query: bool = True
+    column_query: str = ""
+    spread_batch: Names = ()
+    merge_on_read: Names = ()
+    model_keys: Numbers = ()
+
+    @field_validator("spread_batch")
+    @classmethod
+    def _engines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        refuse(engine_mistake(name) for name in value)
+        return value
+
+
+class ScheduleSection(Section):
+    """How often and in what order.
+
+    Attributes:
+        repetitions: measured repetitions of every cell.
+        warmups: repetitions before them that no statistic uses.
+        warm: who takes them: every `cell`, or of each engine and `index` the first cell only. With
+            `small` each cell takes the steps once on a small table instead, before the loads.
+        loads: measured bulk loads of every table; all repetitions start from the first one's.
+        trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
+            its steps left out, and what was measured is kept; 0 for no limit.
+    """
+
+    repetitions: Positive = 3
+    warmups: Natural = 1
+    warm: Literal["cell", "index", "small"] = "cell"
+    loads: Positive = 1
+    trial_minutes: Natural = 0
+
+
+class SparkSection(Section):
+    """Where the run takes place.
+
+    Attributes:
+        master: Spark master URL.
+        conf: Spark options laid over the harness's own.
+    """
+
+    master: Master = "local[2]"
+    conf: Texts = Field(default_factory=dict)
