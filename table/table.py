@@ -6,7 +6,7 @@ result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -48,10 +48,12 @@ from keymark.table.rows.arrow import is_frame, is_pandas, to_arrow
 from keymark.table.rows.keys import keys_and_partitions, named_keys
 from keymark.table.runtime.clock import Clock, SystemClock
 from keymark.table.runtime.ids import RANDOM, Ids
+from keymark.table.runtime.phases import phase_describer
 from keymark.table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
 from keymark.table.services.archive import Archived
 from keymark.table.services.check.check import CheckResult, check_table
 from keymark.table.services.create import TableSpec, create_table
+from keymark.table.services.index.reshard import Resharded, abort
 from keymark.table.services.index.switch import IndexSwitch, Switcher
 from keymark.table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
 from keymark.table.services.maintain import TableServices
@@ -376,6 +378,17 @@ class Table:
         with self._held() as (services, lease):
             services.indexer(lease).drop(partition)
 
+    def reshard_index(self, groups: int, progress: Progress = no_progress) -> Resharded:
+        """Deal the record index out to more file groups while others write, or go on with it."""
+        return (
+            self._services(self._runner(), progress).resharder(self.storage, self._hold).run(groups)
+        )
+
+    def abort_reshard(self) -> None:
+        """Give up a re-sharding that was begun."""
+        with self._held() as (_, lease):
+            abort(lease.storage)
+
     def use_index(
         self,
         name: str,
@@ -464,7 +477,7 @@ class Table:
             options=services.options,
             services=services,
             spark=self.session,
-            on_phase=self._describe_phase(),
+            on_phase=phase_describer(self._spark),
             ids=ids or self._ids.of_write(),
         )
 
@@ -476,19 +489,6 @@ class Table:
             index=self.choice.name,
             progress=progress,
         )
-
-    def _describe_phase(self) -> Callable[[str | None], None]:
-        """Name the phase on Spark's jobs, for the event log; after a write they have no name."""
-        spark = self._spark
-        if spark is None:
-            return lambda phase: None  # noqa: ARG005
-        context = spark.sparkContext
-
-        def describe(phase: str | None) -> None:
-            # None takes the description away, whatever PySpark's types say.
-            context.setJobDescription(phase and f"keymark/{phase}")  # type: ignore[arg-type]
-
-        return describe
 
     def _rows(self, rows: Rows) -> DataFrame | pa.Table:
         if is_frame(rows):

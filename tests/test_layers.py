@@ -74,6 +74,7 @@ LAYERS = (
         "storage.requests",
         "storage.spool",
         "runtime.lost_worker",
+        "runtime.phases",
     ),
     (
         "storage.storage",

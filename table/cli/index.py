@@ -18,6 +18,7 @@ from keymark.table.cli.arguments import (
     options_of,
 )
 from keymark.table.cli.output import answer, print_json
+from keymark.table.errors import InputError
 from keymark.table.properties.options import STORAGE_SETTINGS
 from keymark.table.runtime.bar import Bar
 
@@ -151,3 +152,28 @@ def repair(
     with Bar() as bar:
         keys = table.repair_shard(shard, bar)
     answer({"partition": name, "keys": keys}, as_json=as_json)
+
+
+@app.command()
+def reshard(
+    path: PathArg,
+    *,
+    shards: Annotated[
+        int | None, typer.Option("--shards", min=1, metavar="N", help="File groups to have.")
+    ] = None,
+    give_up: Annotated[bool, typer.Option("--abort", help="Give up what was begun.")] = False,
+    option: OptionOpt = None,
+    master: MasterOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Deal the record index out to more file groups while others write; goes on after a kill."""
+    table = open_table(path, option, master)
+    if give_up or shards is None:
+        if not give_up or shards is not None:
+            raise InputError("give either --shards N or --abort")
+        table.abort_reshard()
+        answer({"aborted": True}, as_json=as_json)
+        return
+    with Bar() as bar:
+        done = table.reshard_index(shards, bar)
+    answer(dataclasses.asdict(done), as_json=as_json)

@@ -325,10 +325,11 @@ class MetadataTable:
                 bases.setdefault(base.file_id, []).append(base)
             elif log is not None:
                 logs.setdefault(log.file_id, []).append(log)
-        found = tuple(
+        groups = (
             self._latest(name, bases.get(name, []), logs.get(name, []))
             for name in sorted(bases.keys() | logs.keys())
         )
+        found = tuple(item for item in groups if item is not None)
         self._check_groups(partition, found)
         return found
 
@@ -358,10 +359,14 @@ class MetadataTable:
             if owner is not None and owner[1] >= opened.get(owner[0], start):
                 raise CorruptFileError(path, 0, "a commit names this file; it is missing")
 
-    def _latest(self, file_id: str, bases: list[BaseFile], logs: list[LogFile]) -> FileSlice:
+    def _latest(self, file_id: str, bases: list[BaseFile], logs: list[LogFile]) -> FileSlice | None:
+        """The latest slice of a file group; None where a re-sharding has not ended to make it."""
         times = {b.instant_time for b in bases} | {log.base_instant_time for log in logs}
         opened = [time for time in times if self.validity.opened(time)]
         if not opened:
+            # It may have begun, or ended, since the timeline was read.
+            if times <= {instant.time for instant in self.timeline.again().instants}:
+                return None
             raise CorruptFileError(file_id, 0, "no commit opened this file group")
         time = max(opened)
         of_slice = [log for log in logs if log.base_instant_time == time]

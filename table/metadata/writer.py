@@ -86,11 +86,11 @@ class GroupUpdate:
                 block_size=self.block_size,
                 file_info=self.file_info,
             )
-            self._add_block(log, BlockType.HFILE_DATA, content)
+            self.add_block(log, BlockType.HFILE_DATA, content)
         if self.deletes:
             content = encode_deletes(self.deletes, self.partition)
-            self._add_block(log, BlockType.DELETE, content)
-        return self._put(log.content(), len(self.keys) + len(self.deletes))
+            self.add_block(log, BlockType.DELETE, content)
+        return self.put(log.content(), len(self.keys) + len(self.deletes))
 
     def write_cells(
         self, hfile: HFileWriter, memory: int, deletes: pa.Array = _NO_KEYS
@@ -101,17 +101,18 @@ class GroupUpdate:
         """
         log = Spool("a log file", memory)
         if hfile.entry_count:
-            self._add_block(log, BlockType.HFILE_DATA, hfile.close(file_info=self.file_info))
+            self.add_block(log, BlockType.HFILE_DATA, hfile.close(file_info=self.file_info))
         if len(deletes):
-            self._add_block(log, BlockType.DELETE, encode_deletes(deletes, self.partition))
-        return self._put(log.content(), hfile.entry_count + len(deletes))
+            self.add_block(log, BlockType.DELETE, encode_deletes(deletes, self.partition))
+        return self.put(log.content(), hfile.entry_count + len(deletes))
 
     @property
     def file_info(self) -> dict[str, bytes]:
         """What an HFile of the log file says of where it belongs."""
         return {IDENTITY: identity(self.slice.file_id, self.instant)}
 
-    def _add_block(self, log: Spool, kind: BlockType, content: Content) -> None:
+    def add_block(self, log: Spool, kind: BlockType, content: Content) -> None:
+        """Add a block of this update's instant to a log file."""
         headers = {HeaderKey.INSTANT_TIME: self.instant, HeaderKey.SCHEMA: SCHEMA}
         head, foot = block_ends(kind, headers, len(content))
         log.write(head)
@@ -119,7 +120,8 @@ class GroupUpdate:
             log.write(piece)
         log.write(foot)
 
-    def _put(self, data: Content, records: int) -> DeltaStat:
+    def put(self, data: Content, records: int) -> DeltaStat:
+        """Put the next log file of the slice, which holds so many records."""
         log = self._next_log(len(data))
         put_again(self.storage, f"{METADATA}/{log.path}", data)
         base = self.slice.base_file

@@ -10,6 +10,7 @@ from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError,
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.reshard_plan import refuse_while_resharding, resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import TASK_MEMORY, Options
@@ -29,7 +30,8 @@ from keymark.table.services.index.builds import (
     save_partitions,
     settle_builds,
 )
-from keymark.table.services.index.indexing import BUILT_BY, Indexer
+from keymark.table.services.index.indexing import BUILT_BY, Hold, Indexer
+from keymark.table.services.index.reshard import Resharder
 from keymark.table.services.recover.restore import Restorer, sweep_taken_back, take_back_unfinished
 from keymark.table.services.retention import Retention
 from keymark.table.state.table_state import Change, TableState
@@ -124,7 +126,12 @@ class TableServices:
                 warnings.warn(f"the write is done, {name} failed: {error}", TableWarning, 2)
 
     def compact(self, lease: Lease) -> str | None:
-        """Compact the metadata table; the instant, None if there is nothing to compact."""
+        """Compact the metadata table; the instant, None if there is nothing to compact.
+
+        Raises:
+            InputError: the record index is being re-sharded.
+        """
+        refuse_while_resharding(lease.storage)
         compactor = self._compactor(TableState.load(lease.storage), lease)
         return compactor.run() if compactor else None
 
@@ -152,6 +159,16 @@ class TableServices:
             progress=self.progress,
         )
 
+    def resharder(self, storage: Storage, hold: Hold) -> Resharder:
+        """Deals the record index out to more file groups; takes the lease now and then."""
+        return Resharder(
+            storage=storage,
+            runner=self.runner,
+            options=self.options,
+            progress=self.progress,
+            hold=hold,
+        )
+
     def restorer(self, lease: Lease) -> Restorer:
         """Savepoints, rollback, restore."""
         entries = external_entries(self.index, self.options, self.runner)
@@ -168,6 +185,9 @@ class TableServices:
         compactor = self._compactor(state, lease)
         commits = self.options.integer("hoodie.metadata.compact.max.delta.commits")
         if compactor is None or not compactor.due(commits):
+            return None
+        if resharding(lease.storage) is not None:
+            # It takes in what is logged on the file groups that it began with.
             return None
         compactor.run()
         return Change()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from keymark.table.layout.model import BaseFile, Instant
 from keymark.table.layout.naming import BUILD, ENTRIES, HOODIE, METADATA, PROPERTIES_BACKUP, TEMP
 from keymark.table.metadata.reader import is_initial
+from keymark.table.metadata.reshard_plan import RESHARDING, load_plan
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import FileStatus
 from keymark.table.timeline.clean_metadata import decode_clean_plan
@@ -141,6 +142,7 @@ def _unfinished_in_metadata(state: TableState) -> list[str]:
     if state.metadata is None:
         return []
     own = {instant.time for instant in state.timeline.pending()}
+    plan = load_plan(state.storage)
     lines = []
     for instant in state.metadata.timeline.pending():
         if instant.time in own:
@@ -148,6 +150,11 @@ def _unfinished_in_metadata(state: TableState) -> list[str]:
         begun = f"{instant.action} {instant.time} of the metadata table was begun and not completed"
         if instant.action == "clean":
             lines.append(f"{begun}: {_NEXT} finishes it")
+        elif plan is not None and instant.time == plan.instant:
+            lines.append(
+                f"{begun}: the record index is being re-sharded to {plan.after} file groups; "
+                "`table index reshard` goes on with it, or gives it up with --abort"
+            )
         elif instant.action == "deltacommit" and is_initial(instant.time):
             lines.append(f"{begun}: it opens or fills a partition; {_NEXT} takes it back")
         else:
@@ -164,7 +171,7 @@ def _left_files(state: TableState, stored: Iterable[FileStatus]) -> list[str]:
         parts = status.path.split("/")
         if status.path.startswith(f"{TEMP}/") and parts[2] in completed:
             counts[f"markers of instant {parts[2]}, which is completed"] += 1
-        elif status.path.startswith(f"{BUILD}/") and parts[3] not in maintained:
+        elif status.path.startswith(f"{BUILD}/") and parts[3] not in (*maintained, RESHARDING):
             counts[f"files of a build of {parts[3]} that is not going on"] += 1
         elif status.path.startswith(f"{METADATA}/"):
             if parts[2] not in (HOODIE, *maintained) or not maintained:

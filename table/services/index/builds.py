@@ -13,6 +13,7 @@ from keymark.table.errors import InputError, StorageError, UnsupportedTableError
 from keymark.table.layout.naming import BUILD, METADATA, PINS, parse_base_file
 from keymark.table.metadata.partitions import FILES
 from keymark.table.metadata.reader import is_initial
+from keymark.table.metadata.reshard_plan import load_plan, refuse_while_resharding
 from keymark.table.metadata.writer import take_back_delta
 from keymark.table.properties.config import TableConfig, load_config, save_config
 from keymark.table.properties.seal import BUILDING_PARTITIONS, METADATA_PARTITIONS
@@ -26,11 +27,12 @@ from keymark.table.timeline.instant_name import REQUESTED
 from keymark.table.timeline.timeline import Timeline
 
 
-def refuse_while_building(config: TableConfig) -> None:
-    """InputError while an index is being built."""
+def refuse_while_building(storage: Storage, config: TableConfig) -> None:
+    """InputError while an index is being built, or the record index re-sharded."""
     if config.building:
         names = ", ".join(config.building)
         raise InputError(f"{names} is being built: finish or abort that first")
+    refuse_while_resharding(storage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,10 @@ def settle_builds(storage: Storage) -> None:
     pending now is a dead one's.
     """
     config = load_config(storage)
+    plan = load_plan(storage)
     for instant in Timeline.load(storage, METADATA).pending():
-        if instant.action == "deltacommit" and is_initial(instant.time):
+        goes_on = plan is not None and instant.time == plan.instant
+        if instant.action == "deltacommit" and is_initial(instant.time) and not goes_on:
             take_back_build(storage, config, instant.time)
     builds = pending_builds(storage)
     for partition in set(config.building) - {build.partition for build in builds}:

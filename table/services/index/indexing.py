@@ -50,6 +50,7 @@ from keymark.table.metadata.partitions import (
 )
 from keymark.table.metadata.reader import MetadataTable, slice_of
 from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.reshard_plan import refuse_while_resharding
 from keymark.table.metadata.writer import DeltaCommit, initialize
 from keymark.table.properties.config import load_config, save_config
 from keymark.table.properties.options import (
@@ -132,7 +133,7 @@ class Indexer:
         self._declare_columns(partition)
         take_back_base_files(self.storage, partition)
         state = TableState.load(self.storage)
-        target = self._target(state, partition, _free_instant(state))
+        target = self._target(state, partition, free_instant(state))
         _delete_others(target)
         built = self._put_files(target, self._stat_schema(state))
         with lease.fenced():
@@ -158,7 +159,7 @@ class Indexer:
         if state.snapshot.files or not state.timeline.commit_times():
             raise InputError("mappings alone are for tables with a commit and without base files")
         groups = estimate_groups(source.rows, group_sizing(self.options))
-        target = self._target(state, RECORD_INDEX, _free_instant(state), groups)
+        target = self._target(state, RECORD_INDEX, free_instant(state), groups)
         _delete_others(target)
         built = build_mappings(
             target, source, state=state, runner=self.runner, progress=self.progress
@@ -192,7 +193,7 @@ class Indexer:
         upto = _latest(state.timeline)
         plan = encode_index_plan([IndexedPartition(partition=partition, upto=upto)])
         state.timeline.plan(instant, "indexing", plan)
-        target = self._target(state, partition, _free_instant(state))
+        target = self._target(state, partition, free_instant(state))
         self.storage.delete_tree(f"{METADATA}/{partition}")
         forget_build(self.storage, partition)
         _pin(self.storage, partition, upto)
@@ -258,6 +259,7 @@ class Indexer:
         Whatever is wrong with its files: they are not read. They go with the next cleaning. What a
         repair that failed has put, the next write takes back.
         """
+        refuse_while_resharding(self.storage)
         state = TableState.load(self.storage)
         if state.metadata is None or RECORD_INDEX not in state.config.metadata_partitions:
             raise InputError("the table has no record index to repair")
@@ -266,7 +268,7 @@ class Indexer:
         groups = _group_count(state.metadata)
         if not 0 <= number < groups:
             raise InputError(f"no shard {number}: the record index has 0 to {groups - 1}")
-        target = self._target(state, RECORD_INDEX, _free_instant(state), groups)
+        target = self._target(state, RECORD_INDEX, free_instant(state), groups)
         rows = count_rows(self.storage, target.files, runner=self.runner)
         timeline = state.metadata.timeline
         with lease.fenced():
@@ -304,6 +306,7 @@ class Indexer:
         config = load_config(self.storage)
         if partition not in config.metadata_partitions:
             raise InputError(f"the table has no {partition}")
+        refuse_while_resharding(self.storage)
         if partition == FILES and config.maintained != (FILES,):
             others = ", ".join(name for name in config.maintained if name != FILES)
             raise InputError(f"the other partitions need files: drop {others} first")
@@ -393,7 +396,7 @@ class Indexer:
             state = TableState.load(lease.storage)
             assert state.metadata is not None
             block_size = self.options.integer("hoodie.hfile.block.size")
-            delta = DeltaCommit(state.metadata, _free_instant(state), block_size)
+            delta = DeltaCommit(state.metadata, free_instant(state), block_size)
             delta.begin()
             fixes = index_fixes(start, state, self.runner)
             delta.stats.extend(log_keys(delta, state, fixes, self.runner, of=state.snapshot))
@@ -414,7 +417,7 @@ class Indexer:
                 )
             done = encode_index_commit([IndexedPartition(partition=partition, upto=build.upto)])
             with lease.fenced():
-                _commit_build(state, _free_instant(state), built)
+                _commit_build(state, free_instant(state), built)
                 save_partitions(lease.storage, partition, live=True)
                 forget_build(lease.storage, partition)
                 state.timeline.complete(build.instant, "indexing", done)
@@ -440,7 +443,7 @@ def _latest(timeline: Timeline) -> str:
     return max((instant.time for instant in timeline.completed()), default=_BOOTSTRAP)
 
 
-def _free_instant(state: TableState) -> str:
+def free_instant(state: TableState) -> str:
     """The first free instant of an initialisation: <latest of the data>010, 011, ..."""
     assert state.metadata is not None
     latest = _latest(state.timeline)

@@ -199,7 +199,7 @@ class Purger:
 
     def _refuse(self, state: TableState, asked: KeySet) -> None:
         """Refuse what could bring a key back."""
-        refuse_while_building(state.config)
+        refuse_while_building(state.storage, state.config)
         saved = savepoint_paths(state)
         paths = {path for kept in saved.values() for path in kept}
         there = {path for path in paths if self.writer.storage.exists(path)}

@@ -170,7 +170,7 @@ class Restorer:
 
 def _refuse_targets(state: TableState, targets: Sequence[Instant]) -> None:
     """InputError while an index is being built, or if a savepoint keeps one of the commits."""
-    refuse_while_building(state.config)
+    refuse_while_building(state.storage, state.config)
     saved = {i.time for i in state.timeline.instants if i.action == "savepoint"}
     for target in targets:
         if target.time in saved:

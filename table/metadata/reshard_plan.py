@@ -1,0 +1,86 @@
+"""What says that the record index is being dealt out to another number of file groups.
+
+    .hoodie/.keymark/build/reshard/plan.json
+    .hoodie/metadata/.hoodie/<instant>.deltacommit.inflight
+
+While the instant is pending, files of it lie beside those of the present file groups. Nobody counts
+them, archives past it or takes it for a dead writer's. A plan whose instant is not pending has
+ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.layout.naming import BUILD, METADATA
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.timeline import Timeline
+
+RESHARDING = "reshard"
+RESHARD = f"{BUILD}/{RESHARDING}"
+_PLAN = f"{RESHARD}/plan.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReshardPlan:
+    """A re-sharding that was begun.
+
+    Attributes:
+        before, after: numbers of file groups.
+        instant: of the delta commit that will name the new files.
+        slices: base instant of each present file group, by file id.
+        read: instants of the log blocks that the new base files have taken in, by file id.
+    """
+
+    before: int
+    after: int
+    instant: str
+    slices: Mapping[str, str]
+    read: Mapping[str, tuple[str, ...]]
+
+
+def load_plan(storage: Storage) -> ReshardPlan | None:
+    """The plan of the re-sharding that was begun; None if there is none.
+
+    Raises:
+        CorruptFileError: it is damaged.
+    """
+    try:
+        data = storage.read(_PLAN)
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(data)
+        return ReshardPlan(
+            before=int(found["before"]),
+            after=int(found["after"]),
+            instant=str(found["instant"]),
+            slices={str(name): str(time) for name, time in found["slices"].items()},
+            read={str(name): tuple(map(str, times)) for name, times in found["read"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        detail = f"not the plan of a re-sharding ({error}); --abort removes it"
+        raise CorruptFileError(_PLAN, 0, detail) from error
+
+
+def save_plan(storage: Storage, plan: ReshardPlan) -> None:
+    """Keep a plan; it survives a power cut."""
+    storage.commit(_PLAN, json.dumps(asdict(plan), indent=1).encode())
+
+
+def resharding(storage: Storage) -> ReshardPlan | None:
+    """The plan of the re-sharding that is under way."""
+    plan = load_plan(storage)
+    if plan is None:
+        return None
+    pending = Timeline.load(storage, METADATA).pending()
+    return plan if any(instant.time == plan.instant for instant in pending) else None
+
+
+def refuse_while_resharding(storage: Storage) -> None:
+    """InputError while the record index is being dealt out to other file groups."""
+    if resharding(storage) is not None:
+        raise InputError("the record index is being re-sharded: finish or abort that first")

@@ -1,0 +1,337 @@
+"""More file groups for the record index, made from the index alone while writers go on.
+
+    plan      .hoodie/.keymark/build/reshard/plan.json: how many, the instant of the switch, what
+              the present file groups are
+    split     one task for each class of file groups: the index is read once, and written as base
+              files of the plan's instant, which nobody counts before the switch
+    catch up  log blocks that writers have added since are dealt out among the new file groups
+    switch    under the lease: the last of these blocks, and a delta commit that names all new files
+
+    from 4 to 8    class n: old group n into new groups n and n + 4
+    from 4 to 6    classes of gcd(4, 6) = 2: old 0, 2 into new 0, 2, 4 and old 1, 3 into new 1, 3, 5
+
+A key belongs to the group that its hash gives modulo their number. So the keys of old group n are
+in new group m only where n and m are the same modulo the greatest common divisor of both numbers.
+To a multiple of the present number every old group splits by itself, and all of them at a time.
+
+Readers count the file groups that a completed instant opened: before the switch the old ones, after
+it the new ones. Until then the instant is pending on the timeline of the metadata table. What was
+done stays after a death, and goes on from there; `abort` removes it. A write or a compaction by
+Apache Hudi meanwhile may take the instant back, or replace the file groups: then the work starts
+anew. What Hudi has pending at the switch postpones that. Source: HoodieTableMetadataUtil.
+mapRecordKeyToFileGroupIndex and getPartitionLatestMergedFileSlices of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.format.hashes.digest import Digest, total
+from keymark.table.format.log.block import BlockType, LogBlock
+from keymark.table.index.build.target import BuildTarget, open_groups, put_once
+from keymark.table.index.stale_index import refuse_stale_index
+from keymark.table.layout.model import WriteStat
+from keymark.table.layout.naming import METADATA, parse_log_file
+from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.reshard_plan import (
+    RESHARD,
+    ReshardPlan,
+    resharding,
+    save_plan,
+)
+from keymark.table.properties.config import load_config
+from keymark.table.properties.options import RECORD_INDEX_GROUPS_MAX, TASK_MEMORY, Options
+from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from keymark.table.services.index.builds import take_back_build
+from keymark.table.services.index.indexing import Hold, free_instant
+from keymark.table.services.index.split import DealTask, SplitDone, SplitTask, deal, split
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
+from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
+
+_ROUNDS = 5
+_ATTEMPTS = 3
+_OPENING = 1
+"""Log version of the block that opens a file group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resharded:
+    """What a re-sharding did.
+
+    Attributes:
+        before, after: numbers of file groups.
+        instant: of the delta commit that switched; None where there was nothing to do.
+        entries: of the index that was split; what writers changed meanwhile came on top.
+        log_files: with changes that writers made meanwhile.
+    """
+
+    before: int
+    after: int
+    instant: str | None
+    entries: int = 0
+    log_files: int = 0
+
+
+@dataclass(slots=True)
+class _CaughtUp:
+    """What the new file groups have of the present ones' log blocks, as it grows."""
+
+    read: dict[str, set[str]]
+    stats: list[DeltaStat]
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resharder:
+    """Deals the record index of one table out to another number of file groups."""
+
+    storage: Storage
+    runner: TaskRunner
+    options: Options
+    progress: Progress
+    hold: Hold
+
+    def run(self, groups: int) -> Resharded:
+        """Do it, or go on with what was begun.
+
+        Raises:
+            InputError: there is no record index, fewer groups are asked for than it has, another
+                number is under way, or Apache Hudi compacts the metadata table again and again.
+            UnsupportedTableError: Apache Hudi has begun something and not ended it.
+            CorruptFileError: the index is damaged.
+        """
+        for _ in range(_ATTEMPTS):
+            plan = self._planned(groups)
+            if plan is None:
+                return Resharded(before=groups, after=groups, instant=None)
+            target = self._target(plan)
+            done = self._split(plan, target)
+            switched = self._switch(plan, target, done)
+            if switched is not None:
+                return switched
+        raise InputError(
+            "Apache Hudi compacted the metadata table each time: re-shard while it does not write"
+        )
+
+    def _planned(self, groups: int) -> ReshardPlan | None:
+        """The plan that is there, if it still holds, or a new one; None if nothing is to do."""
+        if not 1 <= groups <= RECORD_INDEX_GROUPS_MAX:
+            raise InputError(f"{groups} file groups: 1 to {RECORD_INDEX_GROUPS_MAX} can be made")
+        with self.hold() as lease:
+            storage = lease.storage
+            config = load_config(storage)
+            if config.building:
+                raise InputError(f"{', '.join(config.building)} is being built: end that first")
+            if RECORD_INDEX not in config.metadata_partitions:
+                raise InputError("the table has no record index to re-shard")
+            plan = resharding(storage)
+            if plan is not None and plan.after != groups:
+                raise InputError(
+                    f"a re-sharding to {plan.after} file groups is under way: go on with it, or "
+                    "abort it first"
+                )
+            state = TableState.load(storage)
+            refuse_stale_index(state)
+            shards = _shards(state)
+            if plan is not None and _still_holds(storage, plan, shards):
+                return plan
+            _discard(storage, plan)
+            if len(shards) == groups:
+                return None
+            if groups < len(shards):
+                raise InputError(
+                    f"the record index has {len(shards)} file groups, more than {groups}: it can "
+                    "only get more; drop it and build it with fewer"
+                )
+            plan = ReshardPlan(
+                before=len(shards),
+                after=groups,
+                instant=free_instant(state),
+                slices={s.slice.file_id: s.slice.base_instant_time for s in shards},
+                read={s.slice.file_id: _instants(s) for s in shards},
+            )
+            assert state.metadata is not None
+            timeline = state.metadata.timeline
+            with lease.fenced():
+                save_plan(storage, plan)
+                timeline.begin(plan.instant, "deltacommit")
+                timeline.start(plan.instant, "deltacommit")
+        return plan
+
+    def _target(self, plan: ReshardPlan) -> BuildTarget:
+        return BuildTarget(
+            storage=self.storage,
+            folder=RESHARD,
+            partition=RECORD_INDEX,
+            instant=plan.instant,
+            files=(),
+            groups=plan.after,
+            block_size=self.options.integer("hoodie.hfile.block.size"),
+            memory=self.options.integer(TASK_MEMORY),
+        )
+
+    def _split(self, plan: ReshardPlan, target: BuildTarget) -> list[SplitDone]:
+        """The base files of all classes; those of an earlier attempt stay."""
+        open_groups(target)
+        shards = _shards(TableState.load(self.storage))
+        count = math.gcd(plan.before, plan.after)
+        known = {number: _load_done(self.storage, number) for number in range(count)}
+        left = [number for number, done in known.items() if done is None]
+        tasks = [
+            SplitTask(
+                target=target,
+                sources=tuple(shards[number::count]),
+                numbers=tuple(range(number, plan.after, count)),
+            )
+            for number in left
+        ]
+        weights = [sum(shard.slice.size for shard in task.sources) for task in tasks]
+        steps = ProgressRunner(self.runner, self.progress, "classes of file groups")
+        for number, done in zip(left, steps.run(split, tasks, weights=weights), strict=True):
+            _save_done(self.storage, number, done)
+            known[number] = done
+        return [done for done in known.values() if done is not None]
+
+    def _switch(
+        self, plan: ReshardPlan, target: BuildTarget, done: Sequence[SplitDone]
+    ) -> Resharded | None:
+        """Catch up, and make the new file groups count; None where the plan no longer holds."""
+        _delete_logs(self.storage, plan)
+        caught = _CaughtUp(
+            read={name: set(times) for name, times in plan.read.items()},
+            stats=[],
+            version=_OPENING + 1,
+        )
+        for _ in range(_ROUNDS):
+            if not self._catch_up(plan, target, caught, TableState.load(self.storage)):
+                break
+        with self.hold() as lease:
+            state = TableState.load(lease.storage)
+            is_on = resharding(lease.storage) == plan
+            if not is_on or not _still_holds(lease.storage, plan, _shards(state)):
+                return None
+            self._catch_up(plan, replace(target, storage=lease.storage), caught, state)
+            bases = [stat for each in done for stat in each.stats]
+            assert state.metadata is not None
+            timeline = state.metadata.timeline
+            content = encode_commit([*bases, *caught.stats], schema=SCHEMA, operation="BULK_INSERT")
+            with lease.fenced():
+                timeline.complete(plan.instant, "deltacommit", content)
+                lease.storage.delete_tree(RESHARD)
+        digest = total([each.digest for each in done])
+        return Resharded(
+            before=plan.before,
+            after=plan.after,
+            instant=plan.instant,
+            entries=digest.count,
+            log_files=len(caught.stats),
+        )
+
+    def _catch_up(
+        self, plan: ReshardPlan, target: BuildTarget, caught: _CaughtUp, state: TableState
+    ) -> bool:
+        """Deal out the blocks that are new; whether there were any."""
+        count = math.gcd(plan.before, plan.after)
+        sources: dict[int, list[tuple[Shard, frozenset[str]]]] = {}
+        for shard in _shards(state):
+            read = caught.read[shard.slice.file_id]
+            unread = frozenset(_instants(shard)) - read
+            if unread:
+                sources.setdefault(shard.number % count, []).append((shard, unread))
+                read |= unread
+        tasks = [
+            DealTask(
+                target=target,
+                sources=tuple(shards),
+                numbers=tuple(range(number, plan.after, count)),
+                version=caught.version,
+            )
+            for number, shards in sources.items()
+        ]
+        weights = [sum(shard.slice.size for shard, _ in task.sources) for task in tasks]
+        for stats in self.runner.run(deal, tasks, weights=weights):
+            caught.stats.extend(stats)
+        caught.version += 1
+        return bool(tasks)
+
+
+def abort(storage: Storage) -> None:
+    """Give a re-sharding up, and delete what it made; call it under the lease.
+
+    Raises:
+        InputError: there is none.
+    """
+    plan = resharding(storage)
+    if plan is None:
+        raise InputError("no re-sharding is under way")
+    _discard(storage, plan)
+
+
+def _discard(storage: Storage, plan: ReshardPlan | None) -> None:
+    """Delete what a re-sharding has made, if one is under way, and what one that ended has left."""
+    if plan is not None:
+        take_back_build(storage, load_config(storage), plan.instant)
+    storage.delete_tree(RESHARD)
+
+
+def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
+    """Delete what an earlier attempt caught up with: by now there may be more."""
+    for status in storage.list(f"{METADATA}/{RECORD_INDEX}"):
+        log = parse_log_file(RECORD_INDEX, status.name, 0)
+        if log is not None and log.base_instant_time == plan.instant and log.version > _OPENING:
+            storage.delete(status.path)
+
+
+def _shards(state: TableState) -> tuple[Shard, ...]:
+    assert state.metadata is not None
+    return state.metadata.shards(RECORD_INDEX)
+
+
+def _still_holds(storage: Storage, plan: ReshardPlan, shards: Sequence[Shard]) -> bool:
+    """Whether the present file groups are those of the plan, and all that was made is there."""
+    present = {shard.slice.file_id: shard.slice.base_instant_time for shard in shards}
+    if present != dict(plan.slices):
+        return False
+    done = (_load_done(storage, n) for n in range(math.gcd(plan.before, plan.after)))
+    stats = [stat for each in done if each is not None for stat in each.stats]
+    return all(storage.exists(f"{METADATA}/{stat.path}") for stat in stats)
+
+
+def _instants(shard: Shard) -> tuple[str, ...]:
+    """Instants of the log blocks of a file group that count, but for the one that opened it."""
+    return tuple(block.instant_time for block in shard.blocks if not _opens(block, shard))
+
+
+def _opens(block: LogBlock, shard: Shard) -> bool:
+    opened = shard.slice.base_instant_time
+    return block.type is BlockType.DELETE and block.instant_time == opened
+
+
+def _done_path(number: int) -> str:
+    return f"{RESHARD}/class-{number}.json"
+
+
+def _save_done(storage: Storage, number: int, done: SplitDone) -> None:
+    put_once(storage, _done_path(number), json.dumps(asdict(done)).encode())
+
+
+def _load_done(storage: Storage, number: int) -> SplitDone | None:
+    """What an earlier attempt made of a class; None if it did not end."""
+    path = _done_path(number)
+    try:
+        found = json.loads(storage.read(path))
+        return SplitDone(
+            stats=tuple(WriteStat(**stat) for stat in found["stats"]),
+            digest=Digest(**found["digest"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(path, 0, f"a file of a re-sharding: {error}") from error

@@ -1,0 +1,224 @@
+"""The tasks of a re-sharding: entries of old file groups, dealt out among new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.hashes.digest import Digest, digest_entries, total
+from keymark.table.format.hashes.hashing import shards, string_buffers
+from keymark.table.format.hfile.reader import HFileReader
+from keymark.table.format.hfile.writer import HFileWriter
+from keymark.table.format.log.block import BlockType, LogBlock
+from keymark.table.format.log.deletes import decode_deletes, encode_deletes
+from keymark.table.index.build.target import BuildTarget, base_stat, put_base
+from keymark.table.layout.model import BaseFile, FileSlice, LogFile, WriteStat
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.merge import merged
+from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.writer import GroupUpdate
+from keymark.table.storage.spool import Content, Spool
+from keymark.table.timeline.commit_metadata import DeltaStat
+
+_NO_KEYS = pa.array([], pa.string())
+_NO_VALUES = pa.array([], pa.binary())
+_NOWHERE = np.zeros((1, 2), np.uint64)
+_ROOM = 1 << 16
+"""Bytes of an open block beyond its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTask:
+    """A class of file groups: all entries of the old ones belong to these new ones.
+
+    Attributes:
+        target: the new file groups; a quarter of its memory is for their files.
+        sources: the old file groups.
+        numbers: of the new ones.
+    """
+
+    target: BuildTarget
+    sources: tuple[Shard, ...]
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitDone:
+    """What a class has become.
+
+    Attributes:
+        stats: of the new base files; a group without entries has none.
+        digest: of all entries, the same before and after.
+    """
+
+    stats: tuple[WriteStat, ...]
+    digest: Digest
+
+
+def split(task: SplitTask) -> SplitDone:
+    """Put the base files of a class, from one pass over its old file groups, and read them back.
+
+    Where a class has more new file groups than a task has memory for, it takes several passes.
+
+    Raises:
+        CorruptFileError: a key lies in a file group that is not its own, or the new files do not
+            hold what the old ones do.
+    """
+    target, before = task.target, Digest()
+    stats, digests = [], []
+    for part in _parts(target, task.numbers):
+        writers = {n: _writer(target, len(part)) for n in part}
+        before = Digest()
+        for keys, values in merged([source for shard in task.sources for source in shard.sources]):
+            before = before.plus(_digest(keys, values))
+            for number, mine, theirs in _dealt(keys, values, target, task.numbers):
+                if number in writers:
+                    writers[number].add(mine, theirs)
+        for number, writer in writers.items():
+            count = writer.entry_count
+            base = put_base(target.storage, target.base_file(number), writer)
+            if count:
+                stats.append(base_stat(base, count))
+                digests.append(_read_back(target, base))
+    if (after := total(digests)) != before:
+        detail = f"new file groups hold {after.count} entries, the old ones {before.count}"
+        raise CorruptFileError(f"{METADATA}/{target.partition}", 0, f"{detail}, or others")
+    return SplitDone(stats=tuple(stats), digest=before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DealTask:
+    """Log blocks of a class that its new base files do not have yet.
+
+    Attributes:
+        target: the new file groups.
+        sources: old file groups, each with the instants of its blocks to take in.
+        numbers: of the new ones.
+        version: of the log files to put.
+    """
+
+    target: BuildTarget
+    sources: tuple[tuple[Shard, frozenset[str]], ...]
+    numbers: tuple[int, ...]
+    version: int
+
+
+def deal(task: DealTask) -> tuple[DeltaStat, ...]:
+    """Put a log file for each new file group that a block has entries of; in the blocks' order."""
+    logs: dict[int, tuple[Spool, int]] = {}
+    for shard, instants in task.sources:
+        for block in shard.blocks:
+            if block.instant_time in instants:
+                _deal_block(task, block, logs)
+    stats = []
+    for number, (log, records) in sorted(logs.items()):
+        stats.append(_update(task, number).put(log.content(), records))
+    return tuple(stats)
+
+
+def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, tuple[Spool, int]]) -> None:
+    target = task.target
+    if block.type is BlockType.DELETE:
+        keys = decode_deletes(block.content(), block.source.name)
+        for number, mine, _ in _dealt(keys, keys, target, task.numbers):
+            content = encode_deletes(mine, target.partition)
+            _add(task, number, BlockType.DELETE, content, len(mine), logs)
+        return
+    source = HFileReader(block.source, offset=block.content_offset, length=block.content_length)
+    for part in _parts(target, task.numbers):
+        writers: dict[int, HFileWriter] = {}
+        for keys, values in source.scan():
+            for number, mine, theirs in _dealt(keys, values, target, task.numbers):
+                if number in part:
+                    writer = writers.setdefault(number, _writer(target, len(part)))
+                    writer.add(mine, theirs)
+        for number, writer in writers.items():
+            cells = writer.close(file_info=_update(task, number).file_info)
+            _add(task, number, BlockType.HFILE_DATA, cells, writer.entry_count, logs)
+
+
+def _parts(target: BuildTarget, numbers: Sequence[int]) -> list[Sequence[int]]:
+    """File groups that are written at a time: open blocks take a quarter of the memory."""
+    count = max(1, target.memory // 4 // (target.block_size + _ROOM))
+    return [numbers[first : first + count] for first in range(0, len(numbers), count)]
+
+
+def _writer(target: BuildTarget, count: int) -> HFileWriter:
+    """A writer, of which there are so many; more of its file goes to the local disk."""
+    return HFileWriter(SCHEMA, target.block_size, memory=target.memory // 4 // count)
+
+
+def _add(  # noqa: PLR0913  a block, where it goes and what is there
+    task: DealTask,
+    number: int,
+    kind: BlockType,
+    content: Content,
+    records: int,
+    logs: dict[int, tuple[Spool, int]],
+) -> None:
+    memory = task.target.memory // 4 // len(task.numbers)
+    log, count = logs.get(number) or (Spool("a log file", memory), 0)
+    _update(task, number).add_block(log, kind, content)
+    logs[number] = log, count + records
+
+
+def _update(task: DealTask, number: int) -> GroupUpdate:
+    """What puts the next log file of a new file group."""
+    target = task.target
+    base = target.base_file(number)
+    before = LogFile(
+        partition_path=target.partition,
+        file_id=base.file_id,
+        base_instant_time=target.instant,
+        version=task.version - 1,
+        write_token="",
+        size=0,
+    )
+    return GroupUpdate(
+        storage=target.storage,
+        slice=FileSlice(
+            file_id=base.file_id,
+            base_instant_time=target.instant,
+            base_file=None,
+            log_files=(before,),
+        ),
+        partition=target.partition,
+        instant=target.instant,
+        block_size=target.block_size,
+        keys=_NO_KEYS,
+        values=_NO_VALUES,
+    )
+
+
+def _dealt(
+    keys: pa.Array, values: pa.Array, target: BuildTarget, numbers: Sequence[int]
+) -> Iterator[tuple[int, pa.Array, pa.Array]]:
+    """The entries of each new file group that gets some, in key order."""
+    owner = shards(keys, target.groups)
+    for number in np.unique(owner).tolist():
+        if number not in numbers:
+            detail = "a key lies in a file group that is not its own; `table check` names it"
+            raise CorruptFileError(METADATA, 0, detail)
+        mine = pa.array(owner == number)
+        yield number, keys.filter(mine), values.filter(mine)
+
+
+def _read_back(target: BuildTarget, base: BaseFile) -> Digest:
+    reader = HFileReader(target.storage.open(f"{METADATA}/{base.path}"))
+    return total([_digest(keys, values) for keys, values in reader.scan()])
+
+
+def _digest(keys: pa.Array, values: pa.Array) -> Digest:
+    """The digest of entries with their values, byte by byte."""
+    joined = pc.binary_join_element_wise(
+        keys.cast(pa.binary()), values.cast(pa.binary()), pa.scalar(b"\0", pa.binary())
+    )
+    offsets, text = string_buffers(joined)
+    codes = np.zeros(len(joined), np.int32)
+    return digest_entries(text, offsets[:-1], np.diff(offsets), codes=codes, words=_NOWHERE)

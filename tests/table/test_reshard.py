@@ -1,0 +1,328 @@
+"""The record index in more file groups: the same entries, whoever writes meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+from faults import DEAD, FULL, FaultStorage, Killed, every_fault
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_cases import create, data_rows, rows, unpack
+
+from keymark import Table
+from keymark.table.errors import CorruptFileError, InputError, StorageError, UnsupportedTableError
+from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.reshard_plan import RESHARD, load_plan, resharding
+from keymark.table.services.index import reshard
+from keymark.table.storage.local_storage import LocalStorage
+
+FOLDER = f"{METADATA}/record_index"
+
+
+def filled(path, groups=2, **options):
+    """A table of 40 rows after an upsert, a move, a delete."""
+    counts = {
+        f"hoodie.metadata.record.index.{end}.filegroup.count": str(groups) for end in ("min", "max")
+    }
+    table = create(path, {**counts, **options}, index="record")
+    table.bulk_insert(rows(range(40)))
+    table.upsert(rows([1, 2, 50, 51], ts=2, value="w"))
+    table.delete(["k3", "k4"])
+    return table
+
+
+def stored(folder):
+    """All files of the table but those of its lease."""
+    files = (path for path in (folder / "t").rglob("*") if path.is_file())
+    return {path.relative_to(folder) for path in files if path.parent.name != "lease"}
+
+
+def shard_count(table):
+    return len(table.info().shards)
+
+
+def assert_exact(table, expected=None):
+    checked = table.check()
+    assert checked.ok, checked
+    found = data_rows(table)
+    assert expected is None or found == expected
+    asked = [*sorted(found), "absent", "k3" if "k3" not in found else "nobody"]
+    told = table.lookup(asked).to_pylist()
+    assert [row["file_id"] is not None for row in told] == [key in found for key in asked]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (2, 16), (2, 3), (3, 7), (4, 6)])
+def test_more_file_groups_hold_the_same(tmp_path, before, after):
+    table = filled(tmp_path / "t", before)
+    expected = data_rows(table)
+    done = table.reshard_index(after)
+    assert (done.before, done.after, done.entries) == (before, after, len(expected))
+    fresh = Table.open(str(tmp_path / "t"))
+    assert shard_count(fresh) == after
+    assert_exact(fresh, expected)
+    assert not (tmp_path / "t" / RESHARD).exists()
+    for round_ in range(3):
+        fresh.upsert(rows([5, 60 + round_], ts=3 + round_))
+    fresh.delete(["k6"])
+    assert_exact(fresh)
+    fresh.compact()
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+@settings(max_examples=8)
+@given(before=st.integers(1, 6), more=st.integers(1, 9), seed=st.integers(0, 9))
+def test_any_numbers(tmp_path_factory, before, more, seed):
+    table = create(
+        tmp_path_factory.mktemp("any") / "t",
+        {
+            "hoodie.metadata.record.index.min.filegroup.count": str(before),
+            "hoodie.metadata.record.index.max.filegroup.count": str(before),
+        },
+        index="record",
+    )
+    table.bulk_insert(rows(range(seed, 30 + seed)))
+    table.reshard_index(before + more)
+    assert shard_count(table) == before + more
+    assert_exact(table)
+
+
+def test_the_same_number_is_nothing_to_do(tmp_path):
+    table = filled(tmp_path / "t")
+    before = stored(tmp_path)
+    assert table.reshard_index(2).instant is None
+    assert stored(tmp_path) == before
+
+
+@pytest.mark.parametrize("groups", [1, 0, 10_001])
+def test_numbers_that_are_refused(tmp_path, groups):
+    table = filled(tmp_path / "t")
+    with pytest.raises(InputError, match="file groups"):
+        table.reshard_index(groups)
+    assert load_plan(table.storage) is None
+
+
+def test_without_a_record_index(tmp_path):
+    table = create(tmp_path / "t", index="global_simple")
+    table.bulk_insert(rows(range(4)))
+    with pytest.raises(InputError, match="no record index"):
+        table.reshard_index(4)
+
+
+class CutOffError(Exception):
+    """Raised between the split and the switch."""
+
+
+def split_only(table, groups, monkeypatch):
+    """Do the split, and stop before the switch."""
+    with monkeypatch.context() as patched:
+
+        def stop(*_):
+            raise CutOffError
+
+        patched.setattr(reshard.Resharder, "_switch", stop)
+        with pytest.raises(CutOffError):
+            table.reshard_index(groups)
+
+
+def test_writers_go_on(tmp_path, monkeypatch):
+    """What they write between split and switch is in the new file groups; order counts."""
+    table = filled(tmp_path / "t")
+    split_only(table, 6, monkeypatch)
+    writer = Table.open(str(tmp_path / "t"))
+    assert shard_count(writer) == 2
+    assert_exact(writer)
+    for ts in range(3, 16):
+        writer.upsert(rows([7, 100 + ts], ts=ts, value=f"x{ts}"))
+        writer.delete([f"k{100 + ts - 1}"])
+    writer.delete(["k7"])
+    writer.upsert(rows([7], ts=99, value="back"))
+    writer.upsert(rows([8], ts=99, partition="p9"))
+    expected = data_rows(writer)
+    done = Table.open(str(tmp_path / "t")).reshard_index(6)
+    assert done.log_files > 0
+    fresh = Table.open(str(tmp_path / "t"))
+    assert shard_count(fresh) == 6
+    assert_exact(fresh, expected)
+    fresh.upsert(rows([200], ts=100))
+    assert_exact(fresh)
+
+
+def test_while_it_lasts_the_metadata_table_is_not_compacted(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t", 2, **{"hoodie.metadata.compact.max.delta.commits": "1"})
+    split_only(table, 4, monkeypatch)
+    slices = dict(load_plan(table.storage).slices)
+    writer = Table.open(
+        str(tmp_path / "t"), options={"hoodie.metadata.compact.max.delta.commits": "1"}
+    )
+    writer.upsert(rows([7, 8], ts=5))
+    assert {s.slice.file_id: s.slice.base_instant_time for s in _shards(writer)} == slices
+    with pytest.raises(InputError, match="re-sharded"):
+        writer.compact()
+    for act in (
+        lambda: writer.drop_index("record_index"),
+        lambda: writer.repair_shard(0),
+        lambda: writer.purge(["k7"]),
+    ):
+        with pytest.raises(InputError, match="re-sharded"):
+            act()
+    with pytest.raises(InputError, match="to 4 file groups is under way"):
+        writer.reshard_index(8)
+    assert any("re-sharded to 4" in line for line in writer.check().pending)
+
+
+def _shards(table):
+    from keymark.table.metadata.partitions import RECORD_INDEX
+    from keymark.table.state.table_state import TableState
+
+    return TableState.load(table.storage).metadata.shards(RECORD_INDEX)
+
+
+def test_given_up(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t")
+    before = stored(tmp_path)
+    split_only(table, 8, monkeypatch)
+    assert stored(tmp_path) != before
+    table.abort_reshard()
+    assert stored(tmp_path) == before
+    assert_exact(Table.open(str(tmp_path / "t")))
+    with pytest.raises(InputError, match="no re-sharding"):
+        table.abort_reshard()
+
+
+def test_a_compaction_of_another_program_starts_it_anew(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t")
+    split_only(table, 4, monkeypatch)
+    before = load_plan(table.storage)
+    writer = Table.open(str(tmp_path / "t"))
+    writer.upsert(rows([9], ts=9))
+    with monkeypatch.context() as patched:
+        patched.setattr("keymark.table.services.maintain.refuse_while_resharding", lambda _: None)
+        assert writer.compact()
+    done = Table.open(str(tmp_path / "t")).reshard_index(4)
+    assert done.after == 4
+    assert done.instant != before.instant
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_a_program_that_takes_the_instant_back_starts_it_anew(tmp_path, monkeypatch):
+    """As Apache Hudi does with whatever is pending in the metadata table when it writes."""
+    table = filled(tmp_path / "t")
+    split_only(table, 4, monkeypatch)
+    before = load_plan(table.storage)
+    plan = tmp_path / "t" / RESHARD
+    shutil.move(plan, tmp_path / "plan")
+    Table.open(str(tmp_path / "t")).upsert(rows([9], ts=9))
+    assert not [p for p in (tmp_path / "t" / FOLDER).iterdir() if before.instant in p.name]
+    shutil.move(tmp_path / "plan", plan)
+    fresh = Table.open(str(tmp_path / "t"))
+    assert_exact(fresh)
+    fresh.purge(["k9"])
+    assert fresh.reshard_index(4).instant != before.instant
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_a_pending_instant_of_hudi_postpones_it(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t")
+    split_only(table, 4, monkeypatch)
+    pending = tmp_path / "t/.hoodie/29991231000000000.compaction.requested"
+    pending.touch()
+    with pytest.raises(UnsupportedTableError, match="29991231000000000 is pending"):
+        Table.open(str(tmp_path / "t")).reshard_index(4)
+    pending.unlink()
+    Table.open(str(tmp_path / "t")).reshard_index(4)
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def copies_of(origin):
+    numbers = itertools.count()
+    return lambda: str(shutil.copytree(origin, origin.parent / str(next(numbers))))
+
+
+@pytest.mark.slow
+def test_a_death_at_any_call(tmp_path):
+    """The table is right after each death; it goes on, or is given up, and nothing is left."""
+    expected = data_rows(filled(tmp_path / "origin"))
+    for number, storage in every_fault(DEAD, copies_of(tmp_path / "origin")):
+        with contextlib.suppress(Killed):
+            Table(storage, {}).reshard_index(4)
+        table = Table(LocalStorage.at(storage.root), {})
+        assert data_rows(table) == expected
+        table.upsert(rows([1], ts=7, value="again"))
+        assert_exact(table)
+        if number % 2 and resharding(table.storage) is not None:
+            table.abort_reshard()
+        table.reshard_index(4)
+        assert shard_count(table) == 4
+        assert_exact(table)
+        names = [path.name for path in (Path(storage.root) / FOLDER).iterdir()]
+        assert not (Path(storage.root) / RESHARD).exists(), number
+        assert len(names) == len(set(names))
+    assert number > 10
+
+
+def test_a_damaged_plan_is_named(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t")
+    split_only(table, 4, monkeypatch)
+    (tmp_path / "t" / RESHARD / "plan.json").write_text("{")
+    with pytest.raises(CorruptFileError, match=r"plan\.json.*re-sharding"):
+        table.reshard_index(4)
+
+
+def test_a_key_in_the_wrong_file_group_is_no_new_index(tmp_path, monkeypatch):
+    """An entry that moved to where nobody looks for it is damage, and stays what it was."""
+    table = filled(tmp_path / "t", 4)
+
+    def all_to_the_first(keys, _groups):
+        import numpy as np
+
+        return np.zeros(len(keys), np.int64)
+
+    monkeypatch.setattr("keymark.table.services.index.split.shards", all_to_the_first)
+    with pytest.raises(CorruptFileError, match="not its own"):
+        table.reshard_index(8)
+    assert shard_count(Table.open(str(tmp_path / "t"))) == 4
+
+
+def test_a_table_of_hudis(tmp_path):
+    root = unpack("hudi-0.15.0-record_index.tar.gz", tmp_path) / "record_index" / "table"
+    table = Table.open(str(root))
+    before = shard_count(table)
+    expected = data_rows(table)
+    table.reshard_index(2 * before)
+    assert_exact(Table.open(str(root)), expected)
+
+
+def test_an_unfinished_file_group_without_a_plan_is_damage(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t")
+    split_only(table, 4, monkeypatch)
+    instant = load_plan(table.storage).instant
+    for path in (tmp_path / "t" / METADATA / ".hoodie").glob(f"{instant}.*"):
+        path.unlink()
+    with pytest.raises(CorruptFileError, match="no commit opened this file group"):
+        Table.open(str(tmp_path / "t")).lookup(["k1"])
+
+
+def test_a_store_that_fails(tmp_path):
+    """Errors that are no death end in one error, and the table is as it was."""
+    expected = data_rows(filled(tmp_path / "origin"))
+    copy = copies_of(tmp_path / "origin")()
+    with pytest.raises(StorageError, match="No space left"):
+        Table(FaultStorage(LocalStorage.at(copy), FULL, 5), {}).reshard_index(4)
+    assert data_rows(Table.open(copy)) == expected
+
+
+def test_more_file_groups_than_a_task_has_memory_for(tmp_path):
+    """With open blocks of 4 MiB in a quarter of 16 MiB, a task writes one at a time."""
+    memory = {
+        "keymark.task.memory.bytes": str(16 << 20),
+        "hoodie.hfile.block.size": str(4 << 20),
+    }
+    table = filled(tmp_path / "t", 2)
+    expected = data_rows(table)
+    done = Table.open(str(tmp_path / "t"), options=memory).reshard_index(10)
+    assert done.entries == len(expected)
+    assert_exact(Table.open(str(tmp_path / "t")), expected)
