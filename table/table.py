@@ -6,6 +6,7 @@ result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -342,10 +343,7 @@ class Table:
             return services.indexer(lease).build(partition, lease)
 
     def build_mappings(self, source: RowSource, progress: Progress = no_progress) -> bool:
-        """Build the record index of given keys on a table without rows; False if it has one.
-
-        For measurements of lookups at sizes whose rows no disk would hold.
-        """
+        """Build the record index of given keys on a table without rows, to measure lookups."""
         with self._held(progress) as (services, lease):
             return services.indexer(lease).build_mappings(source, lease)
 
@@ -378,11 +376,11 @@ class Table:
         with self._held() as (services, lease):
             services.indexer(lease).drop(partition)
 
-    def reshard_index(self, groups: int, progress: Progress = no_progress) -> Resharded:
+    def reshard_index(self, groups: int | None, progress: Progress = no_progress) -> Resharded:
         """Deal the record index out to more file groups while others write, or go on with it."""
-        return (
-            self._services(self._runner(), progress).resharder(self.storage, self._hold).run(groups)
-        )
+        cores = self._spark.sparkContext.defaultParallelism if self._spark else os.cpu_count() or 1
+        services = self._services(self._runner(), progress)
+        return services.resharder(self.storage, self._hold, cores).run(groups)
 
     def abort_reshard(self) -> None:
         """Give up a re-sharding that was begun."""

@@ -7,6 +7,7 @@ can hold one. Source: SparkMetadataTableRecordIndex of Hudi 0.15, RFC-8.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,14 +20,17 @@ from keymark.indexes.record.cost import INFLATION, WORK_PER_KEY_BYTE
 from keymark.indexes.record.spec import SPEC
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.spec import IndexSpec
-from keymark.table.errors import IndexUnavailableError
+from keymark.table.errors import IndexUnavailableError, TableWarning
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import Shard, split_by_shard
 from keymark.table.metadata.records import location_codes
-from keymark.table.properties.options import INDEX_FALLBACK
+from keymark.table.properties.options import INDEX_FALLBACK, RECORD_INDEX_PREFIX
 from keymark.table.timeline.instant_name import format_instant
+
+_WARNED: set[str] = set()
+"""Roots of tables whose large shards this process has told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class RecordIndex(LookupIndex):
                 f"option {INDEX_FALLBACK}"
             )
         shards = context.metadata.shards(RECORD_INDEX, context.cache)
+        _warn_of_size(shards, context)
         rows = split_by_shard(keys, len(shards))
         asked = [number for number in range(len(shards)) if len(rows[number])]
         if _floods([shards[n].slice for n in asked], len(keys), context):
@@ -87,6 +92,21 @@ class RecordIndex(LookupIndex):
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
         found = [rows[n][a.positions] for n, a in zip(asked, answers, strict=True)]
         return _assemble(len(keys), found, answers, context)
+
+
+def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:
+    """Say once for each table that its shards have outgrown Hudi's largest size."""
+    limit = context.options.integer(f"{RECORD_INDEX_PREFIX}.max.filegroup.size")
+    largest, root = max(shard.slice.size for shard in shards), context.storage.root
+    if largest > limit and root not in _WARNED:
+        _WARNED.add(root)
+        warnings.warn(
+            f"a shard of the record index has {largest:,} bytes, more than {limit:,} "
+            f"({RECORD_INDEX_PREFIX}.max.filegroup.size): `keymark table index reshard {root} "
+            "--shards auto` makes more while writers go on",
+            TableWarning,
+            stacklevel=2,
+        )
 
 
 def _floods(slices: Sequence[FileSlice], keys: int, context: IndexContext) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from keymark import counts
 from keymark.indexes.installed import specs
 from keymark.table.cli.arguments import (
     DryRunOpt,
@@ -159,7 +160,7 @@ def reshard(
     path: PathArg,
     *,
     shards: Annotated[
-        int | None, typer.Option("--shards", min=1, metavar="N", help="File groups to have.")
+        str | None, typer.Option("--shards", metavar="N|auto", help="File groups to have.")
     ] = None,
     give_up: Annotated[bool, typer.Option("--abort", help="Give up what was begun.")] = False,
     option: OptionOpt = None,
@@ -170,10 +171,20 @@ def reshard(
     table = open_table(path, option, master)
     if give_up or shards is None:
         if not give_up or shards is not None:
-            raise InputError("give either --shards N or --abort")
+            raise InputError("give either --shards N, --shards auto or --abort")
         table.abort_reshard()
         answer({"aborted": True}, as_json=as_json)
         return
     with Bar() as bar:
-        done = table.reshard_index(shards, bar)
+        done = table.reshard_index(_groups(shards), bar)
     answer(dataclasses.asdict(done), as_json=as_json)
+
+
+def _groups(text: str) -> int | None:
+    """A number of file groups; None for `auto`."""
+    if text == "auto":
+        return None
+    number = counts.count(text)
+    if number is None:
+        raise InputError(f"--shards {text!r} is neither a number nor auto")
+    return number

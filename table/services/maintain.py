@@ -159,7 +159,7 @@ class TableServices:
             progress=self.progress,
         )
 
-    def resharder(self, storage: Storage, hold: Hold) -> Resharder:
+    def resharder(self, storage: Storage, hold: Hold, cores: int) -> Resharder:
         """Deals the record index out to more file groups; takes the lease now and then."""
         return Resharder(
             storage=storage,
@@ -167,6 +167,7 @@ class TableServices:
             options=self.options,
             progress=self.progress,
             hold=hold,
+            cores=cores,
         )
 
     def restorer(self, lease: Lease) -> Restorer:

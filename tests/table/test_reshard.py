@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_cases import create, data_rows, rows, unpack
 
-from keymark import Table
-from keymark.table.errors import CorruptFileError, InputError, StorageError, UnsupportedTableError
+from keymark import Table, cli
+from keymark.table.errors import (
+    CorruptFileError,
+    InputError,
+    StorageError,
+    TableWarning,
+    UnsupportedTableError,
+)
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.reshard_plan import RESHARD, load_plan, resharding
 from keymark.table.services.index import reshard
@@ -326,3 +334,42 @@ def test_more_file_groups_than_a_task_has_memory_for(tmp_path):
     done = Table.open(str(tmp_path / "t"), options=memory).reshard_index(10)
     assert done.entries == len(expected)
     assert_exact(Table.open(str(tmp_path / "t")), expected)
+
+
+def test_auto_takes_bytes_growth_and_cores_into_account(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t")
+    assert table.reshard_index(None).instant is None
+    size = sum(shard.slice.size for shard in _shards(table))
+    small = {"hoodie.metadata.record.index.max.filegroup.size": str(-(-size // 3))}
+    # Twice the bytes in thirds of them: six, a multiple of the two that are there.
+    done = Table.open(str(tmp_path / "t"), options=small).reshard_index(None)
+    assert done.after == 6
+    monkeypatch.setattr(reshard, "_KEYS_WORTH_A_TASK", 4)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    # 38 keys and the ones of the log blocks are work for more than eight cores.
+    assert Table.open(str(tmp_path / "t")).reshard_index(None).after == 12
+
+
+def test_shards_that_are_too_large_are_told_of_once(tmp_path):
+    filled(tmp_path / "t")
+    small = {"hoodie.metadata.record.index.max.filegroup.size": "1000"}
+    table = Table.open(str(tmp_path / "t"), options=small)
+    with pytest.warns(TableWarning, match=r"reshard .*t --shards auto"):
+        table.lookup(["k1"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.lookup(["k1"])
+
+
+def test_command(tmp_path, capsys):
+    filled(tmp_path / "t")
+    path = str(tmp_path / "t")
+    assert cli.main(["table", "index", "reshard", path, "--shards", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["after"] == 4
+    assert cli.main(["table", "index", "reshard", path, "--shards", "auto"]) == 0
+    assert cli.main(["table", "index", "reshard", path]) == 2
+    assert "--shards N, --shards auto or --abort" in capsys.readouterr().err
+    assert cli.main(["table", "index", "reshard", path, "--abort"]) == 2
+    assert "no re-sharding is under way" in capsys.readouterr().err
+    assert cli.main(["table", "index", "reshard", path, "--shards", "many"]) == 2
+    assert "neither a number nor auto" in capsys.readouterr().err

@@ -28,9 +28,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import TypeGuard
 
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.format.hashes.digest import Digest, total
+from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.log.block import BlockType, LogBlock
 from keymark.table.index.build.target import BuildTarget, open_groups, put_once
 from keymark.table.index.stale_index import refuse_stale_index
@@ -49,7 +51,7 @@ from keymark.table.properties.config import load_config
 from keymark.table.properties.options import RECORD_INDEX_GROUPS_MAX, TASK_MEMORY, Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.services.index.builds import take_back_build
-from keymark.table.services.index.indexing import Hold, free_instant
+from keymark.table.services.index.indexing import Hold, free_instant, group_sizing
 from keymark.table.services.index.split import DealTask, SplitDone, SplitTask, deal, split
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
@@ -57,6 +59,9 @@ from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
 
 _ROUNDS = 5
 _ATTEMPTS = 3
+_GROUP_KEYS = 10_000_000
+"""Five times the keys of a file group of the published experiment: 2,000,000,000 in 1,000."""
+_KEYS_WORTH_A_TASK = 100_000
 _OPENING = 1
 """Log version of the block that opens a file group."""
 
@@ -90,16 +95,23 @@ class _CaughtUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resharder:
-    """Deals the record index of one table out to another number of file groups."""
+    """Deals the record index of one table out to another number of file groups.
+
+    `cores` are those that its writers have for the tasks of an upsert.
+    """
 
     storage: Storage
     runner: TaskRunner
     options: Options
     progress: Progress
     hold: Hold
+    cores: int
 
-    def run(self, groups: int) -> Resharded:
+    def run(self, groups: int | None) -> Resharded:
         """Do it, or go on with what was begun.
+
+        Args:
+            groups: how many there are to be; None: as many as suit the index (`suitable`).
 
         Raises:
             InputError: there is no record index, fewer groups are asked for than it has, another
@@ -109,8 +121,8 @@ class Resharder:
         """
         for _ in range(_ATTEMPTS):
             plan = self._planned(groups)
-            if plan is None:
-                return Resharded(before=groups, after=groups, instant=None)
+            if isinstance(plan, int):
+                return Resharded(before=plan, after=plan, instant=None)
             target = self._target(plan)
             done = self._split(plan, target)
             switched = self._switch(plan, target, done)
@@ -120,9 +132,9 @@ class Resharder:
             "Apache Hudi compacted the metadata table each time: re-shard while it does not write"
         )
 
-    def _planned(self, groups: int) -> ReshardPlan | None:
-        """The plan that is there, if it still holds, or a new one; None if nothing is to do."""
-        if not 1 <= groups <= RECORD_INDEX_GROUPS_MAX:
+    def _planned(self, groups: int | None) -> ReshardPlan | int:
+        """The plan that is there, if it still holds, or a new one; the number that needs none."""
+        if groups is not None and not 1 <= groups <= RECORD_INDEX_GROUPS_MAX:
             raise InputError(f"{groups} file groups: 1 to {RECORD_INDEX_GROUPS_MAX} can be made")
         with self.hold() as lease:
             storage = lease.storage
@@ -132,7 +144,7 @@ class Resharder:
             if RECORD_INDEX not in config.metadata_partitions:
                 raise InputError("the table has no record index to re-shard")
             plan = resharding(storage)
-            if plan is not None and plan.after != groups:
+            if plan is not None and groups not in (None, plan.after):
                 raise InputError(
                     f"a re-sharding to {plan.after} file groups is under way: go on with it, or "
                     "abort it first"
@@ -143,8 +155,9 @@ class Resharder:
             if plan is not None and _still_holds(storage, plan, shards):
                 return plan
             _discard(storage, plan)
+            groups = groups or suitable(shards, self.options, self.cores)
             if len(shards) == groups:
-                return None
+                return groups
             if groups < len(shards):
                 raise InputError(
                     f"the record index has {len(shards)} file groups, more than {groups}: it can "
@@ -287,6 +300,29 @@ def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
         log = parse_log_file(RECORD_INDEX, status.name, 0)
         if log is not None and log.base_instant_time == plan.instant and log.version > _OPENING:
             storage.delete(status.path)
+
+
+def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
+    """How many file groups suit an index: a multiple of those that it has.
+
+    None is to be larger than Hudi's largest one after the table has grown by Hudi's factor, nor to
+    hold more keys then than five times those of the published experiment. Beyond that there are as
+    many as the writer has cores, if each has work to do.
+    """
+    sizing = group_sizing(options)
+    size = sum(shard.slice.size for shard in shards)
+    entries = sum(s.entry_count for shard in shards for s in shard.sources if _has_entries(s))
+    wanted = max(
+        math.ceil(size * sizing.growth / sizing.group_bytes),
+        math.ceil(entries * sizing.growth / _GROUP_KEYS),
+        min(cores, math.ceil(entries / _KEYS_WORTH_A_TASK)),
+    )
+    present = len(shards)
+    return min(present * max(1, math.ceil(wanted / present)), RECORD_INDEX_GROUPS_MAX)
+
+
+def _has_entries(source: object) -> TypeGuard[HFileReader]:
+    return isinstance(source, HFileReader)
 
 
 def _shards(state: TableState) -> tuple[Shard, ...]:
