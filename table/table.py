@@ -7,23 +7,20 @@ result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from keymark.indexes.installed import default_index
-from keymark.table.errors import InputError, InvalidOptionError
-from keymark.table.format.hfile.cache import BlockCache
+from keymark.table.errors import InvalidOptionError
+from keymark.table.handle import TableHandle
 from keymark.table.index.build.rows import RowSource
-from keymark.table.index.choice import check_agreement, choose_index, table_options
+from keymark.table.index.choice import choose_index, table_options
 from keymark.table.index.external import external_entries, rebuild
 from keymark.table.index.protocol import (
-    Index,
-    IndexContext,
     LookupStats,
     load_index,
     spec_of,
@@ -32,44 +29,37 @@ from keymark.table.index.protocol import (
 from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import BaseFile, CommitResult
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import (
-    BLOCK_CACHE,
-    LOCAL_BYTES,
-    Options,
     check_options,
     column_names,
     index_properties,
 )
 from keymark.table.read.arrow import ReadPlan, plan_read
 from keymark.table.read.lookup import look_up
+from keymark.table.read.matching import matching_files
 from keymark.table.read.pruning import files_of_keys
 from keymark.table.read.skipping import ReadStats
 from keymark.table.rows.arrow import is_frame, is_pandas, to_arrow
 from keymark.table.rows.keys import keys_and_partitions, named_keys
 from keymark.table.runtime.clock import Clock, SystemClock
 from keymark.table.runtime.ids import RANDOM, Ids
-from keymark.table.runtime.phases import phase_describer
-from keymark.table.runtime.runner import LocalRunner, Progress, SparkRunner, TaskRunner, no_progress
+from keymark.table.runtime.runner import Progress, no_progress
 from keymark.table.services.archive import Archived
 from keymark.table.services.check.check import CheckResult, check_table
 from keymark.table.services.create import TableSpec, create_table
 from keymark.table.services.index.reshard import Resharded, abort
 from keymark.table.services.index.switch import IndexSwitch, Switcher
 from keymark.table.services.info import PartitionInfo, TableInfo, describe, describe_partitions
-from keymark.table.services.maintain import TableServices
 from keymark.table.services.purge.purge import Purger, PurgeReport
 from keymark.table.services.recover.recover import Recoverer, RecoverReport
 from keymark.table.services.rewrite import Rewriter, RewriteReport
 from keymark.table.state.table_state import TableState, columns_of
-from keymark.table.storage.lease import Lease, LeaseTerms, hold
+from keymark.table.storage.lease import LeaseTerms, hold
 from keymark.table.storage.storage import Storage
 from keymark.table.storage.stores import storage_at
 from keymark.table.write import bulk, client
 from keymark.table.write.key_facts import completed
-from keymark.table.write.seal_check import accept_properties, warn_of_broken_seal
-from keymark.table.write.transaction import hold_recovered
-from keymark.table.write.writer import Writer
+from keymark.table.write.seal_check import accept_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,40 +69,11 @@ if TYPE_CHECKING:
 Names = str | Sequence[str] | None
 
 
-class Table:
+class Table(TableHandle):
     """A Hudi table of version 6, copy-on-write, Keymark's own or Hudi's.
 
-    Args:
-        storage: where the table is.
-        options: options of this handle, checked; facts of the table win or must agree.
-        spark: a Spark session; None uses the active one where Spark is needed.
-        clock: the time.
-        ids: names new files.
+    `TableHandle` has the arguments of the constructor; `create` and `open` are what users call.
     """
-
-    def __init__(
-        self,
-        storage: Storage,
-        options: Mapping[str, str] | None = None,
-        *,
-        spark: SparkSession | None = None,
-        clock: Clock | None = None,
-        ids: Ids = RANDOM,
-    ) -> None:
-        if isinstance(storage, str | PathLike):
-            raise InputError(f"Table.open({str(storage)!r}) opens the table at a path")
-        self.storage = storage
-        self._given = check_options(options or {})
-        self._spark = spark
-        self._clock = clock or SystemClock()
-        self._ids = ids
-        config = load_config(storage)
-        warn_of_broken_seal(config)
-        check_agreement(config, self._given)
-        self.warned: set[str] = set()
-        self.choice = choose_index(config, self._given, storage)
-        capacity = self.options().integer(BLOCK_CACHE)
-        self._cache = BlockCache(capacity) if capacity else None
 
     def __repr__(self) -> str:
         key, index = ", ".join(self.config.record_key) or "generated", self.choice.name
@@ -178,20 +139,6 @@ class Table:
         """Go back to the last whole commit of a table that may be too torn to be opened."""
         given = check_options(options or {})
         return Recoverer(storage_at(path, given), given, progress=progress).run(dry_run=dry_run)
-
-    @property
-    def config(self) -> TableConfig:
-        """hoodie.properties, read anew."""
-        return load_config(self.storage)
-
-    @property
-    def index(self) -> Index:
-        """The table's index."""
-        return load_index(self.choice.name)
-
-    def options(self) -> Options:
-        """Facts of the table, what was given, and the defaults that depend on the index."""
-        return table_options(self.config, self.choice.name, self._given)
 
     def upsert(self, rows: Rows) -> CommitResult:
         """Insert new keys, merge rows of known keys."""
@@ -268,6 +215,21 @@ class Table:
         wanted = None if keys is None else self._keys_and_partitions(keys)[0]
         files = state.snapshot.files if wanted is None else self.prune(state, wanted)
         return plan_read(state, files, wanted, columns)
+
+    def files(self, where: str | None = None, as_of: str | None = None) -> tuple[BaseFile, ...]:
+        """The base files, below the table's path, that can hold a row which passes a condition.
+
+        Args:
+            where: a condition in Spark's SQL, as `read` takes it; parts that say nothing of single
+                columns against literals leave all files.
+            as_of: the instant of an older snapshot.
+        """
+        from keymark.table.read.sql import sql_condition  # noqa: PLC0415  slow to import
+
+        plan = self.scan(as_of=as_of)
+        if plan.full is None:
+            return ()
+        return matching_files(self, plan, sql_condition(where, plan.full, "spark"))
 
     def prune(self, state: TableState, keys: pa.Array) -> tuple[BaseFile, ...]:
         """The base files of a snapshot that can hold the keys."""
@@ -427,66 +389,6 @@ class Table:
         """Take the present values of hoodie.properties as the table's own; what is new in them."""
         with hold(self.storage, self._clock, LeaseTerms.of(self.options())) as lease:
             return accept_properties(lease.storage, dry_run=dry_run)
-
-    @contextmanager
-    def _held(self, progress: Progress = no_progress) -> Iterator[tuple[TableServices, Lease]]:
-        """The table's services and its lease, on a table without left-overs."""
-        with self._hold() as lease:
-            yield self._services(self._runner(), progress), lease
-
-    def _hold(self) -> AbstractContextManager[Lease]:
-        return hold_recovered(self._writer(None, RANDOM))
-
-    def _runner(self) -> TaskRunner:
-        if self._spark is None:
-            return LocalRunner()
-        return SparkRunner(self._spark, local_bytes=self.options().integer(LOCAL_BYTES))
-
-    def _context(self, state: TableState, stats: LookupStats | None) -> IndexContext:
-        context = IndexContext.of(
-            state, options=self.options(), runner=self._runner(), spark=self.session
-        )
-        return replace(context, stats=stats or LookupStats(), cache=self._cache)
-
-    @property
-    def has_session(self) -> bool:
-        """Whether this handle has a Spark session already."""
-        return self._spark is not None
-
-    def session(self) -> SparkSession:
-        """The Spark session: the one given, the active one, or a new local one."""
-        from keymark.table.runtime.spark import session  # noqa: PLC0415  most uses need no Spark
-
-        if self._spark is None:
-            from pyspark.sql import SparkSession  # noqa: PLC0415
-
-            self._spark = SparkSession.getActiveSession() or session(None, {})
-        return self._spark
-
-    def _writer(self, rows: Any, ids: Ids | None = None) -> Writer:
-        if self._spark is not None or is_frame(rows):
-            self._spark = self._spark or rows.sparkSession
-        services = self._services(self._runner())
-        return Writer(
-            storage=self.storage,
-            clock=self._clock,
-            runner=services.runner,
-            index=self.choice.name,
-            options=services.options,
-            services=services,
-            spark=self.session,
-            on_phase=phase_describer(self._spark),
-            ids=ids or self._ids.of_write(),
-        )
-
-    def _services(self, runner: TaskRunner, progress: Progress = no_progress) -> TableServices:
-        return TableServices(
-            clock=self._clock,
-            runner=runner,
-            options=self.options(),
-            index=self.choice.name,
-            progress=progress,
-        )
 
     def _rows(self, rows: Rows) -> DataFrame | pa.Table:
         if is_frame(rows):

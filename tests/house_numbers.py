@@ -28,16 +28,21 @@ def module_of(path: Path, root: Path) -> str:
 
 
 def imported(tree: ast.AST, modules: set[str]) -> set[str]:
-    """Modules that are imported anywhere in a file, for type checkers too."""
+    """Modules of ours that are imported anywhere in a file, for type checkers too."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
-            base = node.module.removeprefix("keymark.")
-            members = {f"{base}.{alias.name}" for alias in node.names}
-            found |= (members & modules) or ({base} & modules)
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (_ours(members) & modules) or (_ours({node.module}) & modules)
         elif isinstance(node, ast.Import):
-            found |= {alias.name.removeprefix("keymark.") for alias in node.names} & modules
+            found |= _ours({alias.name for alias in node.names}) & modules
     return found
+
+
+def _ours(names: set[str]) -> set[str]:
+    """Without `keymark.`, which names of others lack: `polars` is not `keymark.polars`."""
+    ours = "keymark."
+    return {name.removeprefix(ours) for name in names if name.startswith(ours)}
 
 
 def imports(root: Path) -> dict[str, set[str]]:

@@ -96,6 +96,7 @@ LAYERS = (
     ("write",),
     ("services", "rows"),
     ("runtime.spark",),
+    ("handle",),
     ("table",),
     ("cli", "source", "runtime"),
 )
@@ -104,6 +105,7 @@ LAYERS = (
 SPARK = (
     "table/runtime/jvm.py",
     "table/runtime/spark.py",
+    "table/handle.py",
     "table/table.py",
     "table/rows/arrow.py",
     "table/read/",

@@ -56,16 +56,13 @@ def plan(
     known = _calibration(engine, calibration_ or [], fit_rows)
     if score:
         known = _score(known, score, as_json=as_json)
+    elif constants:
+        _constants(known, as_json=as_json)
     if save is not None:
         save.write_text(known.to_json(), encoding="utf-8")
-    if score:
-        return
-    if constants:
-        _constants(known, as_json=as_json)
+    if score or constants or (save and (records is None or batch is None)):
         return
     if records is None or batch is None:
-        if save is not None:
-            return
         raise ReportError("plan needs --records and --batch, or --score RUN, or --constants")
     said = {
         "records": records,
@@ -85,13 +82,12 @@ def plan(
         local_bytes=local_bytes,
         broadcast_bytes=broadcast_bytes,
     )
-    paid = price.load(prices) if prices else None
     wish = PlanRequest(
         at=inputs.workload(inputs.middle),
         executors=round(executors.middle),
         keys_stay=keys_stay,
         indexes=tuple(index or ()),
-        prices=paid,
+        prices=price.load(prices) if prices else None,
     )
     made = answer.plan(known, wish, inputs)
     chosen = engine is None and not calibration_ and known.engine != NATIVE

@@ -18,8 +18,9 @@ from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.read.arrow import hidden_columns, open_base, plan_read
-from keymark.table.read.predicate import fixed_keys, parse_condition
-from keymark.table.read.skipping import ReadStats, skip_files
+from keymark.table.read.matching import SearchedTable, matching_files
+from keymark.table.read.predicate import parse_condition
+from keymark.table.read.skipping import ReadStats
 from keymark.table.runtime.runner import pack
 from keymark.table.state.base_files import stored_rows
 from keymark.table.state.table_state import TableState
@@ -37,20 +38,14 @@ _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _KEYS_IN_FILTER = 1000
 
 
-class OpenTable(Protocol):
+class OpenTable(SearchedTable, Protocol):
     """What reading asks of an open table; `Table` is one."""
-
-    storage: Storage
-    warned: set[str]
 
     def session(self) -> SparkSession:
         """The Spark session to read with."""
 
     def keys_of(self, keys: Keys) -> pa.Array:
         """Encoded record keys of a list, an array or a frame."""
-
-    def prune(self, state: TableState, keys: pa.Array) -> tuple[BaseFile, ...]:
-        """The base files of a snapshot that can hold the keys."""
 
 
 def read_frame(  # noqa: PLR0913  Table.read's parameters
@@ -67,19 +62,12 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
 
     spark = table.session()
     state = TableState.load(table.storage, as_of)
-    files = state.snapshot.files
     wanted = None if keys is None else table.keys_of(keys)
-    plan = plan_read(state, files, wanted, columns)
+    plan = plan_read(state, state.snapshot.files, wanted, columns)
     if plan.schema is None:
         raise InputError("the table has no rows and no schema yet")
-    stats.files_total = len(files)
     condition = parse_condition(spark, where, plan.full)
-    fixed = wanted if wanted is not None else fixed_keys(condition, state.config, plan.full)
-    if fixed is not None:
-        files = table.prune(state, fixed)
-    stats.files_by_keys = len(files)
-    files = skip_files(state, files, condition, schema=plan.full, warned=table.warned)
-    stats.files_read = len(files)
+    files = matching_files(table, plan, condition, stats)
     frame = scan_files(spark, state.storage, files, plan.full)
     if wanted is not None:
         keys = StoredKeys.of(state.config)

@@ -6,14 +6,12 @@ left out here only means that more files are read: Spark looks at every row agai
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 from collections.abc import Iterable
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from keymark.table.read.matching import comparison
 from keymark.table.read.predicate import AllOf, Comparison, Condition, Operator
 
 _OPS = {
@@ -28,9 +26,6 @@ _OPS = {
     "IsNotNull": Operator.VALUE,
     "StringStartsWith": Operator.PREFIX,
 }
-_FIRST_DAY = dt.date(1970, 1, 1)
-_FIRST_MOMENT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def pushed_condition(filters: Iterable[Any], schema: pa.Schema) -> Condition:
@@ -51,29 +46,5 @@ def _test(each: Any, schema: pa.Schema) -> Comparison | None:
     name = each.attribute[0]
     if op in (Operator.NULL, Operator.VALUE):
         return Comparison(name, op)
-    # A null in a list makes no row pass.
     given = each.value if isinstance(each.value, list | tuple) else (each.value,)
-    kind = schema.field(name).type
-    values = tuple(_value(value, kind) for value in given if value is not None)
-    if not values or None in values:
-        return None
-    return Comparison(name, op, values)
-
-
-def _value(value: object, kind: pa.DataType) -> Any:  # noqa: PLR0911  a line per type
-    """A literal as `Comparison` holds it for a column of that type; None if it cannot."""
-    if pa.types.is_string(kind):
-        return value if isinstance(value, str) else None
-    if pa.types.is_boolean(kind):
-        return value if isinstance(value, bool) else None
-    if pa.types.is_integer(kind):
-        return value if isinstance(value, int) else None
-    if pa.types.is_date32(kind):
-        return (value - _FIRST_DAY).days if type(value) is dt.date else None
-    if pa.types.is_decimal128(kind):
-        return value if isinstance(value, Decimal) else None
-    if pa.types.is_floating(kind):
-        return value if isinstance(value, float) and math.isfinite(value) else None
-    if kind == pa.timestamp("us", "UTC") and isinstance(value, dt.datetime) and value.tzinfo:
-        return (value - _FIRST_MOMENT) // _MICROSECOND
-    return None
+    return comparison(name, op, given, schema)

@@ -21,8 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from keymark.table.errors import InputError, InvalidOptionError
 from keymark.table.layout.model import BaseFile
 from keymark.table.read.arrow import FileRows, plan_read
+from keymark.table.read.matching import matching_files
 from keymark.table.read.predicate import ANYTHING, Condition, fixed_keys
-from keymark.table.read.skipping import skip_files
 from keymark.table.rows.arrow import arrow_of
 from keymark.table.runtime.runner import pack, quiet_worker
 from keymark.table.source.name import FORMAT
@@ -85,13 +85,10 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         """Tasks of about equal weight over the files that can hold a row that is asked for."""
         state = TableState.load(self.table.storage, self.as_of)
         names = tuple(self.schema.fieldNames())
-        files = state.snapshot.files
-        plan = plan_read(state, files, None, names)
-        keys = fixed_keys(self.condition, state.config, plan.full)
-        if keys is not None:
-            files = self.table.prune(state, keys)
-        files = skip_files(state, files, self.condition, schema=plan.full, warned=self.table.warned)
-        rows = replace(plan, keys=keys).rows
+        plan = plan_read(state, state.snapshot.files, None, names)
+        plan = replace(plan, keys=fixed_keys(self.condition, state.config, plan.full))
+        files = matching_files(self.table, plan, self.condition)
+        rows = plan.rows
         weights = [file.size for file in files]
         packs = pack(weights, max(1, -(-sum(weights) // _BYTES_PER_TASK)))
         parts = [FilesPartition(rows, tuple(files[n] for n in members)) for members in packs]

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from synthetic_plan import plan_run
 from synthetic_runs import quickstart
 
+from keymark import cli as run_bench
 from keymark.reports.publish import publish
 
 
@@ -10,3 +12,14 @@ from keymark.reports.publish import publish
 def published(tmp_path_factory):
     """The report on a quickstart run, written once; tests must not change its files."""
     return publish([quickstart(tmp_path_factory.mktemp("published") / "run")])
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A saved fit and the runs that it can be compared with."""
+    folder = tmp_path_factory.mktemp("command")
+    run = plan_run(folder / "run", repetitions=1)
+    other = plan_run(folder / "other", run_id="o1", repetitions=1, sizes=(400_000,))
+    path = folder / "fit.json"
+    assert run_bench.main(["plan", "--calibration", str(run), "--save", str(path)]) == 0
+    return {"fit": path, "run": run, "other": other}

@@ -11,9 +11,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from synthetic_plan import TRUE, place, plan_run
+from plan_cases import PRICES, plan
+from synthetic_plan import TRUE, place
 
-from keymark import cli as run_bench
 from keymark.harness.store.units import Unit
 from keymark.indexes.spec import TASKS, THREADS
 from keymark.indexes.workload import Workload
@@ -22,43 +22,15 @@ from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
 from keymark.reports.plan.constants import worded
 from keymark.reports.plan.decide import choose, crossovers
-from keymark.reports.plan.formulas import KEYMARK, QUANTITIES, rewritten, unit_of
+from keymark.reports.plan.formulas import KEYMARK, QUANTITIES, unit_of
 from keymark.reports.plan.predict import Estimate, estimate
-from keymark.reports.plan.regret import regrets
 from keymark.reports.plan.render import lines
-from keymark.reports.plan.spans import Span
 
 ROOT = Path(__file__).parents[2]
 METRICS = {
     "write_s", "tag_s", "added_s", "lookup_s", "shuffle_bytes", "index_bytes", "memory_bytes",
     "bootstrap_s",
 }  # fmt: skip
-PRICES = """
-currency = "EUR"
-executor_hour = 0.5
-storage_gb_month = 0.02
-writes_per_day = 24
-[service_hour]
-record = 1.0
-"""
-
-
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
-    """A saved fit and the runs that it can be compared with."""
-    folder = tmp_path_factory.mktemp("command")
-    run = plan_run(folder / "run", repetitions=1)
-    other = plan_run(folder / "other", run_id="o1", repetitions=1, sizes=(400_000,))
-    path = folder / "fit.json"
-    assert run_bench.main(["plan", "--calibration", str(run), "--save", str(path)]) == 0
-    return {"fit": path, "run": run, "other": other}
-
-
-def plan(capsys, *words):
-    """Exit code, and what the command printed."""
-    code = run_bench.main(["plan", *(str(word) for word in words)])
-    said = capsys.readouterr()
-    return code, said.out if code == 0 else said.err
 
 
 def asked(capsys, fitted, *words):
@@ -484,109 +456,3 @@ def test_plan_imports_nothing_heavy():
     )
     assert done.stderr.strip().splitlines()[-1] == "[]"
     assert json.loads(done.stdout)["predictions"]
-
-
-RANGES = ("--records", "1e6..1e7", "--batch", "1000..100k")
-
-
-def test_inputs_may_be_ranges(capsys, fitted):
-    code, said = plan(capsys, *RANGES, "--calibration", fitted["fit"], "--json")
-    assert code == 0
-    found = json.loads(said)
-    over = found["over_ranges"]
-    assert over["ranges"] == {
-        "records": {"low": 1e6, "high": 1e7},
-        "batch": {"low": 1e3, "high": 1e5},
-    }
-    worst = [each["worst"] for each in over["order"]]
-    assert worst == sorted(worst)
-    assert found["recommended"] in (None, over["order"][0]["index"])
-    assert {each["index"] for each in over["order"]} == set(found["candidates"])
-    # Each index's worst place is no better for it than the corners.
-    assert found["situation"]["rows"] == pytest.approx((1e6 * 1e7) ** 0.5)
-    _, text = plan(capsys, *RANGES, "--calibration", fitted["fit"])
-    assert "over records 1,000,000 to 10,000,000, batch 1,000 to 100,000" in text
-    assert "of a write more" in text
-
-
-def test_regret_is_the_worst_of_the_places():
-    """By hand: one input, two indexes, nine places."""
-    known = calibration.load()
-    spans = {"records": Span(1e5, 1e7), "batch": Span.of(1e3)}
-
-    def workload(values):
-        at = Workload(rows=values["records"], batch=values["batch"], files=20, local_bytes=0)
-        return replace(at, broadcast_bytes=-1)
-
-    found = regrets(known, spans, workload, ["record", "global_simple"])
-    by_index = {each.index: each for each in found.order}
-    scan = by_index["global_simple"]
-    assert scan.at["records"] == pytest.approx(1e7)
-    assert scan.better == "record"
-    assert 0 < scan.worst < 1
-    assert regrets(known, {"records": Span.of(5)}, workload, ["record"]) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--records", "5e6..1e6"), "goes the wrong way round: write 1e6..5e6"),
-        (("--records", "1e6..x"), "'1e6..x' is no number of rows"),
-        (("--records", "1..2..3"), "is no number of rows"),
-        (("--records", "5", "--new-share", "0.5..2"), "is no share between 0 and 1"),
-        (("--records", "5", "--partitions", "0"), "is no whole number"),
-        (("--records", "5", "--row-bytes", "nan"), "is no number of bytes"),
-    ],
-)
-def test_ranges_that_are_none(capsys, words, told):
-    code, said = plan(capsys, *words, "--batch", 5)
-    assert code == 2
-    assert told in said
-
-
-def test_an_engine_without_a_calibration(capsys, fitted):
-    code, said = plan(capsys, "--records", 5, "--batch", 5, "--engine", "hudi@0.16.0")
-    assert code == 2
-    assert "there is no calibration of hudi@0.16.0 (native" in said
-    assert "keymark run calibrate_hudi --engine hudi@0.16.0" in said
-    words = ("--engine", "hudi@1.2.0", "--calibration", fitted["fit"])
-    code, said = plan(capsys, "--records", 5, "--batch", 5, *words)
-    assert code == 2
-    assert "is a calibration of native, not of hudi@1.2.0" in said
-
-
-def test_requests_are_predicted_and_paid_for(capsys, tmp_path):
-    run = plan_run(tmp_path / "run", repetitions=1, on_store=True)
-    prices = tmp_path / "prices.toml"
-    free = "executor_hour = 0\nstorage_gb_month = 0\nwrites_per_day = 1000\n[requests_1000]\n"
-    prices.write_text(free + "get = 0.4\nput = 5\n")
-    size = ("--records", 100_000, "--batch", 1_000, "--partitions", 10, "--files", 20)
-    words = (*size, "--shards", 4, "--calibration", run, "--prices", prices, "--index", "record")
-    code, said = plan(capsys, *words, "--json")
-    assert code == 0
-    told = {
-        each["metric"]: each["value"]
-        for each in json.loads(said)["predictions"]
-        if each["index"] == "record"
-    }
-    at = Workload(rows=1e5, batch=1e3, partitions=10, files=20, shards=4)
-    asked = 0.2 + 3.0 * rewritten(at) + 1.5 * 4
-    assert told["get_requests"] == pytest.approx(asked, rel=1e-3)
-    month = 1000 * 365.25 / 12 * asked / 1000
-    assert told["cost_month"] == pytest.approx(month * 5.4, rel=1e-3)
-    _, text = plan(capsys, *words)
-    assert "PUT" in text
-
-
-def test_requests_that_no_calibration_knows_are_said_to_be_left_out(capsys, tmp_path, fitted):
-    prices = tmp_path / "prices.toml"
-    prices.write_text(f"{PRICES.partition('[')[0]}[requests_1000]\nget = 1\n")
-    words = ("--records", 1000, "--batch", 10, "--calibration", fitted["fit"], "--prices", prices)
-    code, said = plan(capsys, *words)
-    assert code == 0
-    assert "requests are not in the cost" in said
-    assert "keymark run calibrate --tables" in said
-    prices.write_text(f"{PRICES.partition('[')[0]}[requests_1000]\nasks = 1\n")
-    code, said = plan(capsys, *words)
-    assert code == 2
-    assert "kinds of requests are get, head, list, put, delete" in said
