@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.layout.naming import BUILD, METADATA
@@ -33,6 +33,8 @@ class ReshardPlan:
         instant: of the delta commit that will name the new files.
         slices: base instant of each present file group, by file id.
         read: instants of the log blocks that the new base files have taken in, by file id.
+        by_service: a write's service works on it, under the lease from its beginning to its end:
+            whoever has the lease finds it at rest.
     """
 
     before: int
@@ -40,6 +42,7 @@ class ReshardPlan:
     instant: str
     slices: Mapping[str, str]
     read: Mapping[str, tuple[str, ...]]
+    by_service: bool = False
 
 
 def load_plan(storage: Storage) -> ReshardPlan | None:
@@ -60,6 +63,7 @@ def load_plan(storage: Storage) -> ReshardPlan | None:
             instant=str(found["instant"]),
             slices={str(name): str(time) for name, time in found["slices"].items()},
             read={str(name): tuple(map(str, times)) for name, times in found["read"].items()},
+            by_service=bool(found.get("by_service", False)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         detail = f"not the plan of a re-sharding ({error}); --abort removes it"
@@ -68,7 +72,19 @@ def load_plan(storage: Storage) -> ReshardPlan | None:
 
 def save_plan(storage: Storage, plan: ReshardPlan) -> None:
     """Keep a plan; it survives a power cut."""
-    storage.commit(_PLAN, json.dumps(asdict(plan), indent=1).encode())
+    storage.commit(_PLAN, _encoded(plan))
+
+
+def take_over(storage: Storage, plan: ReshardPlan, *, by_service: bool) -> ReshardPlan:
+    """Say who goes on with a plan; call it under the lease."""
+    if plan.by_service != by_service:
+        plan = replace(plan, by_service=by_service)
+        storage.replace(_PLAN, _encoded(plan))
+    return plan
+
+
+def _encoded(plan: ReshardPlan) -> bytes:
+    return json.dumps(asdict(plan), indent=1).encode()
 
 
 def resharding(storage: Storage) -> ReshardPlan | None:

@@ -59,6 +59,8 @@ BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
 RECORD_INDEX_PREFIX = "hoodie.metadata.record.index"
 RECORD_INDEX_GROUPS_MAX = 10_000
+# Whether a write that finds shards past Hudi's largest size makes more of them.
+RESHARD_AUTOMATIC = "keymark.record.index.reshard.automatic"
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 LOCAL_BYTES = "keymark.local.bytes"
@@ -158,6 +160,7 @@ _DEFAULTS: dict[str, str | None] = {
     COMMITS_RETAINED: "10",
     "hoodie.cleaner.fileversions.retained": "3",
     "hoodie.archive.automatic": "true",
+    RESHARD_AUTOMATIC: "false",
     KEEP_MIN: "20",
     KEEP_MAX: "30",
     CONCURRENCY_MODE: None,

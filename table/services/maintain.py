@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
+from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reshard_plan import refuse_while_resharding, resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
-from keymark.table.properties.options import TASK_MEMORY, Options
+from keymark.table.properties.options import RESHARD_AUTOMATIC, TASK_MEMORY, Options
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner, no_progress
 from keymark.table.services.archive import Archived, Archiver, Limits
@@ -31,7 +33,7 @@ from keymark.table.services.index.builds import (
     settle_builds,
 )
 from keymark.table.services.index.indexing import BUILT_BY, Hold, Indexer
-from keymark.table.services.index.reshard import Resharder
+from keymark.table.services.index.reshard import Resharder, outgrown
 from keymark.table.services.recover.restore import Restorer, sweep_taken_back, take_back_unfinished
 from keymark.table.services.retention import Retention
 from keymark.table.state.table_state import Change, TableState
@@ -98,7 +100,7 @@ class TableServices:
                 drop_remains(storage, partition)
 
     def maintain(self, state: TableState, change: Change, lease: Lease) -> None:
-        """Compact, clean and archive, where the options ask for it and it is time.
+        """Re-shard, compact, clean and archive, where the options ask for it and it is time.
 
         The write is done and visible: a service that fails is told of and tried again later. What
         the write read of the table is handed on from step to step.
@@ -108,7 +110,10 @@ class TableServices:
             change: what the write did to it.
             lease: holds the table.
         """
-        steps: list[tuple[str, Step]] = [("compaction", self._compact_if_due)]
+        steps: list[tuple[str, Step]] = []
+        if self.options.flag(RESHARD_AUTOMATIC):
+            steps.append(("re-sharding", self._reshard_if_due))
+        steps.append(("compaction", self._compact_if_due))
         if self.options.flag("hoodie.clean.automatic"):
             steps.append(("cleaning", self._clean))
         if self.options.flag("hoodie.archive.automatic"):
@@ -181,6 +186,19 @@ class TableServices:
             memory=self.options.integer(TASK_MEMORY),
             entries=entries,
         )
+
+    def _reshard_if_due(self, state: TableState, lease: Lease) -> Change | None:
+        if RECORD_INDEX not in state.config.metadata_partitions:
+            return None
+        plan = resharding(lease.storage)
+        if plan is None and not outgrown(state, self.options):
+            return None
+        if plan is not None and not plan.by_service:
+            # The command `table index reshard` is at it.
+            return None
+        resharder = self.resharder(lease.storage, lambda: nullcontext(lease), cores=1)
+        replace(resharder, by_service=True).run(None)
+        return Change()
 
     def _compact_if_due(self, state: TableState, lease: Lease) -> Change | None:
         compactor = self._compactor(state, lease)

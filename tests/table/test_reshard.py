@@ -361,6 +361,83 @@ def test_shards_that_are_too_large_are_told_of_once(tmp_path):
         table.lookup(["k1"])
 
 
+AUTOMATIC = {
+    "keymark.record.index.reshard.automatic": "true",
+    "hoodie.metadata.record.index.max.filegroup.size": "20000",
+}
+
+
+def test_a_write_reshards_what_it_finds_too_large(tmp_path):
+    filled(tmp_path / "t")
+    table = Table.open(str(tmp_path / "t"), options=AUTOMATIC)
+    with pytest.warns(TableWarning, match="--shards auto"):
+        table.upsert(rows([1], ts=9))
+    grown = shard_count(table)
+    assert grown > 2
+    assert max(shard.slice.size for shard in _shards(table)) <= 20000
+    assert_exact(table)
+    table.upsert(rows([2], ts=9))
+    assert shard_count(table) == grown
+
+
+def test_a_write_leaves_a_resharding_of_the_command_alone(tmp_path, monkeypatch):
+    table = filled(tmp_path / "t")
+    with monkeypatch.context() as patch:
+        patch.setattr(reshard.Resharder, "_switch", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            table.reshard_index(4)
+    plan = resharding(table.storage)
+    Table.open(str(tmp_path / "t"), options=AUTOMATIC).upsert(rows([1], ts=9))
+    assert resharding(table.storage) == plan
+    assert table.reshard_index(4).after == 4
+    assert_exact(Table.open(str(tmp_path / "t")))
+
+
+def test_the_command_and_the_next_write_go_on_with_one_of_a_write_that_died(tmp_path, monkeypatch):
+    filled(tmp_path / "t")
+    with monkeypatch.context() as patch:
+        patch.setattr(reshard.Resharder, "_switch", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Table.open(str(tmp_path / "t"), options=AUTOMATIC).upsert(rows([1], ts=9))
+    shutil.copytree(tmp_path / "t", tmp_path / "u")
+    plan = resharding(LocalStorage.at(tmp_path / "t"))
+    assert plan.by_service
+
+    table = Table.open(str(tmp_path / "t"), options=AUTOMATIC)
+    table.upsert(rows([1], ts=10))
+    assert resharding(table.storage) is None
+    assert shard_count(table) == plan.after
+    assert_exact(table)
+
+    table = Table.open(str(tmp_path / "u"))
+    with monkeypatch.context() as patch:
+        patch.setattr(reshard.Resharder, "_switch", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            table.reshard_index(None)
+    assert not resharding(table.storage).by_service
+    assert table.reshard_index(None).after == plan.after
+    assert_exact(table)
+
+
+@pytest.mark.slow
+def test_a_write_that_dies_while_it_reshards(tmp_path):
+    filled(tmp_path / "origin")
+    expected = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)
+        for storage in (each for _, each in every_fault(DEAD, copies_of(tmp_path / "origin"))):
+            with contextlib.suppress(Killed):
+                Table(storage, AUTOMATIC).upsert(rows([1], ts=7, value="again"))
+            table = Table(LocalStorage.at(storage.root), AUTOMATIC)
+            table.upsert(rows([1], ts=8, value="at last"))
+            found = data_rows(table)
+            expected = found if expected is None else expected
+            assert found == expected
+            assert resharding(table.storage) is None
+            assert shard_count(table) > 2
+            assert_exact(table)
+
+
 def test_command(tmp_path, capsys):
     filled(tmp_path / "t")
     path = str(tmp_path / "t")

@@ -46,6 +46,7 @@ from keymark.table.metadata.reshard_plan import (
     ReshardPlan,
     resharding,
     save_plan,
+    take_over,
 )
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import RECORD_INDEX_GROUPS_MAX, TASK_MEMORY, Options
@@ -97,7 +98,8 @@ class _CaughtUp:
 class Resharder:
     """Deals the record index of one table out to another number of file groups.
 
-    `cores` are those that its writers have for the tasks of an upsert.
+    `cores` are those that its writers have for the tasks of an upsert. A write's service holds the
+    lease all the time: `hold` gives it again and again.
     """
 
     storage: Storage
@@ -106,6 +108,7 @@ class Resharder:
     progress: Progress
     hold: Hold
     cores: int
+    by_service: bool = False
 
     def run(self, groups: int | None) -> Resharded:
         """Do it, or go on with what was begun.
@@ -153,7 +156,7 @@ class Resharder:
             refuse_stale_index(state)
             shards = _shards(state)
             if plan is not None and _still_holds(storage, plan, shards):
-                return plan
+                return take_over(storage, plan, by_service=self.by_service)
             _discard(storage, plan)
             groups = groups or suitable(shards, self.options, self.cores)
             if len(shards) == groups:
@@ -169,6 +172,7 @@ class Resharder:
                 instant=free_instant(state),
                 slices={s.slice.file_id: s.slice.base_instant_time for s in shards},
                 read={s.slice.file_id: _instants(s) for s in shards},
+                by_service=self.by_service,
             )
             assert state.metadata is not None
             timeline = state.metadata.timeline
@@ -300,6 +304,12 @@ def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
         log = parse_log_file(RECORD_INDEX, status.name, 0)
         if log is not None and log.base_instant_time == plan.instant and log.version > _OPENING:
             storage.delete(status.path)
+
+
+def outgrown(state: TableState, options: Options) -> bool:
+    """Whether a shard of the record index has passed Hudi's largest size."""
+    largest = max((shard.slice.size for shard in _shards(state)), default=0)
+    return largest > group_sizing(options).group_bytes
 
 
 def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
