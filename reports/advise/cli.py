@@ -14,7 +14,7 @@ from keymark.reports.advise.situation import Asked
 from keymark.reports.plan import calibration as calibrations
 from keymark.reports.plan import render as plan_text
 from keymark.reports.plan.cli import print_lines, print_table
-from keymark.reports.plan.flags import count
+from keymark.reports.plan.flags import Engine, count
 from keymark.table.cli.arguments import OptionOpt, PathArg, options_of
 from keymark.table.storage.stores import storage_at
 from keymark.table.survey.survey import survey
@@ -38,6 +38,7 @@ def advise(
         int | None, typer.Option(min=1, help="read the newest N commits only")
     ] = None,
     option: OptionOpt = None,
+    engine: Engine = None,
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="a saved fit of `plan --save`")
     ] = None,
@@ -48,7 +49,7 @@ def advise(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Read a Hudi table where it lies, and say what to change; nothing is written."""
-    known = calibrations.load(*((calibration,) if calibration else ()))
+    known = calibrations.load_for(engine, calibration)
     asked = Asked(
         index=index,
         batch=batch,

@@ -231,5 +231,7 @@ def test_command(archive, tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert len(told["writes"]) == 2
     assert told["table"]["version"] == 9
+    assert cli.main(["advise", str(path), "--engine", "hudi@0.16.0"]) == 2
+    assert "there is no calibration of hudi@0.16.0" in capsys.readouterr().err
     assert cli.main(["advise", str(tmp_path)]) == 2
     assert "is not a Hudi table" in capsys.readouterr().err
