@@ -1,7 +1,8 @@
 """The record index: a lookup of each key in the shard of the metadata table that its hash names.
 
 A lookup of M keys in n shards is n lookups of M/n sorted keys; each decodes only the blocks that
-can hold one. Source: SparkMetadataTableRecordIndex of Hudi 0.15, RFC-8.
+can hold one. Where a shard has more of the keys than a core's share, ranges of them are looked up
+side by side. Source: SparkMetadataTableRecordIndex of Hudi 0.15, RFC-8.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from keymark.table.metadata.records import location_codes
 from keymark.table.properties.options import INDEX_FALLBACK, RECORD_INDEX_PREFIX
 from keymark.table.timeline.instant_name import format_instant
 
+_RANGE_KEYS_MIN = 10_000
+"""Fewer keys take no longer than to open a shard once more."""
+_MORE_THAN_A_SHARE = 0.25
+"""Of a core's share: so much more does not pay for another range."""
 _WARNED: set[str] = set()
 """Roots of tables whose large shards this process has told of."""
 
@@ -53,9 +58,11 @@ class ShardAnswer:
 
 def lookup_shard(work: ShardLookup) -> ShardAnswer:
     """Look keys up in one shard; the task that a runner distributes."""
-    positions, values = work.shard.lookup(work.keys)
-    codes, locations = location_codes(values, work.shard.slice.file_id)
-    return ShardAnswer(positions, codes, locations, work.shard.blocks_decoded)
+    # Ranges of one shard may be looked up side by side.
+    shard = replace(work.shard, readers=[])
+    positions, values = shard.lookup(work.keys)
+    codes, locations = location_codes(values, shard.slice.file_id)
+    return ShardAnswer(positions, codes, locations, shard.blocks_decoded)
 
 
 class RecordIndex(LookupIndex):
@@ -85,13 +92,28 @@ class RecordIndex(LookupIndex):
         asked = [number for number in range(len(shards)) if len(rows[number])]
         if _floods([shards[n].slice for n in asked], len(keys), context):
             shards = tuple(replace(shard, cache=None) for shard in shards)
-        tasks = [ShardLookup(shards[n], keys.take(pa.array(rows[n]))) for n in asked]
+        cores = context.runner.cores
+        ranges = [
+            (shards[n], part)
+            for n in asked
+            for part in np.array_split(rows[n], _pieces(len(rows[n]), len(keys), cores))
+        ]
+        tasks = [ShardLookup(shard, keys.take(pa.array(part))) for shard, part in ranges]
         weights = [WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
         answers = context.runner.run(lookup_shard, tasks, weights=weights, packed=False)
-        context.stats.shards_read += len(tasks)
+        context.stats.shards_read += len(asked)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
-        found = [rows[n][a.positions] for n, a in zip(asked, answers, strict=True)]
+        found = [part[a.positions] for (_, part), a in zip(ranges, answers, strict=True)]
         return _assemble(len(keys), found, answers, context)
+
+
+def _pieces(keys: int, all_keys: int, cores: int) -> int:
+    """Into how many ranges the sorted keys of a shard are cut, one for each core's share of all.
+
+    Each range opens the shard by itself, and decodes the blocks that hold its keys.
+    """
+    shares = math.ceil(keys * cores / all_keys - _MORE_THAN_A_SHARE)
+    return max(1, min(shares, keys // _RANGE_KEYS_MIN))
 
 
 def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:

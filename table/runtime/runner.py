@@ -51,6 +51,10 @@ class TaskRunner(Protocol):
                 their own, one at a time keeps memory small.
         """
 
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time."""
+
     def threads_each(self, items: int) -> int:
         """How many threads each of so many items may use, so that no core is idle."""
 
@@ -84,6 +88,11 @@ class LocalRunner:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    @property
+    def cores(self) -> int:
+        """One for each thread."""
+        return self.threads
 
     def threads_each(self, items: int) -> int:
         """The threads that are left over, shared out."""
@@ -127,6 +136,11 @@ class SparkRunner:
             if isinstance(result, TableError):
                 raise result
         return [done[i] for i in range(len(items))]
+
+    @property
+    def cores(self) -> int:
+        """Those of the session, on one machine or on many."""
+        return int(self.spark.sparkContext.defaultParallelism)
 
     def threads_each(self, items: int) -> int:
         """One, the core of a Spark task; where all cores are this process's, those left over."""

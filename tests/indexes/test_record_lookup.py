@@ -8,8 +8,11 @@ import pytest
 from index_cases import batch, create, lookup
 
 from keymark import Table
+from keymark.indexes.record import index
+from keymark.indexes.record.index import lookup_shard
 from keymark.table.errors import InputError
 from keymark.table.index.protocol import LookupStats
+from keymark.table.runtime.runner import LocalRunner
 
 CACHE = "keymark.hfile.block.cache.bytes"
 GROUPS = "hoodie.metadata.record.index.min.filegroup.count"
@@ -68,6 +71,35 @@ def test_a_lookup_larger_than_the_cache_leaves_its_blocks_to_others(table):
         assert stats.blocks_decoded == SHARDS
     _, stats = lookup(opened, ["k1"])
     assert stats.blocks_decoded == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "all_keys", "cores", "pieces"),
+    [
+        *((10, 10, 8, 1), (50_000, 100_000, 2, 1), (60_000, 100_000, 2, 1)),
+        *((100_000, 100_000, 2, 2), (70_000, 100_000, 2, 2), (100_000, 100_000, 64, 10)),
+    ],
+)
+def test_keys_of_a_shard_are_cut_by_the_share_of_a_core(keys, all_keys, cores, pieces):
+    assert index._pieces(keys, all_keys, cores) == pieces
+
+
+def test_ranges_of_one_shard_are_looked_up_side_by_side(table, monkeypatch):
+    places, _ = lookup(table, KEYS)
+    looked_up = []
+
+    def counted(work):
+        looked_up.append(len(work.keys))
+        return lookup_shard(work)
+
+    monkeypatch.setattr(index, "lookup_shard", counted)
+    monkeypatch.setattr(index, "_RANGE_KEYS_MIN", 3)
+    monkeypatch.setattr(LocalRunner, "cores", 30)
+    found, stats = lookup(fresh(table), [*KEYS, "absent"])
+    assert found == [*places, (None, None)]
+    assert len(looked_up) > 2 * SHARDS
+    assert sum(looked_up) == len(KEYS) + 1
+    assert stats.shards_read == SHARDS
 
 
 def test_a_write_leaves_the_cache_alone(table):
