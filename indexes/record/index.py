@@ -28,12 +28,11 @@ from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import Shard, split_by_shard
 from keymark.table.metadata.records import location_codes
 from keymark.table.properties.options import INDEX_FALLBACK, RECORD_INDEX_PREFIX
+from keymark.table.runtime.runner import shares
 from keymark.table.timeline.instant_name import format_instant
 
 _RANGE_KEYS_MIN = 10_000
 """Fewer keys take no longer than to open a shard once more."""
-_MORE_THAN_A_SHARE = 0.25
-"""Of a core's share: so much more does not pay for another range."""
 _WARNED: set[str] = set()
 """Roots of tables whose large shards this process has told of."""
 
@@ -112,8 +111,7 @@ def _pieces(keys: int, all_keys: int, cores: int) -> int:
 
     Each range opens the shard by itself, and decodes the blocks that hold its keys.
     """
-    shares = math.ceil(keys * cores / all_keys - _MORE_THAN_A_SHARE)
-    return max(1, min(shares, keys // _RANGE_KEYS_MIN))
+    return max(1, min(shares(keys, all_keys, cores), keys // _RANGE_KEYS_MIN))
 
 
 def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:

@@ -64,6 +64,7 @@ class GroupUpdate:
         keys: string or binary, sorted by bytes, unique.
         values: one per key.
         deletes: record keys taken away.
+        threads: how many compress the blocks of its HFile.
     """
 
     storage: Storage
@@ -74,6 +75,7 @@ class GroupUpdate:
     keys: pa.Array
     values: pa.Array
     deletes: Sequence[str] = ()
+    threads: int = 1
 
     def write(self) -> DeltaStat:
         """Put the next log file of the slice: puts first, then deletes."""
@@ -85,6 +87,7 @@ class GroupUpdate:
                 schema=SCHEMA,
                 block_size=self.block_size,
                 file_info=self.file_info,
+                threads=self.threads,
             )
             self.add_block(log, BlockType.HFILE_DATA, content)
         if self.deletes:

@@ -7,6 +7,7 @@ task does the same again.
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import zipimport
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -193,6 +194,14 @@ def pack(weights: Sequence[int], count: int) -> list[list[int]]:
         packs[number].append(item)
         heapq.heappush(heap, (load + weights[item] + 1, number))
     return packs
+
+
+def shares(weight: int, total: int, cores: int) -> int:
+    """How many cores an item of some work takes to be no slower than the rest of it: at least one.
+
+    A quarter of a core's share does not count: a further core would not pay.
+    """
+    return max(1, math.ceil(weight * cores / max(1, total) - 0.25))
 
 
 def no_progress(done: int, total: int, unit: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import split_by_shard
 from keymark.table.metadata.records import encode_locations
 from keymark.table.metadata.writer import DeltaCommit, write_group
-from keymark.table.runtime.runner import TaskRunner
+from keymark.table.runtime.runner import TaskRunner, shares
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat
@@ -131,4 +131,10 @@ def log_keys(
                 )
             )
     weights = [group.keys.nbytes + group.values.nbytes for group in groups]
-    return runner.run(write_group, groups, weights=weights)
+    total, cores = sum(weights), runner.threads_each(1)
+    shared = [
+        # No more than there are blocks.
+        replace(group, threads=min(shares(weight, total, cores), 1 + weight // delta.block_size))
+        for group, weight in zip(groups, weights, strict=True)
+    ]
+    return runner.run(write_group, shared, weights=weights)

@@ -12,7 +12,9 @@ from keymark.indexes.record import index
 from keymark.indexes.record.index import lookup_shard
 from keymark.table.errors import InputError
 from keymark.table.index.protocol import LookupStats
+from keymark.table.metadata.writer import write_group
 from keymark.table.runtime.runner import LocalRunner
+from keymark.table.write import index_changes
 
 CACHE = "keymark.hfile.block.cache.bytes"
 GROUPS = "hoodie.metadata.record.index.min.filegroup.count"
@@ -100,6 +102,24 @@ def test_ranges_of_one_shard_are_looked_up_side_by_side(table, monkeypatch):
     assert len(looked_up) > 2 * SHARDS
     assert sum(looked_up) == len(KEYS) + 1
     assert stats.shards_read == SHARDS
+
+
+def test_blocks_of_one_shard_are_compressed_side_by_side(tmp_path, monkeypatch):
+    threads = []
+
+    def counted(update):
+        threads.append(update.threads)
+        return write_group(update)
+
+    monkeypatch.setattr(index_changes, "write_group", counted)
+    monkeypatch.setattr(LocalRunner, "threads_each", lambda *_: 4)
+    options = {GROUPS: "1", "hoodie.hfile.block.size": "300"}
+    made = create(tmp_path / "t", "record", options=options)
+    made.upsert(batch(KEYS))
+    made.upsert(batch(["one more"]))
+    assert threads == [4, 1]
+    assert made.check().ok
+    assert None not in lookup(made, [*KEYS, "one more"])[0]
 
 
 def test_a_write_leaves_the_cache_alone(table):

@@ -55,6 +55,7 @@ def write_hfile(  # noqa: PLR0913 - the parts an HFile is made of
     block_size: int = BLOCK_SIZE,
     bloom: bytes | None = None,
     file_info: Mapping[str, bytes] | None = None,
+    threads: int = 1,
 ) -> bytes:
     """A whole HFile of one batch of cells: see `HFileWriter`, which also has the errors.
 
@@ -65,8 +66,9 @@ def write_hfile(  # noqa: PLR0913 - the parts an HFile is made of
         block_size: uncompressed bytes at which a data block is closed.
         bloom: payload of the meta block `bloomFilter`, where there is one.
         file_info: entries beside those that every file has.
+        threads: how many compress blocks.
     """
-    writer = HFileWriter(schema, block_size)
+    writer = HFileWriter(schema, block_size, threads=threads)
     writer.add(keys, values)
     return writer.finish(bloom, file_info)
 
