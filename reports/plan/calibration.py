@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,23 @@ class FittedEquation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenError:
+    """How far predictions of one quantity of one index were off, beyond the calibrated range.
+
+    Attributes:
+        quantity: `tag`, `shuffle`, ...
+        index: its index.
+        beyond: how many times the workload was beyond the range.
+        off: the largest |log(measured / predicted)| of cells at that distance.
+    """
+
+    quantity: str
+    index: str
+    beyond: float
+    off: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """All that predictions need.
 
@@ -72,6 +89,7 @@ class Calibration:
         key_bytes: of their keys.
         ranges: smallest and largest `rows`, `batch`, `files`, `shards`, `cores` of the cells.
         scored_rows: of the largest table that its predictions were compared with; 0: of none.
+        errors: what scores found beyond the ranges.
         equations: by name.
     """
 
@@ -84,6 +102,7 @@ class Calibration:
     key_bytes: float
     ranges: Mapping[str, tuple[float, float]]
     scored_rows: float = 0.0
+    errors: tuple[SeenError, ...] = ()
     equations: Mapping[str, FittedEquation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -126,6 +145,8 @@ class Calibration:
             f"  {json.dumps(name)}: {json.dumps(value)},"
             for name, value in {"schema_version": SCHEMA_VERSION, **head}.items()
         ]
+        errors = [f"    {json.dumps(asdict(each))}" for each in self.errors]
+        lines += ['  "errors": [', ",\n".join(errors), "  ],"] if errors else []
         made = [
             f"    {json.dumps(name)}: {json.dumps(_document(each), separators=(',', ':'))}"
             for name, each in self.equations.items()

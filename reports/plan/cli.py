@@ -126,7 +126,7 @@ def _calibration(engine: str | None, names: Sequence[str], fit_rows: int | None)
 
 
 def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> Calibration:
-    """Print the score, and note the size up to which predictions were compared."""
+    """Print the score, and note what it found: the largest table, and errors by distance."""
     from keymark.reports.model import projection  # noqa: PLC0415
     from keymark.reports.plan import score  # noqa: PLC0415  not for a prediction
 
@@ -136,7 +136,8 @@ def _score(known: Calibration, names: Sequence[str], *, as_json: bool) -> Calibr
     else:
         print_table(*render.score_table(made))
         print_lines(render.score_lines(made))
-    return replace(known, scored_rows=max(known.scored_rows, made.largest_rows))
+    rows = max(known.scored_rows, made.largest_rows)
+    return replace(known, scored_rows=rows, errors=score.with_errors(known.errors, made))
 
 
 def _constants(known: Calibration, *, as_json: bool) -> None:

@@ -1,8 +1,9 @@
 """Constants and a workload into predictions with ranges. No numpy: `plan` answers at once.
 
 A range holds what the bootstrap draws say, widened by how far measured cells are off their fits.
-Outside of what was calibrated the draws part, and that distance counts half as much again for each
-factor e that the workload is beyond the calibrated range; the prediction is marked extrapolated.
+Outside of what was calibrated the draws part, and the prediction is marked extrapolated. There its
+range is widened by how far predictions were off at that distance, where a score has told; else the
+distance from the fit counts half as much again for each factor e beyond the calibrated range.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from keymark.harness.store.units import Unit
 from keymark.indexes.workload import Workload
-from keymark.reports.plan.calibration import Calibration, FittedEquation
+from keymark.reports.plan.calibration import Calibration, FittedEquation, SeenError
 from keymark.reports.plan.formulas import REQUESTS, other
 
 _COVERED = 0.95
@@ -139,25 +141,51 @@ def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> E
     if not fitted.knows(mode):
         mode = other(mode)
     work = model.amounts(name, index, at, mode)
-    return estimate(fitted, work, wider=stretch(calibration.ranges, at))
+    far = max(beyond(calibration.ranges, at).values(), default=1.0)
+    seen = [e for e in calibration.errors if (e.quantity, e.index) == (name, index)]
+    return estimate(fitted, work, off=distance_error(fitted.spread, seen, far))
+
+
+def distance_error(spread: float, seen: Sequence[SeenError], far: float) -> float:
+    """How far a cell is off, as |log(measured / predicted)|, so many times beyond the calibration.
+
+    Between the distances that were scored it lies on a line over the logarithm of the distance.
+    Beyond the largest it goes on rising as it did, or at the rate of those that nobody has scored.
+
+    Args:
+        spread: of the cells that were calibrated.
+        seen: what scores found of that quantity and index.
+        far: the distance; 1 within the calibration.
+    """
+    points = [(0.0, spread)]
+    for each in sorted(seen, key=lambda each: each.beyond):
+        points.append((math.log(each.beyond), max(each.off, points[-1][1])))
+    here = math.log(far)
+    for (left, low), (right, high) in pairwise(points):
+        if here <= right:
+            return low + (high - low) * (here - left) / (right - left)
+    last, off = points[-1]
+    rate = max(_WIDER * spread, (off - spread) / last if last else 0.0)
+    return off + rate * (here - last)
 
 
 def estimate(
-    equation: FittedEquation, amounts: Mapping[str, float], *, wider: float = 1.0
+    equation: FittedEquation, amounts: Mapping[str, float], *, off: float | None = None
 ) -> Estimate:
     """The value of an equation and its range.
 
     Args:
         equation: the fitted constants.
         amounts: of the workload. One that the calibration never met counts as nothing.
-        wider: how often the typical distance from the fit counts; 1 within the calibration.
+        off: how far a cell may be off, as |log(measured / predicted)|; None: as within the
+            calibration.
     """
     row = [amounts.get(name, 0.0) for name in equation.amounts]
     value = _sum(equation.values, row)
     if value <= 0:
         return NOTHING
     low, high = middle([_sum(draw, row) for draw in equation.draws], value)
-    around = equation.spread * wider
+    around = equation.spread if off is None else off
     up = math.hypot(math.log(max(high / value, 1.0)), around)
     down = math.hypot(math.log(max(value / max(low, value * 1e-6), 1.0)), around)
     return Estimate(value, value * math.exp(-down), value * math.exp(up))
@@ -179,11 +207,6 @@ def beyond(ranges: Mapping[str, tuple[float, float]], at: Workload) -> dict[str,
         if factor > _SLACK:
             found[name] = factor
     return found
-
-
-def stretch(ranges: Mapping[str, tuple[float, float]], at: Workload) -> float:
-    """How often the typical distance from the fit counts; 1 within the calibration."""
-    return 1 + _WIDER * math.log(max(beyond(ranges, at).values(), default=1.0))
 
 
 def _sum(constants: Sequence[float], amounts: Sequence[float]) -> float:

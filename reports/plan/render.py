@@ -176,11 +176,12 @@ def constants_table(calibration: Calibration) -> tuple[list[str], list[list[str]
 
 def score_table(made: Score) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the errors."""
-    heads = ["quantity", "index", "cells", "median error", "worst", "in range", "noise"]
+    heads = ["quantity", "index", "beyond", "cells", "median error", "worst", "in range", "noise"]
     rows = [
         [
             each.quantity,
             each.index,
+            f"{each.beyond:.3g}x" if each.beyond > 1 else "",
             str(each.cells),
             f"{each.error:.1%}",
             f"{each.worst:.0%}",

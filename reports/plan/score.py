@@ -1,12 +1,14 @@
 """Predictions against runs that the fit has not seen: how far off, and was the choice right.
 
 An error is |predicted / measured - 1|. Where both are zero it is zero; where one is, it is whole.
+Errors are told by distance from the calibration: within about 3 times, 10 times, 100 times.
 A choice is right if the recommended index, as measured, adds at most a tenth more to a write than
 the index that was measured to add least.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -15,7 +17,7 @@ from typing import Any
 from keymark.harness.store.units import Unit
 from keymark.reports.errors import ReportError
 from keymark.reports.model.projection import Run, place_in
-from keymark.reports.plan.calibration import Calibration
+from keymark.reports.plan.calibration import Calibration, SeenError
 from keymark.reports.plan.decide import choose
 from keymark.reports.plan.formulas import REQUESTS, unit_of
 from keymark.reports.plan.observe import Observation, observations
@@ -30,25 +32,29 @@ SCORED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Off:
-    """How far one quantity of one index was off.
+    """How far one quantity of one index was off, at one distance.
 
     Attributes:
         quantity: `tag`, `shuffle`, ...
         index: its index.
+        beyond: how many times the farthest of the cells is beyond the calibrated range; 1 within.
         cells: that were compared.
         error: the median of the errors.
         worst: the largest error.
         within: share of cells whose measured value lies in the predicted range.
         noise: median over the cells of median repetition / fastest - 1; of bytes and counts 0.
+        ratio: the largest |log(measured / predicted)|, of cells where both are above zero.
     """
 
     quantity: str
     index: str
+    beyond: float
     cells: int
     error: float
     worst: float
     within: float
     noise: float
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,38 +147,65 @@ def _unseen(calibration: Calibration, run: Run) -> list[Observation]:
     return larger
 
 
+def with_errors(known: Sequence[SeenError], made: Score) -> tuple[SeenError, ...]:
+    """What predictions beyond the calibration are widened by: known errors, and those of a score.
+
+    Of one quantity, index and distance that the score has met the earlier errors go.
+    """
+    met = {(each.quantity, each.index, _distance(each.beyond)) for each in made.off}
+    kept = [e for e in known if (e.quantity, e.index, _distance(e.beyond)) not in met]
+    found = [
+        SeenError(
+            quantity=each.quantity,
+            index=each.index,
+            beyond=float(f"{each.beyond:.4g}"),
+            off=float(f"{each.ratio:.4g}"),
+        )
+        for each in made.off
+        if each.beyond > 1
+    ]
+    return (*kept, *found)
+
+
+def _distance(beyond: float) -> int:
+    """0 within about 3 times the calibrated range, 1 around 10 times, 2 around 100 times."""
+    return round(math.log10(beyond))
+
+
 def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable[Off]:
     known = calibration.model.known
-    kinds = sorted(
-        {(each.quantity, each.index) for each in found},
-        key=lambda kind: (SCORED.index(kind[0]), place_in(kind[1], tuple(known))),
-    )
-    for name, index in kinds:
-        points = [each for each in found if (each.quantity, each.index) == (name, index)]
-        points = [
-            each for each in points if each.equation in calibration.equations or not each.value
-        ]
-        if points:
-            yield _off(calibration, points)
+    groups: dict[tuple[str, str, int], list[Observation]] = {}
+    for each in found:
+        if each.equation in calibration.equations or not each.value:
+            distance = _distance(_far(calibration, each))
+            groups.setdefault((each.quantity, each.index, distance), []).append(each)
+    ordered = sorted(groups, key=lambda k: (SCORED.index(k[0]), place_in(k[1], tuple(known)), k[2]))
+    for kind in ordered:
+        yield _off(calibration, groups[kind])
+
+
+def _far(calibration: Calibration, each: Observation) -> float:
+    return max(beyond(calibration.ranges, each.at).values(), default=1.0)
 
 
 def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
     first = points[0]
     is_time = unit_of(first.quantity) == Unit.SECONDS
     said = [quantity(calibration, p.quantity, p.index, p.at) for p in points]
-    errors = [
-        abs(e.value / p.value - 1) if p.value else float(bool(e.value))
-        for e, p in zip(said, points, strict=True)
-    ]
-    within = [e.low <= p.value <= e.high for e, p in zip(said, points, strict=True)]
+    pairs = list(zip(said, points, strict=True))
+    errors = [abs(e.value / p.value - 1) if p.value else float(bool(e.value)) for e, p in pairs]
+    within = [e.low <= p.value <= e.high for e, p in pairs]
+    ratios = [abs(math.log(p.value / e.value)) for e, p in pairs if p.value > 0 and e.value > 0]
     return Off(
         quantity=first.quantity,
         index=first.index,
+        beyond=max(_far(calibration, each) for each in points),
         cells=len(points),
         error=median(errors),
         worst=max(errors),
         within=sum(within) / len(within),
         noise=median(p.noise for p in points) if is_time else 0.0,
+        ratio=max(ratios, default=0.0),
     )
 
 

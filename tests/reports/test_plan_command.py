@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import subprocess
 import sys
@@ -20,10 +21,11 @@ from keymark.indexes.workload import Workload
 from keymark.reports.plan import calibration, flags, floors
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.answer import plan as answer
+from keymark.reports.plan.calibration import SeenError
 from keymark.reports.plan.constants import worded
 from keymark.reports.plan.decide import choose, crossovers
 from keymark.reports.plan.formulas import KEYMARK, QUANTITIES, unit_of
-from keymark.reports.plan.predict import Estimate, estimate
+from keymark.reports.plan.predict import Estimate, beyond, distance_error, estimate, quantity
 from keymark.reports.plan.render import lines
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +125,8 @@ def test_ranges_are_wider_outside_of_the_calibration(fitted):
     known = calibration.load(fitted["fit"])
     equation = known.equations["tag/simple"]
     amounts = {"once_tasks": 1.0, "files": 10.0, "sorted": 1e7, "keys_tasks": 1e4}
-    inside, outside = estimate(equation, amounts), estimate(equation, amounts, wider=2.0)
+    inside = estimate(equation, amounts)
+    outside = estimate(equation, amounts, off=2 * equation.spread)
     assert outside.value == inside.value
     assert outside.low <= inside.low
     assert outside.high >= inside.high
@@ -221,7 +224,35 @@ def test_a_saved_fit_remembers_what_it_was_scored_on(capsys, fitted, tmp_path):
     words = ("--calibration", fitted["fit"], "--score", fitted["other"], "--save", path)
     assert plan(capsys, *words)[0] == 0
     assert calibration.load(fitted["fit"]).scored_rows == 0
-    assert calibration.load(path).scored_rows == 400_000
+    known = calibration.load(path)
+    assert known.scored_rows == 400_000
+    assert {(each.quantity, each.beyond) for each in known.errors} >= {("tag", 4.0), ("write", 4.0)}
+    assert len(known.errors) == len({(each.quantity, each.index) for each in known.errors})
+    _, said = plan(capsys, "--calibration", path, "--score", fitted["other"])
+    assert " 4x " in said
+
+
+def test_ranges_are_widened_by_what_a_score_has_seen():
+    seen = [
+        SeenError(quantity="tag", index="record", beyond=10.0, off=0.3),
+        SeenError(quantity="tag", index="record", beyond=100.0, off=0.2),
+    ]
+    assert distance_error(0.1, seen, 1.0) == pytest.approx(0.1)
+    assert distance_error(0.1, seen, 10**0.5) == pytest.approx(0.2)
+    assert distance_error(0.1, seen, 10.0) == pytest.approx(0.3)
+    # A larger distance that happened to fit better makes nothing surer.
+    assert distance_error(0.1, seen, 100.0) == pytest.approx(0.3)
+    assert distance_error(0.1, seen, 1e4) > 0.3
+    # Nobody has scored it: half as much again for each factor e.
+    assert distance_error(0.1, [], math.e) == pytest.approx(0.15)
+    known = calibration.load()
+    at = Workload(rows=1e8, batch=1e3)
+    before = quantity(known, "tag", "record", at)
+    far = max(beyond(known.ranges, at).values())
+    told = SeenError(quantity="tag", index="record", beyond=far, off=1.5)
+    after = quantity(replace(known, errors=(told,)), "tag", "record", at)
+    assert after.value == before.value
+    assert after.high / after.value >= math.exp(1.5) > before.high / before.value
 
 
 def test_a_tie_is_called_one_before_anything_is_recommended(fitted, monkeypatch):
@@ -346,8 +377,8 @@ def test_constants_are_told_with_their_intervals(capsys, fitted):
 
 def test_every_amount_of_every_formula_has_words():
     for at in (place(rows=1e6, batch=1e4), place(rows=1e6, batch=1e4, shape="ordered")):
-        for quantity, index, mode in product(QUANTITIES, KEYMARK.known, (TASKS, THREADS)):
-            found = KEYMARK.amounts(quantity, index, at, mode)
+        for name, index, mode in product(QUANTITIES, KEYMARK.known, (TASKS, THREADS)):
+            found = KEYMARK.amounts(name, index, at, mode)
             assert all(worded(amount) != amount for amount in found)
 
 
