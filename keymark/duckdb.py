@@ -58,7 +58,9 @@ def read(
         raise InputError("the table has no rows and no schema yet")
     condition = _condition(con, where, plan.full)
     plan = replace(plan, files=matching_files(table, plan, condition))
-    rows = _by_parquet(con, plan, plan.full) or con.from_arrow(plan.to_arrow())
+    rows = _by_parquet(con, plan, plan.full)
+    if rows is None:
+        rows = con.from_arrow(plan.to_arrow())
     return rows if where is None else rows.filter(where)
 
 

@@ -65,6 +65,7 @@ class TableHandle:
         self.choice = choose_index(config, self._given, storage)
         capacity = self.options().integer(BLOCK_CACHE)
         self._cache = BlockCache(capacity) if capacity else None
+        self._known: TableState | None = None
 
     @property
     def config(self) -> TableConfig:
@@ -79,6 +80,11 @@ class TableHandle:
     def options(self) -> Options:
         """Facts of the table, what was given, and the defaults that depend on the index."""
         return table_options(self.config, self.choice.name, self._given)
+
+    def state(self, as_of: str | None = None) -> TableState:
+        """The table as it is now, or was at an instant: the listing is read when it has changed."""
+        self._known = TableState.load(self.storage, as_of, self._known)
+        return self._known
 
     @contextmanager
     def _held(self, progress: Progress = no_progress) -> Iterator[tuple[TableServices, Lease]]:

@@ -179,7 +179,7 @@ class Table(TableHandle):
             self._spark = self._spark or keys.sparkSession
         config = completed(self.config, self.storage, self._given)
         named = named_keys(keys, config, self.storage)
-        state = TableState.load(self.storage)
+        state = self.state()
         index = usable_index(self.choice.name, state.config, self.options())
         if spec_of(index.name).metadata_partition == RECORD_INDEX:
             refuse_stale_index(state)
@@ -211,7 +211,7 @@ class Table(TableHandle):
         as_of: str | None = None,
     ) -> ReadPlan:
         """The rows without Spark: which files will be read, and their rows file by file."""
-        state = TableState.load(self.storage, as_of)
+        state = self.state(as_of)
         wanted = None if keys is None else self._keys_and_partitions(keys)[0]
         files = state.snapshot.files if wanted is None else self.prune(state, wanted)
         return plan_read(state, files, wanted, columns)

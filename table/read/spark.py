@@ -44,6 +44,9 @@ class OpenTable(SearchedTable, Protocol):
     def session(self) -> SparkSession:
         """The Spark session to read with."""
 
+    def state(self, as_of: str | None = None) -> TableState:
+        """The table as it is now, or was at an instant."""
+
     def keys_of(self, keys: Keys) -> pa.Array:
         """Encoded record keys of a list, an array or a frame."""
 
@@ -61,7 +64,7 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
 
     spark = table.session()
-    state = TableState.load(table.storage, as_of)
+    state = table.state(as_of)
     wanted = None if keys is None else table.keys_of(keys)
     plan = plan_read(state, state.snapshot.files, wanted, columns)
     if plan.schema is None:

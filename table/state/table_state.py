@@ -52,25 +52,34 @@ class TableState:
     snapshot: Snapshot
 
     @classmethod
-    def load(cls, storage: Storage, as_of: str | None = None) -> TableState:
+    def load(
+        cls, storage: Storage, as_of: str | None = None, known: TableState | None = None
+    ) -> TableState:
         """Read the table as it is, or as it was at an instant.
 
         Instants can be archived between the listing of a timeline and the reading of their files:
         then another look finds them gone from both.
+
+        Args:
+            storage: of the table.
+            as_of: the instant; None for now.
+            known: an earlier reading: where the timelines are as they were, so is the listing.
         """
         for _ in range(_LOOKS - 1):
             with contextlib.suppress(FileNotFoundError):
-                return cls._load(storage, as_of)
-        return cls._load(storage, as_of)
+                return cls._load(storage, as_of, known)
+        return cls._load(storage, as_of, known)
 
     @classmethod
-    def _load(cls, storage: Storage, as_of: str | None) -> TableState:
+    def _load(cls, storage: Storage, as_of: str | None, known: TableState | None) -> TableState:
         config = load_config(storage)
-        timeline = Timeline.load(storage)
+        timeline = known.timeline.again() if known else Timeline.load(storage)
         metadata = None
         with naming_the_remedy():
             if FILES in config.metadata_partitions:
-                metadata = MetadataTable.load(storage, timeline)
+                metadata = _metadata_of(storage, timeline, known)
+                if known is not None and known.shows(config, timeline, metadata):
+                    return known.at(as_of)
                 listing: Listing = metadata.listing()
             else:
                 listing = list_storage(storage, without=fenced_times(storage))
@@ -85,6 +94,21 @@ class TableState:
             listing=listing,
             snapshot=shown,
         )
+
+    def shows(self, config: TableConfig, timeline: Timeline, metadata: MetadataTable) -> bool:
+        """Whether it is a reading of the same instants."""
+        return (
+            self.metadata is not None
+            and self.config == config
+            and self.timeline.instants == timeline.instants
+            and self.metadata.timeline.instants == metadata.timeline.instants
+        )
+
+    def at(self, as_of: str | None) -> TableState:
+        """This reading with the snapshot of an instant; None for the latest."""
+        if as_of == self.snapshot.as_of:
+            return self
+        return replace(self, snapshot=snapshot(self.listing, self.timeline, as_of))
 
     def next_instant(self, clock: Clock) -> str:
         """An instant after all that the table has."""
@@ -120,6 +144,13 @@ class TableState:
             listing=listing,
             snapshot=snapshot(listing, timeline),
         )
+
+
+def _metadata_of(storage: Storage, timeline: Timeline, known: TableState | None) -> MetadataTable:
+    if known is None or known.metadata is None:
+        return MetadataTable.load(storage, timeline)
+    own = known.metadata.timeline.again()
+    return MetadataTable(storage, own, Validity(own, timeline))
 
 
 @contextlib.contextmanager

@@ -118,6 +118,56 @@ def test_what_another_did_is_read(tmp_path: Path):
     assert_same(state.after(Change()), TableState.load(table.storage))
 
 
+def restored(table: Table) -> None:
+    kept = table.savepoint()
+    table.upsert(rows([2]))
+    table.restore(kept)
+
+
+OTHERS = {
+    "upsert": lambda table: table.upsert(rows(range(20, 60), ts=2)),
+    "delete": lambda table: table.delete(["k1", "k2"]),
+    "compact": lambda table: table.compact(),
+    "clean": lambda table: table.clean(),
+    "archive": lambda table: table.archive(),
+    "savepoint": lambda table: table.savepoint(),
+    "rollback": lambda table: table.rollback(table.upsert(rows([1])).instant),
+    "restore": restored,
+    "build": lambda table: table.build_index("column_stats"),
+    "drop": lambda table: table.drop_index("record_index"),
+    "reshard": lambda table: table.reshard_index(4),
+    "purge": lambda table: table.purge(["k5"]),
+    "repair": lambda table: table.repair_shard(0),
+    "virtual": lambda table: table.rewrite("on"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_open_table_sees_what_another_handle_did(tmp_path: Path, name: str):
+    options = {**SMALL, "hoodie.metadata.record.index.min.filegroup.count": "2"}
+    writer = create(tmp_path / "t", options, index="record")
+    for number in range(8):
+        writer.upsert(rows(range(number, number + 10), ts=number))
+    reader = Table.open(str(tmp_path / "t"))
+    reader.scan()
+    OTHERS[name](writer)
+    assert_same(reader.state(), TableState.load(reader.storage))
+    last = max(reader.state().timeline.commit_times())
+    assert reader.state(last).snapshot == TableState.load(reader.storage, last).snapshot
+    assert_same(reader.state(), TableState.load(reader.storage))
+
+
+def test_an_open_table_that_has_not_changed_is_not_listed_again(tmp_path: Path):
+    create(tmp_path / "t").upsert(rows(range(5)))
+    storage = Watched(str(tmp_path / "t"))
+    table = Table(storage)
+    expected = table.scan(keys=["k3"]).to_arrow()
+    storage.opened.clear()
+    assert table.scan(keys=["k3"]).to_arrow() == expected
+    assert not [path for path in storage.opened if path.startswith(f"{METADATA}/files/")]
+    assert not [path for path in storage.opened if path.endswith((".commit", ".deltacommit"))]
+
+
 def test_a_clean_that_failed_half_way_is_seen_by_what_follows(
     tmp_path: Path, handed_on: list[Change]
 ):
