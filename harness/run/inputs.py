@@ -258,7 +258,9 @@ def _dataset(spark: SparkSession, scenario: Scenario, folder: Path, data: DataPo
         partition_path=facts.partition_path,
         ordering=facts.ordering,
     )
-    return changing(section, independent.rows(source), layout)
+    rows = independent.rows(source)
+    own_data.refuse_repeated_keys(rows, layout)
+    return changing(section, rows, layout)
 
 
 def changing(section: DatasetSection, stored: pa.Table, layout: Layout) -> SourceDataset:

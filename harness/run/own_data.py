@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field
 
@@ -71,6 +72,22 @@ class SourceSection(Section):
     def resolved_format(self) -> str:
         """The format, given or guessed; DatasetError where it shows in nothing."""
         return self.format or folders.format_of(self.path)
+
+
+def refuse_repeated_keys(rows: pa.Table, layout: Layout) -> None:
+    """A Hudi table may hold a key in two partitions; steps are verified by one row for each key.
+
+    Raises:
+        HarnessError: it does, with counts and no key.
+    """
+    counts = rows.group_by(list(layout.record_key)).aggregate([([], "count_all")])["count_all"]
+    most = pc.max(counts).as_py() or 0
+    if most > 1:
+        repeated = pc.sum(pc.greater(counts, 1)).as_py()
+        raise HarnessError(
+            f"{layout.name} holds {repeated:,} keys more than once, one of them {most:,} times: a "
+            "run measures tables whose keys are unique in the whole table"
+        )
 
 
 def load(spark: SparkSession, section: SourceSection, folder: Path) -> tuple[pa.Table, Layout]:

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.source import SourceDataset
+from keymark.harness.engines.base import Layout
 from keymark.harness.errors import HarnessError
 from keymark.harness.redaction import REDACTED
-from keymark.harness.run.own_data import ORDERING, SourceSection, load
+from keymark.harness.run.own_data import ORDERING, SourceSection, load, refuse_repeated_keys
 from keymark.harness.run.request import describe
 from keymark.harness.scenario import scenario
 
@@ -47,6 +48,16 @@ def test_mistakes_show_before_spark_starts(tmp_path, folder):
     assert "table.source" in section(folder).mistake
     with pytest.raises(ValidationError):
         section(folder, record_key=[])
+
+
+def test_a_table_with_a_key_in_two_partitions_is_refused():
+    layout = Layout(name="trips", record_key=("id",), partition_path=("dt",), ordering="at")
+    refuse_repeated_keys(ROWS, layout)
+    refuse_repeated_keys(ROWS.slice(0, 0), layout)
+    moved = ROWS.slice(2).set_column(1, "dt", pa.array([dt.date(2024, 1, 3)]))
+    told = "trips holds 1 keys more than once, one of them 2 times"
+    with pytest.raises(HarnessError, match=told):
+        refuse_repeated_keys(pa.concat_tables([ROWS, moved]), layout)
 
 
 def test_options_are_texts(folder):
