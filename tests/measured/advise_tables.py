@@ -1,6 +1,6 @@
 """Twenty tables drawn from a seed, ten with a planted fault, and what `advise` says of each.
 
-    python tests/campaigns/advise_tables.py --seed 20261201 --out DIR
+    python tests/measured/advise_tables.py --seed 20261201 --out DIR
 
 Apache Hudi 0.15.0, 1.1.1 and 1.2.0 and Keymark make them. A table that is there is not made again.
 DIR/score.json has each table with its fault and the findings; the last line is the score. Every

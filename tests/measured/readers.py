@@ -1,6 +1,6 @@
 """One row by its key among 1,000 files: DuckDB, Polars, Keymark and Hudi's Spark, in turns.
 
-    python tests/campaigns/readers.py --out DIR --engine hudi@0.15.0 --engine hudi@1.2.0-v6
+    python tests/measured/readers.py --out DIR --engine hudi@0.15.0 --engine hudi@1.2.0-v6
 
 The table has 1,000 partitions of one file each, 1,000,000 rows and a record index. Each turn asks
 all readers for the same key, in another order. Readers keep what they have open: a connection, a

@@ -1,6 +1,6 @@
 """A large record index dealt out to more shards while a writer commits every twenty seconds.
 
-    python tests/campaigns/reshard_at_size.py --out DIR --keys 100000000 --before 8 --after 64
+    python tests/measured/reshard_at_size.py --out DIR --keys 100000000 --before 8 --after 64
 
 The index holds keys that are in no base file (as `run mappings` makes it), so that any size fits on
 the disk; the writer's rows are new. The writer works in a process of its own, before and while the
