@@ -63,6 +63,8 @@ LONG = (
     "tests/table/test_model.py::test_a_table_is_a_dict",
     "tests/table/test_object_storage.py",
     "tests/table/test_purge.py::test_a_death_at_any_call",
+    "tests/table/test_readers.py::test_files_left_out_hold_no_row_that_duckdb_finds",
+    "tests/table/test_reading_once.py::test_an_open_table_sees_what_another_handle_did",
     "tests/table/test_recover.py::test_killed_at_any_call_and_done_again",
     "tests/table/test_skipping.py::test_files_left_out_hold_no_row_that_passes",
     "tests/table/test_switch.py::test_a_switch_that_dies",
@@ -83,6 +85,7 @@ SHORT = (
     "tests/table/test_builds_cut_off.py::test_dead_right_after_its_commit_and_again",
     "tests/table/test_large_batches.py::test_lookups_of_many_keys_answer_with_a_frame[record]",
     "tests/table/test_lease_far.py::test_a_write_that_fails_anywhere_loses_and_doubles_nothing[k",
+    "tests/table/test_reading_once.py::test_an_open_table_sees_what_another_handle_did[restore]",
     "tests/table/test_switch.py::test_a_switch_that_dies_leaves_the_old_index_or_the_new_one[record-k",
 )
 

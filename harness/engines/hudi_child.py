@@ -76,6 +76,10 @@ class HudiSession:
         """Jobs take as long as they take."""
         self._limits.close()
 
+    def cancel(self) -> None:
+        """End the jobs that run; called beside them."""
+        self._spark.sparkContext.cancelAllJobs()
+
     def hold_rows(self, *, files: tuple[str, ...]) -> None:
         """Know the rows of Parquet files, by the files' names."""
         if files not in self._frames:

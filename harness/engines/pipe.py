@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
+from keymark.harness.engines.pipe_server import CANCEL
 from keymark.harness.errors import CellError
 
 _CLOSING_S = 60.0
@@ -77,9 +78,26 @@ class Child:
         except (EOFError, OSError) as error:
             self._process.wait(_CLOSING_S)
             raise CellError(f"{self._name} died{self._last_words()}") from error
+        except KeyboardInterrupt:
+            self._cancel()
+            raise
         if not ok:
             raise CellError(str(value))
         return value
+
+    def _cancel(self) -> None:
+        """Let the child give up what it does; its answer would be taken for the next message's.
+
+        Who interrupts once more does not wait for it.
+        """
+        try:
+            self._pipe.send((CANCEL, {}))
+            self._pipe.recv()
+        except (EOFError, OSError):
+            pass
+        except KeyboardInterrupt:
+            self._process.kill()
+            raise
 
     @property
     def is_dead(self) -> bool:

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+CANCEL = "cancel"
+"""A message without an answer of its own: what is being done ends, with an error."""
+
 
 def serve(handler: object, *, explain: Callable[[Exception], str]) -> None:
     """Answer messages by the handler's methods until `close` or the pipe's end.
@@ -24,7 +27,8 @@ def serve(handler: object, *, explain: Callable[[Exception], str]) -> None:
     pipe = Connection(int(sys.argv[-1]))
     os.set_inheritable(pipe.fileno(), False)  # noqa: FBT003 - has no keyword
     asked: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
+    cancel = getattr(handler, CANCEL, lambda: None)
+    threading.Thread(target=_listen, args=(pipe, asked, cancel), daemon=True).start()
     name = ""
     while name != "close":
         name, arguments = asked.get()
@@ -36,9 +40,17 @@ def serve(handler: object, *, explain: Callable[[Exception], str]) -> None:
         pipe.send(answer)
 
 
-def _listen(pipe: Connection, asked: queue.SimpleQueue[tuple[str, dict[str, Any]]]) -> None:
+def _listen(
+    pipe: Connection,
+    asked: queue.SimpleQueue[tuple[str, dict[str, Any]]],
+    cancel: Callable[[], None],
+) -> None:
     while True:
         try:
-            asked.put(pipe.recv())
+            message = pipe.recv()
         except (EOFError, OSError):
             os._exit(1)  # the parent is gone or has closed
+        if message[0] == CANCEL:
+            cancel()
+        else:
+            asked.put(message)

@@ -173,7 +173,7 @@ def _warn(state: TableState, warned: set[str], fault: str) -> None:
             f"{root}: {fault}; remedy: `{command} drop {root} {COLUMN_STATS}`, then "
             f"`{command} build {root} {COLUMN_STATS}`",
             TableWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 
 from keymark.harness.engines.pipe_server import serve
@@ -13,6 +14,7 @@ class Handler:
     def __init__(self) -> None:
         self.calls = 0
         self.held = []
+        self.cancelled = threading.Event()
 
     def echo(self, *, value):
         self.calls += 1
@@ -35,7 +37,14 @@ class Handler:
         return self.held
 
     def sleep(self):
+        if self.cancelled.wait(60):
+            raise ValueError("cancelled")
+
+    def sleep_on(self):
         time.sleep(60)
+
+    def cancel(self):
+        self.cancelled.set()
 
     def run_out(self):
         sys.stderr.write("java.lang.OutOfMemoryError: Java heap space\n\tat a.B.c(B.java:1)\n")

@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,25 @@ def test_an_error_of_the_child_is_one_line_and_the_child_goes_on(child, tmp_path
         child.call("fail")
     assert child.call("echo", value=1) == 1
     assert "second line" in (tmp_path / "deep" / "log").read_text()
+
+
+def test_an_interrupt_ends_what_the_child_does_and_leaves_it_in_step(child):
+    interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        child.call("sleep")
+    assert child.call("echo", value=1) == 1
+
+
+def test_a_second_interrupt_waits_for_nothing(child):
+    stop = (os.getpid(), signal.SIGINT)
+    timers = [threading.Timer(seconds, os.kill, stop) for seconds in (0.5, 1.0)]
+    for timer in timers:
+        timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        child.call("sleep_on")
+    with pytest.raises(CellError, match="fake died"):
+        child.call("echo", value=1)
 
 
 def test_a_dead_child_is_named_with_its_last_words(child):

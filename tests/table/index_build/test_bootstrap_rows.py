@@ -93,7 +93,7 @@ def answers(path, keys):
 def small(monkeypatch):
     """Tasks of 90 rows, made 30 at a time, one after the other."""
     monkeypatch.setattr(rows, "_ROWS_AT_ONCE", 30)
-    monkeypatch.setattr("keymark.table.table.LocalRunner", lambda: LocalRunner(1))
+    monkeypatch.setattr("keymark.table.handle.LocalRunner", lambda: LocalRunner(1))
 
 
 @pytest.mark.parametrize("several", [False, True])
