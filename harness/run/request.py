@@ -133,6 +133,8 @@ def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFold
     if not is_run_name(record.run_id):
         # It names the folder of the tables, which is deleted at the end.
         raise RunFolderError(f"{folder.info_file} has no run_id that can name a folder")
+    # Git keeps no empty folder of a run that was committed.
+    folder.events.mkdir(exist_ok=True)
     steps = workload.steps(request.scenario.workload)
     names = [name for step in steps for name in step.measured]
     samples = folder.samples()

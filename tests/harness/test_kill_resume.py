@@ -59,3 +59,11 @@ def test_what_is_no_run_is_not_taken_for_one(tmp_path, name):
         _opened(request(tmp_path))
     with pytest.raises(RunFolderError, match="not empty"):
         RunFolder.create(tmp_path)
+
+
+def test_a_run_from_a_repository_has_no_empty_folders(tmp_path):
+    folder, record = _opened(Request(scenario=scenario.load("ci"), out=tmp_path / "run"))
+    folder.write_record(record)
+    folder.events.rmdir()
+    again, _ = _opened(request(tmp_path / "run"))
+    assert again.events.is_dir()
