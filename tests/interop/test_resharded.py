@@ -17,6 +17,7 @@ def shards(root):
     return len(Table.open(str(root)).info().shards)
 
 
+@pytest.mark.share("0.15.0")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_hudi_reads_it_writes_it_and_compacts_it(hudi, tmp_path):
