@@ -100,7 +100,7 @@ def advise(
         history=history,
         plan=plan,
         parts=_parts(plan, found),
-        findings=tuple(sorted(said, key=lambda each: each.urgency != Urgency.NOW)),
+        findings=said,
         outlook=tuple(_outlook(survey, history)),
         log=log,
     )
@@ -121,7 +121,7 @@ def _better_index(plan: Plan, found: Situation) -> Finding | None:
         kind="other_index",
         urgency=Urgency.NOW,
         what=f"{used.name} adds {_seconds(mine)} to a write, {best} would add {_seconds(other)}",
-        why=f"that is {share:.0%} of a write, predicted for Keymark's own engine",
+        why=f"that is {share:.0%} of a write, predicted for the engine {plan.calibration.engine}",
         do=", ".join(f"{name}={value}" for name, value in plan.choice.options.items()),
     )
 

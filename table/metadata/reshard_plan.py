@@ -66,7 +66,10 @@ def load_plan(storage: Storage) -> ReshardPlan | None:
             by_service=bool(found.get("by_service", False)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        detail = f"not the plan of a re-sharding ({error}); --abort removes it"
+        detail = (
+            f"not the plan of a re-sharding ({error}); delete the folder {RESHARD}, and the next "
+            "write takes back what was made"
+        )
         raise CorruptFileError(_PLAN, 0, detail) from error
 
 

@@ -157,6 +157,9 @@ def test_another_index_is_advised_where_it_saves_a_good_part(known):
     assert [each.kind for each in made.findings] == ["other_index"]
     assert "hoodie.index.type=" in made.findings[0].do
     assert made.plan.choice.recommended in made.findings[0].what
+    assert "for the engine native" in made.findings[0].why
+    other = advice(survey, replace(known, engine="hudi@1.2.0"), index="global_simple")
+    assert all("engine native" not in each.why for each in other.findings)
 
 
 def test_the_first_line_is_the_finding(known):

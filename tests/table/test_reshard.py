@@ -278,6 +278,10 @@ def test_a_damaged_plan_is_named(tmp_path, monkeypatch):
     (tmp_path / "t" / RESHARD / "plan.json").write_text("{")
     with pytest.raises(CorruptFileError, match=r"plan\.json.*re-sharding"):
         table.reshard_index(4)
+    shutil.rmtree(tmp_path / "t" / RESHARD)
+    table.upsert(rows([1], ts=9))
+    assert_exact(table)
+    assert table.reshard_index(4).after == 4
 
 
 def test_a_key_in_the_wrong_file_group_is_no_new_index(tmp_path, monkeypatch):
