@@ -54,11 +54,10 @@ def read(
     """
     table = table if isinstance(table, Table) else Table.open(table)
     plan = table.scan(as_of=as_of)
-    if plan.full is None:
-        raise InputError("the table has no rows and no schema yet")
-    condition = _condition(con, where, plan.full)
+    schema = plan.known_schema()
+    condition = _condition(con, where, schema)
     plan = replace(plan, files=matching_files(table, plan, condition))
-    rows = _by_parquet(con, plan, plan.full)
+    rows = _by_parquet(con, plan, schema)
     if rows is None:
         rows = con.from_arrow(plan.to_arrow())
     return rows if where is None else rows.filter(where)

@@ -23,19 +23,27 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from keymark.table.errors import InputError
 from keymark.table.read.arrow import ReadPlan
 from keymark.table.read.matching import comparison, matching_files
-from keymark.table.read.predicate import ANYTHING, AllOf, AnyOf, Comparison, Condition, Operator
+from keymark.table.read.predicate import (
+    ANYTHING,
+    MIRRORED,
+    Comparison,
+    Condition,
+    Operator,
+    all_of,
+    any_of,
+)
 from keymark.table.table import Table
 
 _COMPARED = {
-    "Eq": (Operator.IN, Operator.IN),
-    "Lt": (Operator.BELOW, Operator.ABOVE),
-    "LtEq": (Operator.AT_MOST, Operator.AT_LEAST),
-    "Gt": (Operator.ABOVE, Operator.BELOW),
-    "GtEq": (Operator.AT_LEAST, Operator.AT_MOST),
+    "Eq": Operator.IN,
+    "Lt": Operator.BELOW,
+    "LtEq": Operator.AT_MOST,
+    "Gt": Operator.ABOVE,
+    "GtEq": Operator.AT_LEAST,
 }
+_JOINED = {"And": all_of, "LogicalAnd": all_of, "Or": any_of, "LogicalOr": any_of}
 # What `is_between` includes: the operator of its lower and of its upper bound.
 _BETWEEN = {
     "Both": (Operator.AT_LEAST, Operator.AT_MOST),
@@ -56,9 +64,7 @@ def scan(table: Table | str | os.PathLike[str], *, as_of: str | None = None) -> 
         InputError: the table has no schema yet.
     """
     table = table if isinstance(table, Table) else Table.open(table)
-    schema = table.scan(as_of=as_of).full
-    if schema is None:
-        raise InputError("the table has no rows and no schema yet")
+    schema = table.scan(as_of=as_of).known_schema()
 
     def read(
         with_columns: list[str] | None,
@@ -110,17 +116,14 @@ def expression_condition(expression: pl.Expr, schema: pa.Schema) -> Condition:
 
 def _condition(node: dict[str, Any], schema: pa.Schema) -> Condition:
     ((kind, given),) = node.items()
-    if kind == "BinaryExpr" and given["op"] in ("And", "LogicalAnd"):
-        parts = (_condition(given["left"], schema), _condition(given["right"], schema))
-        return AllOf(tuple(part for part in parts if part != ANYTHING))
-    if kind == "BinaryExpr" and given["op"] in ("Or", "LogicalOr"):
-        parts = (_condition(given["left"], schema), _condition(given["right"], schema))
-        return ANYTHING if ANYTHING in parts else AnyOf(parts)
+    if kind == "BinaryExpr" and given["op"] in _JOINED:
+        join = _JOINED[given["op"]]
+        return join(_condition(given["left"], schema), _condition(given["right"], schema))
     if kind == "BinaryExpr" and given["op"] in _COMPARED:
-        op, mirrored = _COMPARED[given["op"]]
+        op = _COMPARED[given["op"]]
         if "Column" in given["left"]:
             return _test(given["left"], op, given["right"], schema) or ANYTHING
-        return _test(given["right"], mirrored, given["left"], schema) or ANYTHING
+        return _test(given["right"], MIRRORED[op], given["left"], schema) or ANYTHING
     if kind == "Function":
         return _function(given["function"], given["input"], schema)
     return ANYTHING
@@ -140,8 +143,9 @@ def _function(
     if name == {"IsIn": {"nulls_equal": False}}:
         return _test(inputs[0], Operator.IN, inputs[1], schema) or ANYTHING
     low, high = _BETWEEN[name["IsBetween"]["closed"]]
-    tests = (_test(inputs[0], low, inputs[1], schema), _test(inputs[0], high, inputs[2], schema))
-    return AllOf(tuple(test for test in tests if test is not None))
+    return all_of(
+        _test(inputs[0], low, inputs[1], schema), _test(inputs[0], high, inputs[2], schema)
+    )
 
 
 def _test(

@@ -58,6 +58,16 @@ class ReadPlan:
             full=self.full,
         )
 
+    def known_schema(self) -> pa.Schema:
+        """The schema of all columns.
+
+        Raises:
+            InputError: the table never had one.
+        """
+        if self.full is None:
+            raise InputError("the table has no rows and no schema yet")
+        return self.full
+
     def __repr__(self) -> str:
         name = self.state.config.name
         return f"<ReadPlan of table {name}: {len(self.files)} of {self.files_total} files>"

@@ -74,14 +74,32 @@ class AnyOf:
 
 Condition = Comparison | AllOf | AnyOf
 ANYTHING = AllOf(())
-_COMPARED = {
-    "EqualTo": (Operator.IN, Operator.IN),
-    "EqualNullSafe": (Operator.IN, Operator.IN),
-    "LessThan": (Operator.BELOW, Operator.ABOVE),
-    "LessThanOrEqual": (Operator.AT_MOST, Operator.AT_LEAST),
-    "GreaterThan": (Operator.ABOVE, Operator.BELOW),
-    "GreaterThanOrEqual": (Operator.AT_LEAST, Operator.AT_MOST),
+MIRRORED = {
+    Operator.IN: Operator.IN,
+    Operator.BELOW: Operator.ABOVE,
+    Operator.AT_MOST: Operator.AT_LEAST,
+    Operator.ABOVE: Operator.BELOW,
+    Operator.AT_LEAST: Operator.AT_MOST,
 }
+"""What a comparison is with its sides exchanged."""
+_COMPARED = {
+    "EqualTo": Operator.IN,
+    "EqualNullSafe": Operator.IN,
+    "LessThan": Operator.BELOW,
+    "LessThanOrEqual": Operator.AT_MOST,
+    "GreaterThan": Operator.ABOVE,
+    "GreaterThanOrEqual": Operator.AT_LEAST,
+}
+
+
+def all_of(*parts: Condition | None) -> Condition:
+    """What must hold together; None and ANYTHING say nothing of it."""
+    return AllOf(tuple(part for part in parts if part not in (None, ANYTHING)))
+
+
+def any_of(*parts: Condition) -> Condition:
+    """One of which must hold: ANYTHING where one of them is."""
+    return ANYTHING if ANYTHING in parts else AnyOf(parts)
 
 
 def parse_condition(spark: SparkSession, where: str | None, schema: pa.Schema) -> Condition:
@@ -151,10 +169,8 @@ def _condition(node: JavaObject, schema: pa.Schema) -> Condition:
     """The condition of a node (org.apache.spark.sql.catalyst.expressions)."""
     kind = _kind(node)
     if kind in ("And", "Or"):
-        parts = (_condition(node.left(), schema), _condition(node.right(), schema))
-        if kind == "And":
-            return AllOf(tuple(part for part in parts if part != ANYTHING))
-        return ANYTHING if ANYTHING in parts else AnyOf(parts)
+        join = all_of if kind == "And" else any_of
+        return join(_condition(node.left(), schema), _condition(node.right(), schema))
     if kind == "UnresolvedFunction":
         return _between(node, schema)
     return _test(node, kind, schema) or ANYTHING
@@ -170,7 +186,7 @@ def _between(node: JavaObject, schema: pa.Schema) -> Condition:
         return ANYTHING
     low = _typed(column, Operator.AT_LEAST, [given.apply(1)], schema)
     high = _typed(column, Operator.AT_MOST, [given.apply(2)], schema)
-    return AllOf(tuple(test for test in (low, high) if test is not None))
+    return all_of(low, high)
 
 
 def _test(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | None:
@@ -190,10 +206,10 @@ def _test(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | None:
 
 
 def _comparison(node: JavaObject, kind: str, schema: pa.Schema) -> Comparison | None:
-    ops = _COMPARED[kind]
+    named = _COMPARED[kind]
     for op, column, literal in (
-        (ops[0], node.left(), node.right()),
-        (ops[1], node.right(), node.left()),
+        (named, node.left(), node.right()),
+        (MIRRORED[named], node.right(), node.left()),
     ):
         name = _column(column, schema)
         if name is not None and _kind(literal) == "Literal":

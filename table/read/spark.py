@@ -67,9 +67,7 @@ def read_frame(  # noqa: PLR0913  Table.read's parameters
     state = table.state(as_of)
     wanted = None if keys is None else table.keys_of(keys)
     plan = plan_read(state, state.snapshot.files, wanted, columns)
-    if plan.schema is None:
-        raise InputError("the table has no rows and no schema yet")
-    condition = parse_condition(spark, where, plan.full)
+    condition = parse_condition(spark, where, plan.known_schema())
     files = matching_files(table, plan, condition, stats)
     frame = scan_files(spark, state.storage, files, plan.full)
     if wanted is not None:

@@ -17,14 +17,22 @@ from sqlglot import exp
 
 from keymark.table.errors import InputError
 from keymark.table.read.matching import comparison
-from keymark.table.read.predicate import ANYTHING, AllOf, AnyOf, Comparison, Condition, Operator
+from keymark.table.read.predicate import (
+    ANYTHING,
+    MIRRORED,
+    Comparison,
+    Condition,
+    Operator,
+    all_of,
+    any_of,
+)
 
-_COMPARED: dict[type[exp.Expr], tuple[Operator, Operator]] = {
-    exp.EQ: (Operator.IN, Operator.IN),
-    exp.LT: (Operator.BELOW, Operator.ABOVE),
-    exp.LTE: (Operator.AT_MOST, Operator.AT_LEAST),
-    exp.GT: (Operator.ABOVE, Operator.BELOW),
-    exp.GTE: (Operator.AT_LEAST, Operator.AT_MOST),
+_COMPARED: dict[type[exp.Expr], Operator] = {
+    exp.EQ: Operator.IN,
+    exp.LT: Operator.BELOW,
+    exp.LTE: Operator.AT_MOST,
+    exp.GT: Operator.ABOVE,
+    exp.GTE: Operator.AT_LEAST,
 }
 # What else sqlglot notes of a node, such as `negate` of NOT LIKE, changes what it means.
 _UNDERSTOOD = {"this", "expression", "expressions", "low", "high"}
@@ -58,27 +66,24 @@ def sql_condition(where: str | None, schema: pa.Schema, dialect: str) -> Conditi
 
 def _condition(node: exp.Expr, schema: pa.Schema) -> Condition:
     node = node.unnest()
-    if isinstance(node, exp.And):
-        parts = (_condition(node.left, schema), _condition(node.right, schema))
-        return AllOf(tuple(part for part in parts if part != ANYTHING))
-    if isinstance(node, exp.Or):
-        parts = (_condition(node.left, schema), _condition(node.right, schema))
-        return ANYTHING if ANYTHING in parts else AnyOf(parts)
+    if isinstance(node, exp.And | exp.Or):
+        join = all_of if isinstance(node, exp.And) else any_of
+        return join(_condition(node.left, schema), _condition(node.right, schema))
     if {name for name, given in node.args.items() if given} - _UNDERSTOOD:
         return ANYTHING
     if isinstance(node, exp.Between):
         low = _test(node.this, Operator.AT_LEAST, [node.args["low"]], schema)
         high = _test(node.this, Operator.AT_MOST, [node.args["high"]], schema)
-        return AllOf(tuple(test for test in (low, high) if test is not None))
+        return all_of(low, high)
     return _single(node, schema) or ANYTHING
 
 
 def _single(node: exp.Expr, schema: pa.Schema) -> Comparison | None:
     if isinstance(node, exp.Binary) and type(node) in _COMPARED:
-        op, mirrored = _COMPARED[type(node)]
+        op = _COMPARED[type(node)]
         if isinstance(node.left.unnest(), exp.Column):
             return _test(node.left, op, [node.right], schema)
-        return _test(node.right, mirrored, [node.left], schema)
+        return _test(node.right, MIRRORED[op], [node.left], schema)
     if isinstance(node, exp.In):
         return _test(node.this, Operator.IN, node.expressions, schema)
     if isinstance(node, exp.Is | exp.Not):

@@ -49,10 +49,7 @@ class TableSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         """All columns, the meta columns first."""
         state = TableState.load(self._table().storage, self.options.get(AS_OF))
-        full = plan_read(state, (), None, None).full
-        if full is None:
-            raise InputError("the table has no rows and no schema yet")
-        return from_arrow_schema(full)
+        return from_arrow_schema(plan_read(state, (), None, None).known_schema())
 
     def reader(self, schema: StructType) -> TableReader:
         """A reader of these columns."""
