@@ -6,7 +6,6 @@ result = t.upsert(rows)          # Spark DataFrame or pyarrow Table
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -340,9 +339,9 @@ class Table(TableHandle):
 
     def reshard_index(self, groups: int | None, progress: Progress = no_progress) -> Resharded:
         """Deal the record index out to more file groups while others write, or go on with it."""
-        cores = self._spark.sparkContext.defaultParallelism if self._spark else os.cpu_count() or 1
-        services = self._services(self._runner(), progress)
-        return services.resharder(self.storage, self._hold, cores).run(groups)
+        runner = self._runner()
+        services = self._services(runner, progress)
+        return services.resharder(self.storage, self._hold, runner.cores).run(groups)
 
     def abort_reshard(self) -> None:
         """Give up a re-sharding that was begun."""

@@ -25,7 +25,7 @@ from keymark.table.errors import IndexUnavailableError, TableWarning
 from keymark.table.index.protocol import LOCATION_SCHEMA, IndexContext
 from keymark.table.layout.model import FileSlice
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard, split_by_shard
+from keymark.table.metadata.reader import Shard, largest_shard, split_by_shard
 from keymark.table.metadata.records import location_codes
 from keymark.table.properties.options import INDEX_FALLBACK, RECORD_INDEX_PREFIX
 from keymark.table.runtime.runner import shares
@@ -117,7 +117,7 @@ def _pieces(keys: int, all_keys: int, cores: int) -> int:
 def _warn_of_size(shards: Sequence[Shard], context: IndexContext) -> None:
     """Say once for each table that its shards have outgrown Hudi's largest size."""
     limit = context.options.integer(f"{RECORD_INDEX_PREFIX}.max.filegroup.size")
-    largest, root = max(shard.slice.size for shard in shards), context.storage.root
+    largest, root = largest_shard(shards), context.storage.root
     if largest > limit and root not in _WARNED:
         _WARNED.add(root)
         warnings.warn(

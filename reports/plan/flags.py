@@ -28,24 +28,22 @@ def count(text: str) -> int:
 
 def rows(text: str | Span) -> Span:
     """A number of rows, or a range of them."""
-    return text if isinstance(text, Span) else read_span(text, _whole, _ROWS)
+    return read_span(text, _whole, _ROWS)
 
 
 def whole(text: str | Span) -> Span:
     """A whole number of at least 1, or a range of them."""
-    return text if isinstance(text, Span) else read_span(text, _whole, _WHOLE)
+    return read_span(text, _whole, _WHOLE)
 
 
 def size(text: str | Span) -> Span:
     """A number of bytes, at least 1, or a range of them."""
-    return (
-        text if isinstance(text, Span) else read_span(text, _size, "number of bytes, such as 500")
-    )
+    return read_span(text, _size, "number of bytes, such as 500")
 
 
 def share(text: str | Span) -> Span:
     """A share, or a range of shares."""
-    return text if isinstance(text, Span) else read_span(text, _share, "share between 0 and 1")
+    return read_span(text, _share, "share between 0 and 1")
 
 
 def _whole(text: str) -> float | None:

@@ -141,7 +141,7 @@ def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> E
     if not fitted.knows(mode):
         mode = other(mode)
     work = model.amounts(name, index, at, mode)
-    far = max(beyond(calibration.ranges, at).values(), default=1.0)
+    far = farthest(calibration, at)
     seen = [e for e in calibration.errors if (e.quantity, e.index) == (name, index)]
     return estimate(fitted, work, off=distance_error(fitted.spread, seen, far))
 
@@ -207,6 +207,11 @@ def beyond(ranges: Mapping[str, tuple[float, float]], at: Workload) -> dict[str,
         if factor > _SLACK:
             found[name] = factor
     return found
+
+
+def farthest(calibration: Calibration, at: Workload) -> float:
+    """How many times the workload is beyond the calibrated ranges; 1 within."""
+    return max(beyond(calibration.ranges, at).values(), default=1.0)
 
 
 def _sum(constants: Sequence[float], amounts: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, options_of, shards_for
 from keymark.reports.plan.formulas import CostModel
-from keymark.reports.plan.predict import PARTS, added, quantity, total
+from keymark.reports.plan.predict import PARTS, quantity
 from keymark.reports.plan.spans import Span
 
 GOOD = 0.05
@@ -134,13 +134,11 @@ def _costs(
     """Seconds that each index adds to a write, and those of the whole write."""
     shards = shards_for(calibration, at)
     at = replace(at, shards=shards.count if shards else 1)
-    return {
-        index: (
-            added(calibration, index, at).value,
-            total([quantity(calibration, part, index, at) for part in PARTS]).value,
-        )
-        for index in indexes
-    }
+    costs = {}
+    for index in indexes:
+        parts = {part: quantity(calibration, part, index, at).value for part in PARTS}
+        costs[index] = (parts["tag"] + parts["index"], sum(parts.values()))
+    return costs
 
 
 def _best(calibration: Calibration, at: Workload, indexes: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from keymark.reports.plan.calibration import Calibration, SeenError
 from keymark.reports.plan.decide import choose
 from keymark.reports.plan.formulas import REQUESTS, unit_of
 from keymark.reports.plan.observe import Observation, observations
-from keymark.reports.plan.predict import beyond, quantity
+from keymark.reports.plan.predict import farthest, quantity
 
 TOLERATED = 0.10
 SCORED = (
@@ -120,7 +120,7 @@ def score(calibration: Calibration, runs: Sequence[Run]) -> Score:
         raise ReportError(
             f"nothing to score: the runs have no verified upserts by {calibration.engine}"
         )
-    factors = [max(beyond(calibration.ranges, at).values(), default=1.0) for at in places.values()]
+    factors = [farthest(calibration, at) for at in places.values()]
     return Score(
         cells=len(places),
         outside=sum(factor > 1 for factor in factors),
@@ -177,15 +177,11 @@ def _all_off(calibration: Calibration, found: Sequence[Observation]) -> Iterable
     groups: dict[tuple[str, str, int], list[Observation]] = {}
     for each in found:
         if each.equation in calibration.equations or not each.value:
-            distance = _distance(_far(calibration, each))
+            distance = _distance(farthest(calibration, each.at))
             groups.setdefault((each.quantity, each.index, distance), []).append(each)
     ordered = sorted(groups, key=lambda k: (SCORED.index(k[0]), place_in(k[1], tuple(known)), k[2]))
     for kind in ordered:
         yield _off(calibration, groups[kind])
-
-
-def _far(calibration: Calibration, each: Observation) -> float:
-    return max(beyond(calibration.ranges, each.at).values(), default=1.0)
 
 
 def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
@@ -199,7 +195,7 @@ def _off(calibration: Calibration, points: Sequence[Observation]) -> Off:
     return Off(
         quantity=first.quantity,
         index=first.index,
-        beyond=max(_far(calibration, each) for each in points),
+        beyond=max(farthest(calibration, each.at) for each in points),
         cells=len(points),
         error=median(errors),
         worst=max(errors),

@@ -46,17 +46,19 @@ class Span:
         return [self.low + (self.high - self.low) * step for step in steps]
 
 
-def read_span(text: str, read: Callable[[str], float | None], what: str) -> Span:
+def read_span(text: str | Span, read: Callable[[str], float | None], what: str) -> Span:
     """The number or range that a text says.
 
     Args:
-        text: `5e6`, or `1e6..5e6`.
+        text: `5e6`, or `1e6..5e6`; a range that was read stays, as typer reads defaults, too.
         read: reads one number; None where it is none that is allowed.
         what: the number in words, with examples.
 
     Raises:
         typer.BadParameter: it says none, or its ends are the wrong way round.
     """
+    if isinstance(text, Span):
+        return text
     first, mark, second = text.partition(_MARK)
     low, high = read(first), read(second if mark else first)
     if low is None or high is None:

@@ -403,6 +403,11 @@ class MetadataTable:
         return listed
 
 
+def largest_shard(shards: Iterable[Shard]) -> int:
+    """Bytes of the largest file group, its log files included."""
+    return max((shard.slice.size for shard in shards), default=0)
+
+
 def merged_files(shard: Shard) -> dict[str, dict[str, tuple[int, bool]]]:
     """The records of the `files` partition: key -> name -> size in bytes, and whether deleted."""
     merged: dict[str, dict[str, tuple[int, bool]]] = {}

@@ -25,6 +25,7 @@ from keymark.table.errors import (
 )
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.reshard_plan import RESHARD, load_plan, resharding
+from keymark.table.runtime.runner import LocalRunner
 from keymark.table.services.index import reshard
 from keymark.table.storage.local_storage import LocalStorage
 
@@ -349,7 +350,7 @@ def test_auto_takes_bytes_growth_and_cores_into_account(tmp_path, monkeypatch):
     done = Table.open(str(tmp_path / "t"), options=small).reshard_index(None)
     assert done.after == 6
     monkeypatch.setattr(reshard, "_KEYS_WORTH_A_TASK", 4)
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr(LocalRunner, "cores", 8)
     # 38 keys and the ones of the log blocks are work for more than eight cores.
     assert Table.open(str(tmp_path / "t")).reshard_index(None).after == 12
 

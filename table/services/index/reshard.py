@@ -39,7 +39,7 @@ from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import WriteStat
 from keymark.table.layout.naming import METADATA, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.reader import Shard
+from keymark.table.metadata.reader import Shard, largest_shard
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.reshard_plan import (
     RESHARD,
@@ -308,8 +308,7 @@ def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
 
 def outgrown(state: TableState, options: Options) -> bool:
     """Whether a shard of the record index has passed Hudi's largest size."""
-    largest = max((shard.slice.size for shard in _shards(state)), default=0)
-    return largest > group_sizing(options).group_bytes
+    return largest_shard(_shards(state)) > group_sizing(options).group_bytes
 
 
 def suitable(shards: Sequence[Shard], options: Options, cores: int) -> int:
