@@ -28,6 +28,7 @@ from keymark.harness.engines.pipe_server import serve
 from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
 from keymark.harness.scenario.workload_section import SparkSection
+from keymark.harness.sql_text import quoted
 
 _METADATA = "hoodie.metadata."
 
@@ -145,7 +146,7 @@ class HudiSession:
         for operation in ("schedule", "run"):
             given = {"op": operation, "path": path, "options": told}
             # Hudi's parser knows no parameters.
-            words = ", ".join(f"{name} => {_quoted(text)}" for name, text in given.items())
+            words = ", ".join(f"{name} => {quoted(text)}" for name, text in given.items())
             self._spark.sql(f"call run_compaction({words})").collect()
 
     def build_index(self, *, path: str, options: Mapping[str, str]) -> None:
@@ -177,12 +178,6 @@ class HudiSession:
 
     def _table(self, path: str, options: Mapping[str, str]) -> DataFrame:
         return self._spark.read.format("hudi").options(**options).load(path)
-
-
-def _quoted(text: str) -> str:
-    """A text as a literal of Spark's SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def explain(error: Exception) -> str:

@@ -44,6 +44,7 @@ from keymark.harness.run.step import (
 )
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.workload_section import WorkloadSection
+from keymark.harness.sql_text import quoted
 from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import rows_written, written
 from keymark.indexes.installed import measured_specs
@@ -286,7 +287,4 @@ def _column_query(run: StepRun) -> tuple[Values, str | None]:
 
 def _literal(value: object) -> str:
     """A number or text as Spark's SQL has it."""
-    if isinstance(value, int | float):
-        return str(value)
-    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return str(value) if isinstance(value, int | float) else quoted(str(value))

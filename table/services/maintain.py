@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
@@ -164,7 +164,9 @@ class TableServices:
             progress=self.progress,
         )
 
-    def resharder(self, storage: Storage, hold: Hold, cores: int) -> Resharder:
+    def resharder(
+        self, storage: Storage, hold: Hold, cores: int, *, by_service: bool = False
+    ) -> Resharder:
         """Deals the record index out to more file groups; takes the lease now and then."""
         return Resharder(
             storage=storage,
@@ -173,6 +175,7 @@ class TableServices:
             progress=self.progress,
             hold=hold,
             cores=cores,
+            by_service=by_service,
         )
 
     def restorer(self, lease: Lease) -> Restorer:
@@ -196,8 +199,10 @@ class TableServices:
         if plan is not None and not plan.by_service:
             # The command `table index reshard` is at it.
             return None
-        resharder = self.resharder(lease.storage, lambda: nullcontext(lease), cores=1)
-        replace(resharder, by_service=True).run(None)
+        resharder = self.resharder(
+            lease.storage, lambda: nullcontext(lease), cores=1, by_service=True
+        )
+        resharder.run(None)
         return Change()
 
     def _compact_if_due(self, state: TableState, lease: Lease) -> Change | None:

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from keymark.datasets.profiles.shapes import java_hashes
 from keymark.harness.engines import jars
+from keymark.harness.engines.hudi_process import session_conf
 
 TABLES, FAULTY = 20, 10
 MAKERS = ("hudi@0.15.0", "hudi@1.1.1", "hudi@1.2.0", "native")
@@ -230,12 +231,7 @@ def child(jar: str, folder: Path) -> None:
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.driver.extraClassPath": jar,
-        "spark.executor.extraClassPath": jar,
-        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
-        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        **session_conf([Path(jar)], folder / "warehouse", folder),
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
     }
