@@ -308,6 +308,19 @@ class Table(TableHandle):
         with self._held(progress) as (services, lease):
             return services.indexer(lease).build_mappings(source, lease)
 
+    def build_secondary(self, column: str, progress: Progress = no_progress) -> None:
+        """Build the secondary index of a column, or build it anew, while nobody writes.
+
+        Reads with comparisons of that column open only the files that hold a match.
+        """
+        with self._held(progress) as (services, lease):
+            services.secondary_indexes(lease).build(column)
+
+    def drop_secondary(self, column: str) -> None:
+        """Give the secondary index of a column up and delete it."""
+        with self._held() as (services, lease):
+            services.secondary_indexes(lease).drop(column)
+
     def schedule_index(self, partition: str = RECORD_INDEX) -> str:
         """Open a metadata partition for writers, for `run_index` to build; the instant."""
         with self._held() as (services, lease):

@@ -92,7 +92,7 @@ LAYERS = (
     ("state", "rows.keys", "survey"),
     ("index",),
     ("index.build",),
-    ("read",),
+    ("read", "secondary"),
     ("write",),
     ("services", "rows"),
     ("runtime.spark",),

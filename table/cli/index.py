@@ -28,7 +28,11 @@ app = typer.Typer(no_args_is_help=True)
 PartitionArg = Annotated[
     str, typer.Argument(metavar="[NAME]", help="record_index, column_stats, ...")
 ]
+ColumnOpt = Annotated[
+    str | None, typer.Option("--column", metavar="NAME", help="Of a secondary index.")
+]
 _RECORD_INDEX = "record_index"
+_SECONDARY = "secondary"
 
 
 @app.command("list")
@@ -73,14 +77,21 @@ def use(
 def build(
     path: PathArg,
     name: PartitionArg = _RECORD_INDEX,
+    *,
+    column: ColumnOpt = None,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Build a partition at once, while nobody else writes."""
+    """Build a partition, or the secondary index of a column, at once, while nobody else writes."""
+    secondary = _secondary_column(name, column)
     table = open_table(path, option, master)
     with Bar() as bar:
-        built = table.build_index(name, bar)
+        if secondary is not None:
+            table.build_secondary(secondary, bar)
+            built = True
+        else:
+            built = table.build_index(name, bar)
     answer({"partition": name, "built": built}, as_json=as_json)
 
 
@@ -129,12 +140,19 @@ def abort(
 def drop(
     path: PathArg,
     name: PartitionArg = _RECORD_INDEX,
+    *,
+    column: ColumnOpt = None,
     option: OptionOpt = None,
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Remove a partition of the metadata table."""
-    open_table(path, option, master).drop_index(name)
+    """Remove a partition of the metadata table, or the secondary index of a column."""
+    secondary = _secondary_column(name, column)
+    table = open_table(path, option, master)
+    if secondary is not None:
+        table.drop_secondary(secondary)
+    else:
+        table.drop_index(name)
     answer({"partition": name}, as_json=as_json)
 
 
@@ -178,6 +196,13 @@ def reshard(
     with Bar() as bar:
         done = table.reshard_index(_groups(shards), bar)
     answer(dataclasses.asdict(done), as_json=as_json)
+
+
+def _secondary_column(name: str, column: str | None) -> str | None:
+    """The column whose secondary index is meant; None for a partition of the metadata table."""
+    if (name == _SECONDARY) != (column is not None):
+        raise InputError("a secondary index is named with its column: `secondary --column NAME`")
+    return column
 
 
 def _groups(text: str) -> int | None:

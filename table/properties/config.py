@@ -30,6 +30,7 @@ from keymark.table.properties.options import (
     PARTITION_SPEC,
     PAYLOAD_CLASS,
     PLAIN_ENCODING,
+    SECONDARY_COLUMNS,
 )
 from keymark.table.properties.seal import (
     ARCHIVE,
@@ -100,6 +101,11 @@ class TableConfig:
     def stat_columns(self) -> tuple[str, ...]:
         """The columns that column_stats describes; empty for all."""
         return _names(self.properties.get(COLUMN_STATS_COLUMNS, ""))
+
+    @property
+    def secondary_columns(self) -> tuple[str, ...]:
+        """The columns with a secondary index."""
+        return _names(self.properties.get(SECONDARY_COLUMNS, ""))
 
     @property
     def generates_keys(self) -> bool:

@@ -57,6 +57,8 @@ RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
 COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
+# The columns with a secondary index; `table index build` declares them.
+SECONDARY_COLUMNS = "keymark.secondary.columns"
 RECORD_INDEX_PREFIX = "hoodie.metadata.record.index"
 RECORD_INDEX_GROUPS_MAX = 10_000
 # Whether a write that finds shards past Hudi's largest size makes more of them.

@@ -28,6 +28,7 @@ from keymark.table.properties.options import (
     META_FIELDS,
     PARTITION_SPEC,
     PAYLOAD_CLASS,
+    SECONDARY_COLUMNS,
     TIME_OPTIONS,
     URL_ENCODE,
     index_properties,
@@ -60,7 +61,7 @@ FLAGS = {
     "hoodie.table.cdc.enabled": False,
 }
 """The entries that are true or false, with what a missing one means."""
-_TEXTS = (KEY_ENCODING, CONCATENATOR, COLUMN_STATS_COLUMNS, *TIME_OPTIONS)
+_TEXTS = (KEY_ENCODING, CONCATENATOR, COLUMN_STATS_COLUMNS, SECONDARY_COLUMNS, *TIME_OPTIONS)
 _KNOWN = (
     *(*FLAGS, *_TEXTS, *CHANGED_BY_HUDI, SEAL, RECOVERY, RECORD_KEY, PARTITION_FIELDS),
     *(PRECOMBINE, ORDERING, TIMEZONE, ARCHIVE, STORED_PAYLOAD, GENERATOR_TYPE, KEY_GENERATOR),

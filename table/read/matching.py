@@ -1,6 +1,7 @@
 """The base files that a condition leaves of a snapshot, whoever reads them.
 
-Record keys that a condition fixes are asked of the record index, ranges of the column statistics.
+Record keys that a condition fixes are asked of the record index, ranges of the column statistics,
+values of the secondary indexes.
 The reader applies the condition to the rows: a file without a match costs time and is never wrong.
 """
 
@@ -19,6 +20,7 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.read.arrow import ReadPlan
 from keymark.table.read.predicate import Comparison, Condition, Operator, fixed_keys
 from keymark.table.read.skipping import ReadStats, skip_files
+from keymark.table.secondary.find import files_with_values
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 
@@ -56,6 +58,7 @@ def matching_files(
         files = table.prune(state, keys)
     stats.files_by_keys = len(files)
     files = skip_files(state, files, condition, schema=plan.full, warned=table.warned)
+    files = files_with_values(state, files, condition, schema=plan.full, warned=table.warned)
     stats.files_read = len(files)
     return files
 

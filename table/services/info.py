@@ -12,6 +12,7 @@ from keymark.table.metadata.reader import Shard, slice_of
 from keymark.table.properties.config import load_config
 from keymark.table.read.arrow import open_base
 from keymark.table.runtime.runner import TaskRunner
+from keymark.table.secondary.runs import folder_of
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 
@@ -48,7 +49,10 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """A partition of the metadata table; `state` is in use, being built, or absent."""
+    """A partition of the metadata table, or the secondary index of a column.
+
+    `state` is in use, being built, or absent. The files of a secondary index are its runs.
+    """
 
     partition: str
     state: str
@@ -57,7 +61,7 @@ class PartitionInfo:
 
 
 def describe_partitions(storage: Storage) -> list[PartitionInfo]:
-    """Each partition that Keymark can build, with the size of its files."""
+    """Each partition that Keymark can build and each secondary index, with the size of its files."""
     config = load_config(storage)
     found = []
     for name in PARTITIONS:
@@ -72,6 +76,16 @@ def describe_partitions(storage: Storage) -> list[PartitionInfo]:
                 state=state,
                 file_groups=len(groups),
                 bytes=sum(file.size for file in files),
+            )
+        )
+    for column in config.secondary_columns:
+        runs = storage.list(folder_of(column))
+        found.append(
+            PartitionInfo(
+                partition=f"secondary({column})",
+                state="in use",
+                file_groups=len(runs),
+                bytes=sum(run.size for run in runs),
             )
         )
     return found

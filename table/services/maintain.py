@@ -35,6 +35,7 @@ from keymark.table.services.index.builds import (
 from keymark.table.services.index.indexing import BUILT_BY, Hold, Indexer
 from keymark.table.services.index.reshard import Resharder, outgrown
 from keymark.table.services.recover.restore import Restorer, sweep_taken_back, take_back_unfinished
+from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.retention import Retention
 from keymark.table.state.table_state import Change, TableState
 from keymark.table.storage.fence import FencedStorage
@@ -100,7 +101,7 @@ class TableServices:
                 drop_remains(storage, partition)
 
     def maintain(self, state: TableState, change: Change, lease: Lease) -> None:
-        """Re-shard, compact, clean and archive, where the options ask for it and it is time.
+        """Take base files into secondary indexes; re-shard, compact, clean and archive when due.
 
         The write is done and visible: a service that fails is told of and tried again later. What
         the write read of the table is handed on from step to step.
@@ -111,6 +112,9 @@ class TableServices:
             lease: holds the table.
         """
         steps: list[tuple[str, Step]] = []
+        if state.config.secondary_columns:
+            # Before cleaning: what changed in a file group is told by its slice before.
+            steps.append(("the upkeep of secondary indexes", self._take_in))
         if self.options.flag(RESHARD_AUTOMATIC):
             steps.append(("re-sharding", self._reshard_if_due))
         steps.append(("compaction", self._compact_if_due))
@@ -164,6 +168,10 @@ class TableServices:
             progress=self.progress,
         )
 
+    def secondary_indexes(self, lease: Lease) -> SecondaryIndexes:
+        """Builds, drops and keeps the secondary indexes."""
+        return SecondaryIndexes(lease=lease, runner=self.runner, progress=self.progress)
+
     def resharder(
         self, storage: Storage, hold: Hold, cores: int, *, by_service: bool = False
     ) -> Resharder:
@@ -189,6 +197,9 @@ class TableServices:
             memory=self.options.integer(TASK_MEMORY),
             entries=entries,
         )
+
+    def _take_in(self, state: TableState, lease: Lease) -> None:
+        self.secondary_indexes(lease).take_in(state)
 
     def _reshard_if_due(self, state: TableState, lease: Lease) -> Change | None:
         if RECORD_INDEX not in state.config.metadata_partitions:

@@ -381,7 +381,10 @@ def read_base_file(
 
 
 def read_columns(
-    source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str] | None
+    source: RangeReader,
+    metadata: pq.FileMetaData,
+    columns: Sequence[str] | None,
+    groups: Sequence[int] | None = None,
 ) -> pa.Table:
     """Read a base file whose footer was read before.
 
@@ -389,11 +392,12 @@ def read_columns(
         source: the file.
         metadata: of its footer.
         columns: as `read_base_file` takes them.
+        groups: numbers of the row groups to read; None for all.
 
     Raises:
         CorruptFileError: the file is damaged.
     """
-    data = _checked(source, metadata, columns)
+    data = _checked(source, metadata, columns, groups)
     try:
         file = pq.ParquetFile(
             data, metadata=metadata, coerce_int96_timestamp_unit="us", pre_buffer=False
@@ -402,7 +406,10 @@ def read_columns(
         if columns is not None:
             columns = [name for name in columns if name in known]
         check_size(source, metadata, known if columns is None else columns)
-        table = file.read(columns=columns, use_threads=False)
+        if groups is None:
+            table = file.read(columns=columns, use_threads=False)
+        else:
+            table = file.read_row_groups(groups, columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFileError(source.name, 0, f"damaged Parquet: {error}") from error
     if columns is not None:
@@ -411,12 +418,15 @@ def read_columns(
 
 
 def _checked(
-    source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str] | None
+    source: RangeReader,
+    metadata: pq.FileMetaData,
+    columns: Sequence[str] | None,
+    groups: Sequence[int] | None,
 ) -> pa.BufferReader | CheckedFile:
     """A file object for Arrow, whose column chunks were checked."""
     checksums = Checksums.of(metadata.metadata)
-    chunks = column_chunks(metadata, columns)
-    if columns is None or source.size <= _WHOLE_READ:
+    chunks = column_chunks(metadata, columns, groups)
+    if (columns is None and groups is None) or source.size <= _WHOLE_READ:
         data = source.read(0, source.size)
         whole = memoryview(data)
         for chunk in chunks:

@@ -36,19 +36,21 @@ class ColumnChunk:
 
 
 def column_chunks(
-    metadata: pq.FileMetaData, columns: Sequence[str] | None
+    metadata: pq.FileMetaData,
+    columns: Sequence[str] | None,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[ColumnChunk]:
     """The chunks of a file.
 
     Args:
         metadata: of its footer, which was checked.
         columns: names of top-level columns; None for all.
+        groups: numbers of row groups; None for all.
     """
-    number = -1
-    for group in range(metadata.num_row_groups):
+    for group in range(metadata.num_row_groups) if groups is None else groups:
         row_group = metadata.row_group(group)
         for column in range(metadata.num_columns):
-            number += 1
+            number = group * metadata.num_columns + column
             chunk = row_group.column(column)
             path = chunk.path_in_schema
             if columns is None or any(f"{path}.".startswith(f"{name}.") for name in columns):

@@ -5,6 +5,7 @@ rows           each base file by itself (`check_files.py`)
 keys           the record index against the data by digests, and key by key where these differ
                (`check_index.py`); without one, whether keys are in one row only (`check_keys.py`)
 records        `column_stats` and `bloom_filters` against the footers (`check_records.py`)
+values         the secondary indexes against the columns (`table/secondary/verify.py`)
 pending work   what was begun and not completed (`pending.py`) explains some differences: exactly
                these are no damage
 
@@ -41,6 +42,7 @@ from keymark.table.services.check.pending import PendingWork, pending_work
 from keymark.table.services.check.records import compare_records
 from keymark.table.services.check.verify_index import index_digests
 from keymark.table.services.index.builds import partitions_without_files
+from keymark.table.secondary.verify import wrong_files
 from keymark.table.state.table_state import TableState
 from keymark.table.state.uncommitted import uncommitted_files
 from keymark.table.storage.local_storage import LocalStorage
@@ -77,6 +79,7 @@ class CheckResult:
         bloom_filters_wrong: files with a key that the bloom filter in their footer lacks.
         column_stats_wrong: records of column_stats that are not what the footer says.
         bloom_records_wrong: records of bloom_filters that are not what the footer says.
+        secondary_wrong: files of which a secondary index has not exactly the values.
         missing_paths, unlisted_paths, uncommitted_paths, late_paths: the first 20 of these files.
         wrong_paths: the first 20 files that the other counts of files, rows and records concern.
         left_behind: the commit of Apache Hudi after which the record index lacks keys (virtual
@@ -102,6 +105,7 @@ class CheckResult:
     bloom_filters_wrong: int = 0
     column_stats_wrong: int = 0
     bloom_records_wrong: int = 0
+    secondary_wrong: int = 0
     missing_paths: tuple[str, ...] = ()
     unlisted_paths: tuple[str, ...] = ()
     uncommitted_paths: tuple[str, ...] = ()
@@ -117,7 +121,7 @@ class CheckResult:
         keys = self.missing or self.extra or self.wrong or self.duplicate
         files = self.files_missing or self.files_unlisted or self.files_uncommitted
         rows = self.misplaced or self.key_ranges_wrong or self.bloom_filters_wrong
-        records = self.column_stats_wrong or self.bloom_records_wrong
+        records = self.column_stats_wrong or self.bloom_records_wrong or self.secondary_wrong
         return not (keys or self.shards or files or self.files_late or rows or records)
 
 
@@ -235,6 +239,7 @@ class _Comparison:
             if rows or each.range_lacks or each.filter_lacks
         ]
         records = compare_records(state, listed, self.runner)
+        secondary = wrong_files(state, present, self.runner)
         result = CheckResult(
             keys=sum(each.rows for each in facts),
             missing=0,
@@ -251,11 +256,12 @@ class _Comparison:
             bloom_filters_wrong=sum(each.filter_lacks > 0 for each in facts),
             column_stats_wrong=records.column_stats,
             bloom_records_wrong=records.bloom_filters,
+            secondary_wrong=len(secondary),
             missing_paths=files.missing[:_PATHS_MAX],
             unlisted_paths=files.unlisted[:_PATHS_MAX],
             uncommitted_paths=files.uncommitted[:_PATHS_MAX],
             late_paths=tuple(sorted(late))[:_PATHS_MAX],
-            wrong_paths=tuple(dict.fromkeys((*wrong, *records.paths)))[:_PATHS_MAX],
+            wrong_paths=tuple(dict.fromkeys((*wrong, *records.paths, *secondary)))[:_PATHS_MAX],
             compared=self._compared(),
             pending=pending.lines,
         )
@@ -282,6 +288,7 @@ class _Comparison:
         names = [
             name for name in (FILES, RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS) if name in used
         ]
+        names += [f"secondary index on {column}" for column in self.state.config.secondary_columns]
         names.append("commits")
         if RECORD_INDEX not in used:
             names.append("unique keys")

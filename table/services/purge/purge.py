@@ -6,6 +6,7 @@ retire    older slices with a key, listed or not, are deleted as a clean: <B>.cl
 compact   groups of the metadata table with a key are merged without it, and others with blocks are
           merged as well, as Hudi expects of a compaction: <X>001.commit, and
           their older slices are deleted: <X>002.clean
+renew     secondary indexes are built anew from the rows that are left
 sweep     markers, key files, spills and partitions that nothing names
 prove     every file that is left is decoded and searched, whether the table lists it, or storage
           shows it, or both; what cannot be searched is named, and nothing is proven then
@@ -257,6 +258,7 @@ class Purger:
         check.look(is_base_file)
         check.refuse_unread_rows()
         self._retire(check, lease, check.outdated())
+        self.writer.services.secondary_indexes(lease).renew()
         _sweep(check.state)
         if check.state.metadata is not None:
             check.look(lambda path: path.startswith(f"{METADATA}/"))

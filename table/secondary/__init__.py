@@ -1,0 +1,1 @@
+"""Secondary indexes: which base files hold the values of a column."""

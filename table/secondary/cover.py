@@ -1,0 +1,135 @@
+"""How the runs of a column cover base files.
+
+The values of a base file follow from a chain of runs: from a slice of its file group whose values
+are all there, over the slices after it, to the file. A file that no chain reaches, as after a write
+of Hudi's, is not covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keymark.table.errors import CorruptFileError
+from keymark.table.layout.model import BaseFile
+from keymark.table.secondary.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A base file in a chain: the number of the run, and of the file in it."""
+
+    run: int
+    file: int
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """How runs cover base files."""
+
+    links: dict[tuple[str, str], Link]
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Chains:
+        """Of a file that several runs tell of, one with all its values counts."""
+        links: dict[tuple[str, str], Link] = {}
+        for number, run in enumerate(runs):
+            for place, file in enumerate(run.files):
+                key = (file.partition_path, file.name)
+                if key not in links or not file.before:
+                    links[key] = Link(number, place, file.before)
+        return cls(links)
+
+    def of_file(self, partition_path: str, name: str) -> tuple[Link, ...]:
+        """The links of a base file, the oldest first; none where it is not covered."""
+        chain: list[Link] = []
+        while len(chain) <= len(self.links):
+            link = self.links.get((partition_path, name))
+            if link is None:
+                return ()
+            chain.append(link)
+            if not link.before:
+                return tuple(reversed(chain))
+            name = link.before
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How the runs of a column cover some files.
+
+    Attributes:
+        runs: the runs.
+        group: by run, for each of its files the number of the file that it leads to; -1 for none.
+        order: by run, for each of its files its place in the chain.
+        uncovered: for each of the files whether no chain leads to it.
+    """
+
+    runs: Sequence[Run]
+    group: list[npt.NDArray[np.int64]]
+    order: list[npt.NDArray[np.int64]]
+    uncovered: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, files: Sequence[BaseFile], runs: Sequence[Run]) -> Cover:
+        """How runs cover the files of a snapshot."""
+        chains = Chains.of(runs)
+        group = [np.full(len(run.files), -1) for run in runs]
+        order = [np.zeros(len(run.files), np.int64) for run in runs]
+        uncovered = np.zeros(len(files), bool)
+        for number, file in enumerate(files):
+            chain = chains.of_file(file.partition_path, file.name)
+            uncovered[number] = not chain
+            for place, link in enumerate(chain):
+                group[link.run][link.file] = number
+                order[link.run][link.file] = place
+        return cls(runs, group, order, uncovered)
+
+    def placed(self, number: int, entries: pa.Table) -> pa.Table:
+        """The entries of a run that count, as `present` takes them."""
+        files = entries["file"].to_numpy()
+        size = len(self.group[number])
+        if len(files) and not 0 <= files.min() <= files.max() < size:
+            run = self.runs[number]
+            raise CorruptFileError(run.path, 0, f"entries of another file than its {size}")
+        group = self.group[number][files]
+        placed = pa.table(
+            {
+                "group": group,
+                "value": entries["value"],
+                "order": self.order[number][files],
+                "gone": entries["gone"],
+            }
+        )
+        return placed.filter(pa.array(group >= 0))
+
+
+def no_entries(kind: pa.DataType) -> pa.Table:
+    """No entries, as `present` takes them."""
+    fields = [("group", pa.int64()), ("value", kind), ("order", pa.int64()), ("gone", pa.bool_())]
+    return pa.schema(fields).empty_table()
+
+
+def present(entries: pa.Table) -> pa.Table:
+    """The values that base files hold.
+
+    Args:
+        entries: columns group, value, order and gone: entries of the files of each chain, with the
+            place of the file in its chain.
+
+    Returns:
+        Columns group and value, each pair once.
+    """
+    # Of the entries for one value the latest counts.
+    there = pc.cast(pc.invert(entries["gone"]), pa.int64())
+    rank = pc.add(pc.multiply(entries["order"], 2), there)
+    ranked = pa.table({"group": entries["group"], "value": entries["value"], "rank": rank})
+    latest = ranked.group_by(["group", "value"]).aggregate([("rank", "max")])
+    held = pc.equal(pc.bit_wise_and(latest["rank_max"], 1), 1)
+    return latest.filter(held).select(["group", "value"])

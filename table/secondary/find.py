@@ -1,0 +1,134 @@
+"""Which base files hold a row that passes a condition, by the secondary indexes.
+
+The index has the values of each file: where a comparison is answered, exactly the files with a
+value that passes are left. Files that no run covers are left as well.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from keymark.table.errors import CorruptFileError, TableWarning
+from keymark.table.layout.model import BaseFile
+from keymark.table.read.predicate import AllOf, Comparison, Condition
+from keymark.table.secondary.comparing import groups_to_read, passing
+from keymark.table.secondary.cover import Cover, no_entries, present
+from keymark.table.secondary.runs import Run, load_runs, read_rows
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
+
+# A comparison that so many entries may pass is not worth asking: it leaves most files.
+_ENTRIES_MAX = 1 << 23
+
+_Mask = npt.NDArray[np.bool_]
+
+
+def files_with_values(
+    state: TableState,
+    files: tuple[BaseFile, ...],
+    condition: Condition,
+    *,
+    schema: pa.Schema,
+    warned: set[str],
+) -> tuple[BaseFile, ...]:
+    """Leave out the files that hold no row that passes, as far as secondary indexes tell.
+
+    Args:
+        state: the table, now or as of an instant.
+        files: base files of its snapshot.
+        condition: what a row must pass.
+        schema: of the table, meta columns included.
+        warned: what the table's handle has warned of; a damaged index is told once.
+    """
+    indexed = set(state.config.secondary_columns)
+    if not files or not indexed & _columns(condition):
+        return files
+    try:
+        keep = _Search(state.storage, files, schema, indexed).may_pass(condition)
+    except CorruptFileError as error:
+        if error.name not in warned:
+            warned.add(error.name)
+            root = state.storage.root
+            warnings.warn(
+                f"{root}: a secondary index cannot be used, all files are read: {error}; "
+                f"`keymark table index build {root} secondary --column NAME` builds it anew",
+                TableWarning,
+                stacklevel=5,
+            )
+        return files
+    return tuple(file for file, kept in zip(files, keep.tolist(), strict=True) if kept)
+
+
+def _columns(condition: Condition) -> set[str]:
+    if isinstance(condition, Comparison):
+        return {condition.column}
+    return {name for part in condition.parts for name in _columns(part)}
+
+
+@dataclass(slots=True)
+class _Search:
+    """The answers of a table's secondary indexes about some files."""
+
+    storage: Storage
+    files: Sequence[BaseFile]
+    schema: pa.Schema
+    indexed: set[str]
+    _covers: dict[str, Cover] = field(default_factory=dict)
+
+    def may_pass(self, condition: Condition) -> _Mask:
+        """Whether each file may hold a row that passes."""
+        if isinstance(condition, Comparison):
+            return self._compared(condition)
+        answers = [self.may_pass(part) for part in condition.parts]
+        join = np.logical_and if isinstance(condition, AllOf) else np.logical_or
+        return join.reduce(answers) if answers else np.ones(len(self.files), bool)
+
+    def _compared(self, test: Comparison) -> _Mask:
+        if test.column not in self.indexed:
+            return np.ones(len(self.files), bool)
+        if test.column not in self._covers:
+            runs = load_runs(self.storage, test.column)
+            self._covers[test.column] = Cover.of(self.files, runs)
+        cover = self._covers[test.column]
+        try:
+            return _holding(cover, test, self.storage, self.schema.field(test.column).type)
+        except FileNotFoundError:
+            # A writer deleted a run that it had replaced.
+            return np.ones(len(self.files), bool)
+
+
+def _holding(cover: Cover, test: Comparison, storage: Storage, kind: pa.DataType) -> _Mask:
+    """Whether each file holds a value that passes, or is not covered.
+
+    Raises:
+        FileNotFoundError: a run is gone.
+    """
+    everything = np.ones(len(cover.uncovered), bool)
+    wanted = {
+        number: groups_to_read(cover.runs[number].metadata, test, kind)
+        for number, group in enumerate(cover.group)
+        if (group >= 0).any()
+    }
+    if sum(_rows(cover.runs[number], groups) for number, groups in wanted.items()) > _ENTRIES_MAX:
+        return everything
+    parts = [no_entries(kind)]
+    for number, groups in wanted.items():
+        if groups:
+            entries = read_rows(storage, cover.runs[number], kind, groups)
+            passed = passing(entries["value"], test)
+            if passed is None:
+                return everything
+            parts.append(cover.placed(number, entries.filter(passed)))
+    found = cover.uncovered.copy()
+    found[present(pa.concat_tables(parts))["group"].to_numpy()] = True
+    return found
+
+
+def _rows(run: Run, groups: Sequence[int]) -> int:
+    return sum(run.metadata.row_group(group).num_rows for group in groups)

@@ -1,0 +1,279 @@
+"""Building secondary indexes and keeping them up to date.
+
+    a file whose slice before is covered     a run with the values by which it differs
+    any other                                a run with all its values
+
+Every write takes in the base files of its own commit, and those that others wrote meanwhile, after
+the commit is visible: until then readers open the files that are not covered. Runs that no current
+file needs are deleted. A chain that has grown long begins anew, and so does an index of many runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
+from keymark.table.format.parquet.base_file import read_columns, read_metadata
+from keymark.table.format.schema import without_meta
+from keymark.table.layout.model import BaseFile
+from keymark.table.layout.view import listed_files
+from keymark.table.properties.config import load_config, save_config
+from keymark.table.properties.options import SECONDARY_COLUMNS
+from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from keymark.table.secondary.comparing import supports
+from keymark.table.secondary.cover import Chains
+from keymark.table.secondary.runs import (
+    CoveredFile,
+    Run,
+    entry_schema,
+    folder_of,
+    load_runs,
+    put_run,
+)
+from keymark.table.state.base_files import open_sized
+from keymark.table.state.table_state import TableState, stored_schema
+from keymark.table.storage.lease import Lease
+from keymark.table.storage.storage import Storage
+
+# Rows of base files that one task holds the values of.
+_ROWS_PER_RUN = 1 << 22
+_ROW_BYTES = 100
+_CHAIN_MAX = 8
+# Runs beside those that an index built anew would have.
+_RUNS_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A base file to be covered, and the covered slice before it; None for all its values."""
+
+    file: BaseFile
+    before: BaseFile | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTask:
+    """The base files of a run that is to be put."""
+
+    storage: Storage
+    column: str
+    kind: pa.DataType
+    changes: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondaryIndexes:
+    """The secondary indexes of one table, under its lease.
+
+    Attributes:
+        lease: holds the table.
+        runner: where base files are read.
+        progress: told how many runs are put.
+    """
+
+    lease: Lease
+    runner: TaskRunner
+    progress: Progress
+
+    def build(self, column: str) -> None:
+        """Build the index of a column, anew if there is one.
+
+        Raises:
+            InputError: the table has no such column.
+            UnsupportedTableError: its type cannot be indexed.
+            CorruptFileError: a base file is damaged.
+        """
+        state = TableState.load(self.lease.storage)
+        kind = column_type(state, column)
+        old = self._paths(column)
+        self._put(state, column, kind, _anew(state))
+        columns = state.config.secondary_columns
+        if column not in columns:
+            self._declare((*columns, column))
+        self._delete(old)
+
+    def drop(self, column: str) -> None:
+        """Give the index of a column up and delete its files.
+
+        Raises:
+            InputError: there is none.
+        """
+        columns = load_config(self.lease.storage).secondary_columns
+        if column not in columns:
+            known = ", ".join(columns) or "none"
+            raise InputError(f"no secondary index on {column!r}; there are indexes on: {known}")
+        self._declare(tuple(name for name in columns if name != column))
+        self.lease.storage.delete_tree(folder_of(column))
+
+    def take_in(self, state: TableState) -> None:
+        """Bring every index up to date with a table's current base files."""
+        for column in state.config.secondary_columns:
+            kind = column_type(state, column)
+            runs = load_runs(state.storage, column)
+            if len(runs) > _RUNS_MAX + 2 * len(_tasks_of(state, column, kind, _anew(state))):
+                self.build(column)
+                continue
+            changes = _changes(state, Chains.of(runs))
+            if changes:
+                self._put(state, column, kind, changes)
+                self._delete(_useless(state, load_runs(state.storage, column)))
+
+    def renew(self) -> None:
+        """Build every index anew, so that it holds values of current rows only."""
+        for column in load_config(self.lease.storage).secondary_columns:
+            self.build(column)
+
+    def _put(
+        self, state: TableState, column: str, kind: pa.DataType, changes: Sequence[FileChange]
+    ) -> None:
+        tasks = _tasks_of(state, column, kind, changes)
+        weights = [sum(change.file.size for change in task.changes) for task in tasks]
+        ProgressRunner(self.runner, self.progress, "runs").run(cover_files, tasks, weights=weights)
+
+    def _paths(self, column: str) -> list[str]:
+        return [status.path for status in self.lease.storage.list(folder_of(column))]
+
+    def _declare(self, columns: Sequence[str]) -> None:
+        """Say in hoodie.properties which columns have an index."""
+        storage = self.lease.storage
+        properties = dict(load_config(storage).properties)
+        properties.pop(SECONDARY_COLUMNS, None)
+        if columns:
+            properties[SECONDARY_COLUMNS] = ",".join(columns)
+        with self.lease.fenced():
+            save_config(storage, properties)
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        """Delete runs, unless another writer took the table: it may need them."""
+        self.lease.check()
+        for path in paths:
+            self.lease.storage.delete(path)
+
+
+def column_type(state: TableState, column: str) -> pa.DataType:
+    """The type of a column that can have a secondary index.
+
+    Raises:
+        InputError: the table has no such column.
+        UnsupportedTableError: its type cannot be indexed.
+    """
+    schema = without_meta(stored_schema(state))
+    if schema.names.count(column) != 1 or "," in column:
+        raise InputError(f"no column {column!r} to index, only {', '.join(schema.names)}")
+    kind = schema.field(column).type
+    if not supports(kind):
+        raise UnsupportedTableError(f"a secondary index on {column}, whose type is {kind}")
+    return kind
+
+
+def cover_files(task: RunTask) -> None:
+    """Put the run of some base files; a task for a runner.
+
+    Raises:
+        CorruptFileError: a base file is damaged or gone.
+    """
+    schema = entry_schema(task.kind)
+    covered, entries = [], [schema.empty_table()]
+    for place, change in enumerate(task.changes):
+        before = change.before.name if change.before else ""
+        covered.append(CoveredFile(change.file.partition_path, change.file.name, before))
+        for values, gone in _values_of(task, change):
+            places = pa.repeat(pa.scalar(place, pa.int32()), len(values))
+            flags = pa.repeat(pa.scalar(gone), len(values))
+            entries.append(pa.table([values, places, flags], schema=schema))
+    put_run(task.storage, task.column, covered, pa.concat_tables(entries).combine_chunks())
+
+
+def _values_of(task: RunTask, change: FileChange) -> Iterator[tuple[pa.Array, bool]]:
+    """The values that a file has and, beside those, the ones that it has no more."""
+    values = distinct_values(task.storage, change.file, task.column, task.kind)
+    if change.before is None:
+        yield values, False
+        return
+    old = distinct_values(task.storage, change.before, task.column, task.kind)
+    yield values.filter(pc.invert(pc.is_in(values, value_set=old))), False
+    yield old.filter(pc.invert(pc.is_in(old, value_set=values))), True
+
+
+def distinct_values(storage: Storage, file: BaseFile, column: str, kind: pa.DataType) -> pa.Array:
+    """The values of a column of a base file, each once; null where a row has none.
+
+    Raises:
+        CorruptFileError: the file is damaged or gone.
+    """
+    try:
+        source = open_sized(storage, file)
+    except FileNotFoundError as error:
+        raise CorruptFileError(file.path, 0, "the table needs this file; it is missing") from error
+    metadata = read_metadata(source)
+    rows = read_columns(source, metadata, [column])
+    if column not in rows.column_names:
+        # The file was written before the schema had the column.
+        return pa.nulls(min(1, metadata.num_rows), kind)
+    try:
+        return pc.unique(rows[column].cast(kind))
+    except pa.ArrowException as error:
+        raise CorruptFileError(file.path, 0, f"column {column} is not {kind}: {error}") from error
+
+
+def _anew(state: TableState) -> list[FileChange]:
+    """All current files, each with all its values."""
+    return [FileChange(file, None) for file in state.snapshot.files]
+
+
+def _changes(state: TableState, chains: Chains) -> list[FileChange]:
+    """The current files that are not covered, each with the newest covered slice before it."""
+    slices: dict[tuple[str, str], list[BaseFile]] = {}
+    for file in listed_files(state.listing):
+        slices.setdefault((file.partition_path, file.file_id), []).append(file)
+    found = []
+    for file in state.snapshot.files:
+        if chains.of_file(file.partition_path, file.name):
+            continue
+        before, length = None, 0
+        for older in slices[file.partition_path, file.file_id]:
+            links = len(chains.of_file(file.partition_path, older.name))
+            newer = before is None or older.instant_time > before.instant_time
+            if links and newer and older.instant_time < file.instant_time:
+                before, length = older, links
+        found.append(FileChange(file, before if length < _CHAIN_MAX else None))
+    return found
+
+
+def _tasks_of(
+    state: TableState, column: str, kind: pa.DataType, changes: Sequence[FileChange]
+) -> list[RunTask]:
+    """Neighbouring files, a run's worth of rows each."""
+    row_bytes = state.average_record_bytes() or _ROW_BYTES
+    tasks: list[RunTask] = []
+    part: list[FileChange] = []
+    rows = 0.0
+    for change in changes:
+        part.append(change)
+        rows += change.file.size / row_bytes
+        if rows >= _ROWS_PER_RUN:
+            tasks.append(RunTask(state.storage, column, kind, tuple(part)))
+            part, rows = [], 0.0
+    if part:
+        tasks.append(RunTask(state.storage, column, kind, tuple(part)))
+    return tasks
+
+
+def _useless(state: TableState, runs: Sequence[Run]) -> list[str]:
+    """The paths of runs that no current base file needs, and that are not of a later commit."""
+    chains = Chains.of(runs)
+    needed = {
+        link.run
+        for file in state.snapshot.files
+        for link in chains.of_file(file.partition_path, file.name)
+    }
+    latest = max(state.timeline.commit_times(), default="")
+    return [
+        run.path
+        for number, run in enumerate(runs)
+        if number not in needed and all(file.instant_time <= latest for file in run.files)
+    ]
