@@ -61,7 +61,7 @@ class PartitionInfo:
 
 
 def describe_partitions(storage: Storage) -> list[PartitionInfo]:
-    """Each partition that Keymark can build and each secondary index, with the size of its files."""
+    """Partitions that Keymark can build, and secondary indexes, with the size of their files."""
     config = load_config(storage)
     found = []
     for name in PARTITIONS:

@@ -18,6 +18,7 @@ from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import RESHARD_AUTOMATIC, TASK_MEMORY, Options
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner, no_progress
+from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.archive import Archived, Archiver, Limits
 from keymark.table.services.clean import (
     Cleaner,
@@ -35,7 +36,6 @@ from keymark.table.services.index.builds import (
 from keymark.table.services.index.indexing import BUILT_BY, Hold, Indexer
 from keymark.table.services.index.reshard import Resharder, outgrown
 from keymark.table.services.recover.restore import Restorer, sweep_taken_back, take_back_unfinished
-from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.retention import Retention
 from keymark.table.state.table_state import Change, TableState
 from keymark.table.storage.fence import FencedStorage

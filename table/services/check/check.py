@@ -35,6 +35,7 @@ from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import TASK_MEMORY, Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from keymark.table.secondary.verify import wrong_files
 from keymark.table.services.check.files import FileCheck, FileFacts, check_file
 from keymark.table.services.check.index import count_differences
 from keymark.table.services.check.keys import KeyCheckScan
@@ -42,7 +43,6 @@ from keymark.table.services.check.pending import PendingWork, pending_work
 from keymark.table.services.check.records import compare_records
 from keymark.table.services.check.verify_index import index_digests
 from keymark.table.services.index.builds import partitions_without_files
-from keymark.table.secondary.verify import wrong_files
 from keymark.table.state.table_state import TableState
 from keymark.table.state.uncommitted import uncommitted_files
 from keymark.table.storage.local_storage import LocalStorage

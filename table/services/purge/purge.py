@@ -33,12 +33,13 @@ from keymark.table.errors import InputError, StorageError
 from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.index.external import external_entries
 from keymark.table.keygen.stored import StoredKeys
-from keymark.table.layout.naming import BUILD, HOODIE, METADATA, STAGING, TEMP, TORN
+from keymark.table.layout.naming import BUILD, HOODIE, METADATA, SECONDARY, STAGING, TEMP, TORN
 from keymark.table.metadata.reader import MetadataTable
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import TASK_MEMORY
 from keymark.table.runtime.runner import Progress, ProgressRunner
+from keymark.table.secondary.runs import folder_of
 from keymark.table.services.clean import Cleaner, delete_slices
 from keymark.table.services.compact import Chosen, Compactor
 from keymark.table.services.index.builds import refuse_while_building
@@ -417,6 +418,10 @@ def _sweep(state: TableState) -> None:
     for folder in (*(f"{TEMP}/{time}" for time in sorted(marked)), BUILD):
         if folder != STAGING and state.storage.exists(folder):
             state.storage.delete_tree(folder)
+    declared = {folder_of(column) for column in state.config.secondary_columns}
+    for path in survey(state.storage, SECONDARY)[0]:
+        if path.rpartition("/")[0] not in declared:
+            state.storage.delete(path)
     named = {HOODIE, *state.config.maintained}
     inside, _ = survey(state.storage, METADATA)
     names = [path.removeprefix(f"{METADATA}/").partition("/") for path in inside]

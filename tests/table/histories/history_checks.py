@@ -36,6 +36,8 @@ from keymark.table.metadata.column_stats import column_stats_records
 from keymark.table.metadata.records import SCHEMA, decode_locations
 from keymark.table.properties.config import decode_properties
 from keymark.table.read.arrow import plan_read
+from keymark.table.secondary.cover import Chains
+from keymark.table.secondary.runs import load_runs
 from keymark.table.state.table_state import TableState
 from keymark.table.timeline.instant_name import instant_millis
 
@@ -81,6 +83,12 @@ def partitions_of(root: str) -> tuple[set[str], set[str]]:
     )
 
 
+def secondary_of(root: str) -> set[str]:
+    """The columns with a secondary index, as hoodie.properties names them."""
+    listed = properties_of(root).get("keymark.secondary.columns", "")
+    return {name for name in listed.split(",") if name}
+
+
 def values_of(model: HistoryModel, rows: dict[str, dict[str, Any]] | None = None) -> dict[str, Any]:
     """Key -> values of the data columns."""
     chosen = model.rows if rows is None else rows
@@ -108,6 +116,7 @@ class Checker:
         places = {key: place for key, (place, _) in stored.items()}
         self._state(table, model, places)
         assert partitions_of(self.root) == (model.live, model.building)
+        assert secondary_of(self.root) == model.secondary
         assert self.savepoints() == model.savepoints
         strays = self.strays(model)
         assert not strays, strays
@@ -272,7 +281,30 @@ class Checker:
             by_chance = all(is_bucket_file_id(file_id) for _, file_id in opened)
             assert by_chance or opened == {places[key] for key in keys}
         assert data_rows(table, keys=[*keys, "absent"]).keys() == set(keys)
+        for column in sorted(model.secondary):
+            self._secondary(table, model, places, column)
         self.done["api"] += 1
+
+    def _secondary(
+        self, table: Table, model: HistoryModel, places: dict[str, tuple[str, str]], column: str
+    ) -> None:
+        """A comparison opens the files with a match; others only if no run covers them."""
+        value = self.rng.choice([*(row[column] for row in model.rows.values()), "absent"])
+        known = "NULL" if value is None else repr(value)
+        where = f"{column} {'IS' if value is None else '='} {known}"
+        if column != "k" and value == "absent":
+            where = f"{column} = -1"
+        state = TableState.load(table.storage)
+        chains = Chains.of(load_runs(table.storage, column))
+        uncovered = {
+            (file.partition_path, file.file_id)
+            for file in state.snapshot.files
+            if not chains.of_file(file.partition_path, file.name)
+        }
+        wanted = {places[key] for key, row in model.rows.items() if row[column] == value}
+        opened = {(file.partition_path, file.file_id) for file in table.files(where=where)}
+        assert wanted <= opened <= wanted | uncovered, where
+        self.done["secondary"] += 1
 
     def savepoints(self) -> set[str]:
         names = (path.name for path in (Path(self.root) / ".hoodie").glob("*.savepoint"))
@@ -298,6 +330,9 @@ class Checker:
                 known = name.startswith(".commits_.archive.")
             elif folder == ".hoodie/.keymark/lease":
                 known = True
+            elif folder.startswith(".hoodie/.keymark/secondary/"):
+                column = folder.rpartition("/")[2]
+                known = column in model.secondary or f"secondary({column})" in model.dead_builds
             elif folder.startswith((".hoodie/.keymark/build/", ".hoodie/.keymark/pins/")):
                 known = folder.split("/")[3] in building
             elif folder.startswith(f"{META}/"):

@@ -24,6 +24,8 @@ SWITCHES = {
 RETAINED = "hoodie.cleaner.commits.retained"
 KEEP = ("hoodie.keep.min.commits", "hoodie.keep.max.commits")
 GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
+SECONDARY = ("v", "k", "n")
+"""The columns that get secondary indexes."""
 # A key that is also the name of a partition, corners of String.hashCode, and a key that is longer
 # than one byte of length can say.
 HARD_KEYS = ["ü", *KEYS, "Aa", "BB", "AaAa", "BBBB", "polygenelubricants", "😀", "k" * 300]
@@ -132,6 +134,7 @@ class HistoryModel(Model):
         floor: the oldest snapshot that cleaning promises.
         latest: the greatest instant that a commit ever had; `ever` are all of them.
         live, building: partitions of the metadata table.
+        secondary: the columns with a secondary index.
         purged: instants of snapshots that held a key which was purged: they may not be read.
         dead_builds: partitions of which a dead build or drop may have left files.
     """
@@ -144,6 +147,7 @@ class HistoryModel(Model):
     purged: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
     building: set[str] = field(default_factory=set)
+    secondary: set[str] = field(default_factory=set)
     dead_builds: set[str] = field(default_factory=set)
 
     def copy(self) -> HistoryModel:
@@ -160,6 +164,7 @@ class HistoryModel(Model):
             purged=set(self.purged),
             live=set(self.live),
             building=set(self.building),
+            secondary=set(self.secondary),
             dead_builds=set(self.dead_builds),
         )
 

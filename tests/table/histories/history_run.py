@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faults import DEAD, FaultStorage, Killed
-from history_checks import Checker, partitions_of
+from history_checks import Checker, partitions_of, secondary_of
 from history_model import FILES, RECORD_INDEX, HistoryModel, HistoryShape, draw_shape
 from history_steps import Step, Steps
 from history_storage import HookStorage, TickingClock, WatchedStorage, same_each_time, watched
@@ -206,11 +206,13 @@ class Session:
             self.model = after if self.checker.savepoints() == after.savepoints else before
         else:
             self.model = after if step.refused is None else before
-        for name, found in (("live", live), ("building", building)):
+        secondary = secondary_of(self.storage.root)
+        settled = (("live", live), ("building", building), ("secondary", secondary))
+        for name, found in settled:
             either = getattr(before, name) | getattr(step.after, name)
             both = getattr(before, name) & getattr(step.after, name)
             assert both <= found <= either, f"{name}: {found}"
-        self.model.live, self.model.building = live, building
+            setattr(self.model, name, found)
         self.model.dead_builds |= {step.partition} if step.partition else set()
         self.model.dead_builds |= step.after.live - before.live
         self.checker.pending_entries(self.table({}), self.model)

@@ -17,6 +17,7 @@ from history_model import (
     PARTITIONS,
     RECORD_INDEX,
     RETAINED,
+    SECONDARY,
     SWITCHES,
     HistoryModel,
     HistoryShape,
@@ -46,7 +47,7 @@ class Step:
         may_refuse: an InputError may come instead.
         commits: it makes a commit, whose instant the result names.
         counts: what the result must count.
-        partition: of the metadata table, that it builds, drops or gives up.
+        partition: of the metadata table, or secondary index, that it builds, drops or gives up.
     """
 
     kind: str
@@ -75,8 +76,8 @@ class Steps:
     def draw(self, model: HistoryModel) -> Step:
         """Any step."""
         kind = self.rng.choices(
-            ("write", "service", "back", "partition", "recover", "purges"),
-            (56, 14, 10, 18, 2, self.purges),
+            ("write", "service", "back", "partition", "secondary", "recover", "purges"),
+            (54, 14, 10, 14, 6, 2, self.purges),
         )[0]
         return getattr(self, f"_{kind}")(model)
 
@@ -266,6 +267,22 @@ class Steps:
         elif kind == "schedule":
             after.live |= {FILES}
             after.building |= {partition}
+        return step
+
+    def _secondary(self, model: HistoryModel) -> Step:
+        """Build a secondary index, mostly one that is not there, or drop one."""
+        column, after = self.rng.choice(SECONDARY), model.copy()
+        drops = column in model.secondary and self.rng.random() < 0.7
+        kind = "drop" if drops else "build"
+        step = Step(
+            kind=f"{kind} secondary",
+            run=lambda table: getattr(table, f"{kind}_secondary")(column),
+            after=after,
+            partition=f"secondary({column})",
+        )
+        after.secondary = model.secondary - {column} if drops else model.secondary | {column}
+        # A table that never had a row has no columns.
+        step.may_refuse = not drops
         return step
 
     def _recover(self, model: HistoryModel, *, beside: bool = False) -> Step:
