@@ -110,10 +110,19 @@ class SecondaryIndexes:
         self.lease.storage.delete_tree(folder_of(column))
 
     def take_in(self, state: TableState) -> None:
-        """Bring every index up to date with a table's current base files."""
+        """Bring every index up to date with a table's current base files.
+
+        Raises:
+            CorruptFileError: a base file is damaged.
+        """
         for column in state.config.secondary_columns:
             kind = column_type(state, column)
-            runs = load_runs(state.storage, column)
+            try:
+                runs = load_runs(state.storage, column)
+            except CorruptFileError:
+                # A power cut tore a run that was put after the last commit.
+                self.build(column)
+                continue
             if len(runs) > _RUNS_MAX + 2 * len(_tasks_of(state, column, kind, _anew(state))):
                 self.build(column)
                 continue
@@ -133,6 +142,7 @@ class SecondaryIndexes:
         tasks = _tasks_of(state, column, kind, changes)
         weights = [sum(change.file.size for change in task.changes) for task in tasks]
         ProgressRunner(self.runner, self.progress, "runs").run(cover_files, tasks, weights=weights)
+        self.lease.storage.sync()
 
     def _paths(self, column: str) -> list[str]:
         return [status.path for status in self.lease.storage.list(folder_of(column))]

@@ -278,6 +278,17 @@ def test_a_damaged_run_costs_time_and_no_rows(table):
     assert_exact(table, root)
 
 
+def test_a_torn_run_is_replaced_by_the_next_write(table):
+    root = root_of(table)
+    table.upsert(batch(2, [4], ["needle"], ["p1"]))
+    max(runs(root), key=lambda path: path.stat().st_mtime_ns).write_bytes(b"")
+    with pytest.warns(TableWarning, match="all files are read"):
+        assert len(opened(table, "v = 'needle'")) == 9
+    table.upsert(batch(3, [5], ["pin"], ["p2"]))
+    assert_exact(table, root)
+    assert table.check().ok
+
+
 def test_purged_values_are_in_no_run(table):
     root = root_of(table)
     table.upsert(batch(2, [4], ["needle-of-k4"], ["p1"]))
