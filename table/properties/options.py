@@ -57,7 +57,7 @@ RECORD_INDEX_ON = "hoodie.metadata.record.index.enable"
 COLUMN_STATS_ON = "hoodie.metadata.index.column.stats.enable"
 BLOOM_FILTERS_ON = "hoodie.metadata.index.bloom.filter.enable"
 COLUMN_STATS_COLUMNS = "hoodie.metadata.index.column.stats.column.list"
-# The columns with a secondary index; `table index build` declares them.
+# The columns with a secondary index. A write builds those that are named and not there.
 SECONDARY_COLUMNS = "keymark.secondary.columns"
 RECORD_INDEX_PREFIX = "hoodie.metadata.record.index"
 RECORD_INDEX_GROUPS_MAX = 10_000
@@ -148,6 +148,7 @@ _DEFAULTS: dict[str, str | None] = {
     COLUMN_STATS_ON: None,
     BLOOM_FILTERS_ON: None,
     COLUMN_STATS_COLUMNS: None,
+    SECONDARY_COLUMNS: None,
     INDEX_FALLBACK: None,
     "hoodie.metadata.record.index.min.filegroup.count": "10",
     "hoodie.metadata.record.index.max.filegroup.count": "10000",

@@ -35,7 +35,7 @@ from keymark.table.secondary.runs import (
     put_run,
 )
 from keymark.table.state.base_files import open_sized
-from keymark.table.state.table_state import TableState, stored_schema
+from keymark.table.state.table_state import TableState, stored_schema, table_schema
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
 
@@ -82,15 +82,17 @@ class SecondaryIndexes:
     def build(self, column: str) -> None:
         """Build the index of a column, anew if there is one.
 
+        A table without rows has no columns yet: its first write builds the index.
+
         Raises:
             InputError: the table has no such column.
             UnsupportedTableError: its type cannot be indexed.
             CorruptFileError: a base file is damaged.
         """
         state = TableState.load(self.lease.storage)
-        kind = column_type(state, column)
         old = self._paths(column)
-        self._put(state, column, kind, _anew(state))
+        if table_schema(state.timeline):
+            self._put(state, column, column_type(state, column), _anew(state))
         columns = state.config.secondary_columns
         if column not in columns:
             self._declare((*columns, column))

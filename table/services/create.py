@@ -26,6 +26,7 @@ from keymark.table.properties.options import (
     INDEX_TYPE,
     PAYLOAD_CLASS,
     RECORD_INDEX_ON,
+    SECONDARY_COLUMNS,
     Options,
     record_index_limits,
 )
@@ -118,5 +119,7 @@ def new_properties(identity: TableSpec, index: str, given: Mapping[str, str]) ->
         properties["hoodie.table.precombine.field"] = identity.ordering
     if COLUMN_STATS_COLUMNS in given:
         properties[COLUMN_STATS_COLUMNS] = given[COLUMN_STATS_COLUMNS]
+    if SECONDARY_COLUMNS in given:
+        properties[SECONDARY_COLUMNS] = given[SECONDARY_COLUMNS]
     check_key_generator(parse_config(properties))
     return properties

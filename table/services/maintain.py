@@ -15,7 +15,13 @@ from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reshard_plan import refuse_while_resharding, resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
-from keymark.table.properties.options import RESHARD_AUTOMATIC, TASK_MEMORY, Options
+from keymark.table.properties.options import (
+    RESHARD_AUTOMATIC,
+    SECONDARY_COLUMNS,
+    TASK_MEMORY,
+    Options,
+    column_names,
+)
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner, no_progress
 from keymark.table.secondary.upkeep import SecondaryIndexes
@@ -99,6 +105,10 @@ class TableServices:
                 self.indexer(lease).build(partition, lease)
             else:
                 drop_remains(storage, partition)
+        columns = column_names(self.options.optional(SECONDARY_COLUMNS))
+        for column in columns:
+            if column not in config.secondary_columns:
+                self.secondary_indexes(lease).build(column)
 
     def maintain(self, state: TableState, change: Change, lease: Lease) -> None:
         """Take base files into secondary indexes; re-shard, compact, clean and archive when due.

@@ -342,6 +342,24 @@ def test_every_fault_leaves_answers_right(table, tmp_path, call, kind):
         assert again.check().ok
 
 
+def test_an_option_names_the_columns(tmp_path):
+    table = create(tmp_path / "t", {"keymark.secondary.columns": "v"})
+    table.insert(rows(range(9)))
+    assert len(opened(table, "v = 'vk3'")) == 1
+    again = Table.open(root_of(table), options={"keymark.secondary.columns": "v,ts"})
+    again.upsert(rows([3], ts=7, partition="p0", value="new "))
+    assert again.config.secondary_columns == ("v", "ts")
+    assert len(opened(again, "ts = 7")) == 1
+    assert again.check().ok
+
+
+def test_an_index_on_no_column_is_told_at_each_write(tmp_path):
+    table = create(tmp_path / "t", {"keymark.secondary.columns": "absent"})
+    with pytest.warns(TableWarning, match="upkeep of secondary indexes failed: no column 'absent'"):
+        table.insert(rows(range(9)))
+    assert len(data_rows(table)) == 9
+
+
 def test_the_command_builds_lists_and_drops(tmp_path):
     table = create(tmp_path / "t")
     table.insert(rows(range(9)))

@@ -281,8 +281,6 @@ class Steps:
             partition=f"secondary({column})",
         )
         after.secondary = model.secondary - {column} if drops else model.secondary | {column}
-        # A table that never had a row has no columns.
-        step.may_refuse = not drops
         return step
 
     def _recover(self, model: HistoryModel, *, beside: bool = False) -> Step:
