@@ -4,13 +4,14 @@
     any other                                a run with all its values
 
 Every write takes in the base files of its own commit, and those that others wrote meanwhile, after
-the commit is visible: until then readers open the files that are not covered. Runs that no current
-file needs are deleted. A chain that has grown long begins anew, and so does an index of many runs.
+the commit is visible: until then readers open the files that are not covered. What it changed in a
+file group it knows (`changes.py`); other files are read. Runs that no current file needs are
+deleted. A chain that has grown long begins anew, and so does an index of many runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from keymark.table.layout.view import listed_files
 from keymark.table.properties.config import load_config, save_config
 from keymark.table.properties.options import SECONDARY_COLUMNS
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from keymark.table.secondary.changes import ValueChange
 from keymark.table.secondary.comparing import supports
 from keymark.table.secondary.cover import Chains
 from keymark.table.secondary.runs import (
@@ -111,8 +113,12 @@ class SecondaryIndexes:
         self._declare(tuple(name for name in columns if name != column))
         self.lease.storage.delete_tree(folder_of(column))
 
-    def take_in(self, state: TableState) -> None:
+    def take_in(self, state: TableState, noted: Sequence[ValueChange] = ()) -> None:
         """Bring every index up to date with a table's current base files.
+
+        Args:
+            state: the table, after the write.
+            noted: changes that are known; others are read from the base files.
 
         Raises:
             CorruptFileError: a base file is damaged.
@@ -129,9 +135,14 @@ class SecondaryIndexes:
                 self.build(column)
                 continue
             changes = _changes(state, Chains.of(runs))
-            if changes:
-                self._put(state, column, kind, changes)
-                self._delete(_useless(state, load_runs(state.storage, column)))
+            if not changes:
+                continue
+            known = {(c.file.path, c.before.path): c for c in noted if c.column == column}
+            told, read = _told(changes, known)
+            if told:
+                put_changes(state.storage, column, kind, told)
+            self._put(state, column, kind, read)
+            self._delete(_useless(state, load_runs(state.storage, column)))
 
     def renew(self) -> None:
         """Build every index anew, so that it holds values of current rows only."""
@@ -182,22 +193,53 @@ def column_type(state: TableState, column: str) -> pa.DataType:
     return kind
 
 
+def _told(
+    changes: Sequence[FileChange], known: Mapping[tuple[str, str], ValueChange]
+) -> tuple[list[ValueChange], list[FileChange]]:
+    """The changes that are known, and those that must be read."""
+    told, read = [], []
+    for change in changes:
+        before = change.before.path if change.before else ""
+        if (change.file.path, before) in known:
+            told.append(known[change.file.path, before])
+        else:
+            read.append(change)
+    return told, read
+
+
+def put_changes(
+    storage: Storage, column: str, kind: pa.DataType, changes: Sequence[ValueChange]
+) -> None:
+    """Put a run of changes that are known."""
+    covered = [CoveredFile(c.file.partition_path, c.file.name, c.before.name) for c in changes]
+    parts = [
+        _entries(values, place, gone=gone, kind=kind)
+        for place, change in enumerate(changes)
+        for values, gone in ((change.came, False), (change.gone, True))
+    ]
+    put_run(storage, column, covered, pa.concat_tables(parts))
+
+
+def _entries(values: pa.Array, place: int, *, gone: bool, kind: pa.DataType) -> pa.Table:
+    """Entries of one file."""
+    places = pa.repeat(pa.scalar(place, pa.int32()), len(values))
+    flags = pa.repeat(pa.scalar(gone), len(values))
+    return pa.table([values, places, flags], schema=entry_schema(kind))
+
+
 def cover_files(task: RunTask) -> None:
     """Put the run of some base files; a task for a runner.
 
     Raises:
         CorruptFileError: a base file is damaged or gone.
     """
-    schema = entry_schema(task.kind)
-    covered, entries = [], [schema.empty_table()]
+    covered, entries = [], [entry_schema(task.kind).empty_table()]
     for place, change in enumerate(task.changes):
         before = change.before.name if change.before else ""
         covered.append(CoveredFile(change.file.partition_path, change.file.name, before))
         for values, gone in _values_of(task, change):
-            places = pa.repeat(pa.scalar(place, pa.int32()), len(values))
-            flags = pa.repeat(pa.scalar(gone), len(values))
-            entries.append(pa.table([values, places, flags], schema=schema))
-    put_run(task.storage, task.column, covered, pa.concat_tables(entries).combine_chunks())
+            entries.append(_entries(values, place, gone=gone, kind=task.kind))
+    put_run(task.storage, task.column, covered, pa.concat_tables(entries))
 
 
 def _values_of(task: RunTask, change: FileChange) -> Iterator[tuple[pa.Array, bool]]:

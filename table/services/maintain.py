@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
@@ -24,6 +25,7 @@ from keymark.table.properties.options import (
 )
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner, no_progress
+from keymark.table.secondary.changes import ValueChange
 from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.archive import Archived, Archiver, Limits
 from keymark.table.services.clean import (
@@ -110,7 +112,9 @@ class TableServices:
             if column not in config.secondary_columns:
                 self.secondary_indexes(lease).build(column)
 
-    def maintain(self, state: TableState, change: Change, lease: Lease) -> None:
+    def maintain(
+        self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()
+    ) -> None:
         """Take base files into secondary indexes; re-shard, compact, clean and archive when due.
 
         The write is done and visible: a service that fails is told of and tried again later. What
@@ -120,11 +124,13 @@ class TableServices:
             state: the table that the write began with.
             change: what the write did to it.
             lease: holds the table.
+            values: what the write changed in columns with a secondary index, as far as it is known.
         """
         steps: list[tuple[str, Step]] = []
         if state.config.secondary_columns:
             # Before cleaning: what changed in a file group is told by its slice before.
-            steps.append(("the upkeep of secondary indexes", self._take_in))
+            take_in = partial(self._take_in, values)
+            steps.append(("the upkeep of secondary indexes", take_in))
         if self.options.flag(RESHARD_AUTOMATIC):
             steps.append(("re-sharding", self._reshard_if_due))
         steps.append(("compaction", self._compact_if_due))
@@ -208,8 +214,8 @@ class TableServices:
             entries=entries,
         )
 
-    def _take_in(self, state: TableState, lease: Lease) -> None:
-        self.secondary_indexes(lease).take_in(state)
+    def _take_in(self, values: Sequence[ValueChange], state: TableState, lease: Lease) -> None:
+        self.secondary_indexes(lease).take_in(state, values)
 
     def _reshard_if_due(self, state: TableState, lease: Lease) -> Change | None:
         if RECORD_INDEX not in state.config.metadata_partitions:

@@ -39,6 +39,7 @@ from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from keymark.table.metadata.writer import partition_metadata
 from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.runtime.ids import RANDOM, Ids
+from keymark.table.secondary.changes import ValueChange, value_changes
 from keymark.table.state.base_files import read_base, stored_rows, without_values
 from keymark.table.storage.storage import BytesReader, Storage
 
@@ -80,6 +81,8 @@ class WriteTarget:
     """Whether rows are written with meta columns; else those hold null."""
     stat_columns: tuple[str, ...] = ()
     """The columns that column_stats describes; empty for all."""
+    indexed: tuple[str, ...] = ()
+    """The columns with a secondary index."""
     ordering: str | None = None
     """The ordering column, where the stored row wins by event time; None: the incoming row wins."""
     ids: Ids = RANDOM
@@ -114,13 +117,15 @@ class FileGroupWrite:
 class FileGroupResult:
     """What came of it: the file and its stat (None where nothing changed), outcomes per key.
 
-    `records` holds keys and values for the metadata partitions that describe base files.
+    `records` holds keys and values for the metadata partitions that describe base files, `values`
+    what changes in the columns with a secondary index; of a new file group nothing.
     """
 
     file: BaseFile | None
     stat: WriteStat | None
     outcomes: npt.NDArray[np.uint8]
     records: Mapping[str, tuple[list[str], list[bytes]]] = field(default_factory=dict)
+    values: tuple[ValueChange, ...] = ()
 
 
 def write_file_group(work: FileGroupWrite) -> FileGroupResult:
@@ -141,7 +146,9 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
         table = without_values(table, META_COLUMNS)
     # Without deletes the old keys are all there, and their bloom filter goes on.
     kept = not (merge.outcomes == Outcome.DELETED).any()
-    return put_slice(work, file, table, merge.outcomes, previous=footer if kept else None)
+    done = put_slice(work, file, table, merge.outcomes, previous=footer if kept else None)
+    values = value_changes(work.target.indexed, (work.base, stored), (file, table), merge.source)
+    return replace(done, values=values)
 
 
 def _create(work: FileGroupWrite) -> FileGroupResult:

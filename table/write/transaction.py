@@ -57,6 +57,7 @@ from keymark.table.properties.options import (
     PAYLOAD_CLASS,
     Options,
 )
+from keymark.table.secondary.changes import ValueChange, indexed_columns
 from keymark.table.state.table_state import Change, TableState, table_schema
 from keymark.table.storage.lease import Lease, LeaseTerms, hold
 from keymark.table.storage.storage import Storage
@@ -137,6 +138,7 @@ class WriteTransaction(Transaction):
         target: what all file groups of the commit share.
         avro_schema: of the table's rows, for the commit.
         written: the base files of the commit once it is completed.
+        values: what changed in the columns with a secondary index, as far as it was noted.
         phases: the wall time of each phase in seconds.
     """
 
@@ -146,6 +148,7 @@ class WriteTransaction(Transaction):
     target: WriteTarget
     avro_schema: str | None
     written: list[BaseFile] = field(default_factory=list)
+    values: list[ValueChange] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -241,6 +244,7 @@ class WriteTransaction(Transaction):
         content = encode_commit(stats, schema=self.avro_schema, operation=self.operation)
         self.publish(delta, content)
         self.written.extend(files)
+        self.values.extend(change for result in results for change in result.values)
 
 
 @contextlib.contextmanager
@@ -283,7 +287,8 @@ def begin(
             with contextlib.suppress(StorageError):
                 tx.storage.delete_tree(f"{TEMP}/{tx.instant}")
             if maintain:
-                writer.services.maintain(state, Change(time=tx.instant, written=tx.written), lease)
+                change = Change(time=tx.instant, written=tx.written)
+                writer.services.maintain(state, change, lease, tx.values)
     tx.phases["total"] = writer.clock.seconds() - started
     writer.on_phase(None)
 
@@ -337,6 +342,7 @@ def _transaction(
         keys=StoredKeys.of(config),
         stores_meta=config.stores_meta,
         stat_columns=config.stat_columns,
+        indexed=indexed_columns(config, schema),
         ordering=config.ordering if payload == EVENT_TIME_PAYLOAD else None,
         ids=writer.ids,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +16,7 @@ from keymark.table.properties.options import Options
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.ids import RANDOM, Ids
 from keymark.table.runtime.runner import TaskRunner
+from keymark.table.secondary.changes import ValueChange
 from keymark.table.state.table_state import Change, TableState
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
@@ -35,8 +36,10 @@ class Services(Protocol):
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
 
-    def maintain(self, state: TableState, change: Change, lease: Lease) -> None:
-        """Compact, clean and archive after a write, where the options ask for it.
+    def maintain(
+        self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()
+    ) -> None:
+        """Take files into secondary indexes, compact, clean and archive after a write, when due.
 
         Never fails the write.
 
@@ -44,6 +47,7 @@ class Services(Protocol):
             state: the table that the write began with.
             change: what the write did to it.
             lease: holds the table.
+            values: what the write changed in columns with a secondary index, as far as it is known.
         """
 
 

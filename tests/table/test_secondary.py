@@ -205,6 +205,19 @@ def test_files_of_others_are_opened_until_the_next_write_takes_them_in(table):
     assert_exact(table, root)
 
 
+def test_a_write_reads_no_file_again_for_its_own_changes(table, monkeypatch):
+    """What it changed in a file group it knows from merging."""
+    read = []
+    real = upkeep.distinct_values
+    monkeypatch.setattr(upkeep, "distinct_values", lambda *args: read.append(args) or real(*args))
+    table.upsert(batch(2, [4, 13], ["needle", None], ["p1"]))
+    table.delete(["k5"])
+    assert read == []
+    assert_exact(table, root_of(table))
+    table.insert(batch(3, [90], ["needle"], ["p1"]))
+    assert len(read) == 1, "a new file group is read"
+
+
 def test_runs_that_nothing_needs_go(table):
     root = root_of(table)
     for number in range(2, 40):

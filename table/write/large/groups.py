@@ -164,7 +164,8 @@ def write_pack(work: PackWork) -> PackResult:
         if work.keeps_keys:
             puts.add(batch.keys.filter(pa.array(inserted & named)), place)
             deletes.add(batch.keys.filter(pa.array(gone)), place)
-        results.append(replace(result, outcomes=_NO_OUTCOMES))
+        # All values of a large batch would be more than one process holds: they are read again.
+        results.append(replace(result, outcomes=_NO_OUTCOMES, values=()))
     inserts, updates, deleted, moves = counts.tolist()
     return PackResult(
         results=tuple(results),

@@ -1,0 +1,77 @@
+"""How a write changes the values of a file group, found while its rows are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keymark.table.layout.model import BaseFile
+from keymark.table.properties.config import TableConfig
+from keymark.table.secondary.comparing import supports
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """Values of a column that a slice of a file group has and the slice before had not, and back."""
+
+    column: str
+    file: BaseFile
+    before: BaseFile
+    came: pa.Array
+    gone: pa.Array
+
+
+def indexed_columns(config: TableConfig, schema: pa.Schema | None) -> tuple[str, ...]:
+    """The columns of a table's rows that have a secondary index."""
+    if schema is None:
+        return ()
+    names = (name for name in config.secondary_columns if schema.names.count(name) == 1)
+    return tuple(name for name in names if supports(schema.field(name).type))
+
+
+def value_changes(
+    columns: Sequence[str],
+    before: tuple[BaseFile, pa.Table],
+    file: tuple[BaseFile, pa.Table],
+    source: npt.NDArray[np.int64],
+) -> tuple[ValueChange, ...]:
+    """The changes of some columns between two slices of a file group.
+
+    Only rows that changed are looked for among the others: few of many.
+
+    Args:
+        columns: those with a secondary index.
+        before: a slice and its rows.
+        file: the next slice and its rows.
+        source: for each row of the next slice its row in the slice before; beyond those it is new.
+    """
+    (old, stored), (new, rows) = before, file
+    is_new = source >= stored.num_rows
+    went = np.ones(stored.num_rows, bool)
+    went[source[~is_new]] = False
+    found = []
+    for name in columns:
+        old_values, new_values = stored[name].combine_chunks(), rows[name].combine_chunks()
+        came = pc.unique(new_values.filter(pa.array(is_new)))
+        gone = pc.unique(old_values.filter(pa.array(went)))
+        found.append(
+            ValueChange(
+                column=name,
+                file=new,
+                before=old,
+                came=_without(came, old_values),
+                gone=_without(gone, new_values),
+            )
+        )
+    return tuple(found)
+
+
+def _without(few: pa.Array, many: pa.Array) -> pa.Array:
+    """The values that are not among many others, which are not hashed."""
+    there = pc.unique(many.filter(pc.is_in(many, value_set=few)))
+    return few.filter(pc.invert(pc.is_in(few, value_set=there)))
