@@ -17,7 +17,7 @@ from keymark.table.secondary.comparing import supports
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """Values of a column that a slice of a file group has and the slice before had not, and back."""
+    """The values of a column that came to a file group with its next slice, and those that went."""
 
     column: str
     file: BaseFile
