@@ -7,7 +7,7 @@ value that passes are left. Files that no run covers are left as well.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError, TableWarning
 from keymark.table.layout.model import BaseFile
-from keymark.table.read.predicate import AllOf, Comparison, Condition
+from keymark.table.read.predicate import AllOf, AnyOf, Comparison, Condition
 from keymark.table.secondary.comparing import groups_to_read, passing
 from keymark.table.secondary.cover import Cover, no_entries, present
 from keymark.table.secondary.runs import Run, load_runs, read_rows
@@ -83,35 +83,51 @@ class _Search:
 
     def may_pass(self, condition: Condition) -> _Mask:
         """Whether each file may hold a row that passes."""
-        if isinstance(condition, Comparison):
-            return self._compared(condition)
-        answers = [self.may_pass(part) for part in condition.parts]
-        join = np.logical_and if isinstance(condition, AllOf) else np.logical_or
-        return join.reduce(answers) if answers else np.ones(len(self.files), bool)
+        if isinstance(condition, AnyOf):
+            return np.logical_or.reduce([self.may_pass(part) for part in condition.parts])
+        keep = np.ones(len(self.files), bool)
+        tests: dict[str, list[Comparison]] = {}
+        for part in _conjuncts(condition):
+            if isinstance(part, AnyOf):
+                keep &= self.may_pass(part)
+            elif part.column in self.indexed:
+                tests.setdefault(part.column, []).append(part)
+        # One value must pass all tests of its column, as those of a range.
+        for column, asked in tests.items():
+            keep &= self._compared(column, asked)
+        return keep
 
-    def _compared(self, test: Comparison) -> _Mask:
-        if test.column not in self.indexed:
-            return np.ones(len(self.files), bool)
-        if test.column not in self._covers:
-            runs = load_runs(self.storage, test.column)
-            self._covers[test.column] = Cover.of(self.files, runs)
-        cover = self._covers[test.column]
+    def _compared(self, column: str, tests: Sequence[Comparison]) -> _Mask:
+        if column not in self._covers:
+            self._covers[column] = Cover.of(self.files, load_runs(self.storage, column))
+        kind = self.schema.field(column).type
         try:
-            return _holding(cover, test, self.storage, self.schema.field(test.column).type)
+            return _holding(self._covers[column], tests, self.storage, kind)
         except FileNotFoundError:
             # A writer deleted a run that it had replaced.
             return np.ones(len(self.files), bool)
 
 
-def _holding(cover: Cover, test: Comparison, storage: Storage, kind: pa.DataType) -> _Mask:
-    """Whether each file holds a value that passes, or is not covered.
+def _conjuncts(condition: Condition) -> Iterator[Comparison | AnyOf]:
+    """The parts that must all hold."""
+    if isinstance(condition, AllOf):
+        for part in condition.parts:
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _holding(
+    cover: Cover, tests: Sequence[Comparison], storage: Storage, kind: pa.DataType
+) -> _Mask:
+    """Whether each file holds a value that passes all tests, or is not covered.
 
     Raises:
         FileNotFoundError: a run is gone.
     """
     everything = np.ones(len(cover.uncovered), bool)
     wanted = {
-        number: groups_to_read(cover.runs[number].metadata, test, kind)
+        number: _groups(cover.runs[number], tests, kind)
         for number, group in enumerate(cover.group)
         if (group >= 0).any()
     }
@@ -121,13 +137,22 @@ def _holding(cover: Cover, test: Comparison, storage: Storage, kind: pa.DataType
     for number, groups in wanted.items():
         if groups:
             entries = read_rows(storage, cover.runs[number], kind, groups)
-            passed = passing(entries["value"], test)
-            if passed is None:
-                return everything
-            parts.append(cover.placed(number, entries.filter(passed)))
+            for test in tests:
+                passed = passing(entries["value"], test)
+                # What cannot be compared leaves no file out.
+                entries = entries if passed is None else entries.filter(passed)
+            parts.append(cover.placed(number, entries))
     found = cover.uncovered.copy()
     found[present(pa.concat_tables(parts))["group"].to_numpy()] = True
     return found
+
+
+def _groups(run: Run, tests: Sequence[Comparison], kind: pa.DataType) -> list[int]:
+    """The row groups of a run that may hold a value that passes all tests."""
+    left = set(range(run.metadata.num_row_groups))
+    for test in tests:
+        left &= set(groups_to_read(run.metadata, test, kind))
+    return sorted(left)
 
 
 def _rows(run: Run, groups: Sequence[int]) -> int:

@@ -101,7 +101,7 @@ def put_run(storage: Storage, column: str, files: Sequence[CoveredFile], entries
         entries: columns value, file and gone, in any order of rows.
     """
     path = f"{folder_of(column)}/{secrets.token_hex(16)}.parquet"
-    order = pc.sort_indices(entries, [("value", "ascending")], null_placement="at_end")
+    order = pc.sort_indices(entries, [("value", "ascending", "at_end")])
     listed = [[file.partition_path, file.name, file.before] for file in files]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(

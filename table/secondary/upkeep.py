@@ -123,7 +123,8 @@ class SecondaryIndexes:
         Raises:
             CorruptFileError: a base file is damaged.
         """
-        for column in state.config.secondary_columns:
+        # Before the first row, and after it was taken back, there are no columns.
+        for column in state.config.secondary_columns if state.snapshot.files else ():
             kind = column_type(state, column)
             try:
                 runs = load_runs(state.storage, column)

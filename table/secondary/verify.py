@@ -41,7 +41,7 @@ def wrong_files(
     """
     works = [
         work
-        for column in state.config.secondary_columns
+        for column in (state.config.secondary_columns if files else ())
         for work in _comparisons(state, column, files)
     ]
     weights = [sum(file.size for file in work.files) for work in works]
