@@ -94,11 +94,11 @@ def _may_hold(
         may = pc.and_(begins, pc.greater_equal(high, literals[0]))
     else:
         may = _COMPARED[op](low if op in (Operator.BELOW, Operator.AT_MOST) else high, literals[0])
-    return may.to_numpy(zero_copy_only=False)
+    return np.asarray(may, bool)
 
 
 def _is_float(kind: pa.DataType) -> bool:
-    return pa.types.is_float32(kind) or pa.types.is_float64(kind)
+    return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

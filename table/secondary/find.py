@@ -84,7 +84,8 @@ class _Search:
     def may_pass(self, condition: Condition) -> _Mask:
         """Whether each file may hold a row that passes."""
         if isinstance(condition, AnyOf):
-            return np.logical_or.reduce([self.may_pass(part) for part in condition.parts])
+            passed: _Mask = np.any([self.may_pass(part) for part in condition.parts], axis=0)
+            return passed
         keep = np.ones(len(self.files), bool)
         tests: dict[str, list[Comparison]] = {}
         for part in _conjuncts(condition):

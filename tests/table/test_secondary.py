@@ -120,7 +120,7 @@ def write(table, number, change):
     if kind == "delete":
         return table.delete([f"k{key}" for key in keys])
     if kind == "rollback":
-        return table.rollback(max(table.scan().state.timeline.commit_times()))
+        return table.rollback(max(table.scan().state.timeline.commit_times(), default=None))
     if kind != "upsert":
         keys = [1000 * number + key for key in keys]
     return getattr(table, kind)(batch(number, keys, values, partitions))

@@ -40,6 +40,7 @@ from keymark.table.properties.config import load_config
 from keymark.table.properties.options import TASK_MEMORY
 from keymark.table.runtime.runner import Progress, ProgressRunner
 from keymark.table.secondary.runs import folder_of
+from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.clean import Cleaner, delete_slices
 from keymark.table.services.compact import Chosen, Compactor
 from keymark.table.services.index.builds import refuse_while_building
@@ -259,7 +260,8 @@ class Purger:
         check.look(is_base_file)
         check.refuse_unread_rows()
         self._retire(check, lease, check.outdated())
-        self.writer.services.secondary_indexes(lease).renew()
+        runner, progress = self.writer.runner, self.progress
+        SecondaryIndexes(lease=lease, runner=runner, progress=progress).renew()
         _sweep(check.state)
         if check.state.metadata is not None:
             check.look(lambda path: path.startswith(f"{METADATA}/"))
