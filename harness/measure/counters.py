@@ -18,6 +18,7 @@ _COUNTED = (
     "shuffle_write_records",
     "shuffle_read_bytes",
     "shuffle_read_records",
+    "task_records_max",
     _LAST,
 )
 """Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""
@@ -110,6 +111,7 @@ def stage_lines(samples: Iterable[Sample], logged: Mapping[str, StepCounters]) -
                 shuffle_write_records=sums.counters.shuffle_write_records,
                 shuffle_read_bytes=sums.counters.shuffle_read_bytes,
                 shuffle_read_records=sums.counters.shuffle_read_records,
+                task_records_max=sums.counters.task_records_max,
             )
 
 

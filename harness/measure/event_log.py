@@ -36,7 +36,10 @@ _PHASE_PROPERTIES = ("spark.jobGroup.id", "spark.job.description")
 
 @dataclass(slots=True)
 class Counters:
-    """Sums over the tasks of a step or phase; bytes and records as Spark counts them."""
+    """Sums over the tasks of a step or phase; bytes and records as Spark counts them.
+
+    `task_records_max` is no sum: the records that the largest task read, of files and of shuffles.
+    """
 
     tasks: int = 0
     failed_tasks: int = 0
@@ -45,12 +48,15 @@ class Counters:
     shuffle_write_records: int = 0
     shuffle_read_bytes: int = 0
     shuffle_read_records: int = 0
+    task_records_max: int = 0
 
     def add(self, other: Counters) -> None:
-        """Add another sum to this one."""
+        """Add the tasks of another to these."""
+        largest = max(self.task_records_max, other.task_records_max)
         for item in fields(self):
             name = item.name
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.task_records_max = largest
 
 
 @dataclass(slots=True)
@@ -210,15 +216,17 @@ def _counters(event: Mapping[str, Any]) -> Counters:
     metrics = event.get("Task Metrics") or {}
     read = metrics.get("Shuffle Read Metrics") or {}
     written = metrics.get("Shuffle Write Metrics") or {}
+    files = metrics.get("Input Metrics") or {}
     reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
     return Counters(
         tasks=1,
         failed_tasks=int(reason != "Success"),
-        input_bytes=(metrics.get("Input Metrics") or {}).get("Bytes Read", 0),
+        input_bytes=files.get("Bytes Read", 0),
         shuffle_write_bytes=written.get("Shuffle Bytes Written", 0),
         shuffle_write_records=written.get("Shuffle Records Written", 0),
         shuffle_read_bytes=read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0),
         shuffle_read_records=read.get("Total Records Read", 0),
+        task_records_max=files.get("Records Read", 0) + read.get("Total Records Read", 0),
     )
 
 

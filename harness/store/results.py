@@ -182,6 +182,7 @@ class Stage(_JsonLine):
         stages: how many of that name ran.
         wall_s: for how long, added up.
         tasks: over all of them, as are bytes and records.
+        task_records_max: records that the largest task read; 0 in earlier run folders.
     """
 
     cell: StrictStr
@@ -197,6 +198,7 @@ class Stage(_JsonLine):
     shuffle_write_records: StrictInt
     shuffle_read_bytes: StrictInt
     shuffle_read_records: StrictInt
+    task_records_max: StrictInt = 0
 
 
 def with_table_versions(text: str, schema_version: object) -> str:

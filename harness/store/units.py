@@ -78,6 +78,13 @@ METRICS: dict[str, Metric] = {
         _count("shuffle_read_records", "shuffle records read"),
         _bytes("input_bytes", "bytes read by Spark"),
         _count("tasks", "Spark tasks"),
+        # How rows are dealt out depends on file ids: a task too many for half a stage is found.
+        Metric(
+            name="task_records_max",
+            unit=Unit.COUNT,
+            tolerance=0.25,
+            title="records read by the largest task",
+        ),
         *(_count(f"{kind}_requests", f"{kind.upper()} requests") for kind in Request),
         _count("files_read", "base files read"),
         _count("files_written", "base files written"),

@@ -126,7 +126,7 @@ def main() -> None:
         data, order = batch(asked.rows, owners, turn, asked.batch), list(tables)
         took = {}
         for name in order if turn % 2 else order[::-1]:
-            _, result = timed(lambda name=name: tables[name].upsert(data))
+            _, result = timed(lambda name=name, data=data: tables[name].upsert(data))
             took[name] = result.phases
         figures["writes"].append(took)
     figures["queries"] = queries(tables["with"], owners, 20)
