@@ -19,6 +19,7 @@ TAG = Counters(
     shuffle_write_records=1003,
     shuffle_read_bytes=507,
     shuffle_read_records=1003,
+    task_records_max=500,
 )
 WRITE = Counters(
     tasks=4,
@@ -26,6 +27,7 @@ WRITE = Counters(
     shuffle_write_records=4,
     shuffle_read_bytes=292,
     shuffle_read_records=4,
+    task_records_max=500,
 )
 LOOKUP = Counters(
     tasks=3,
@@ -33,6 +35,7 @@ LOOKUP = Counters(
     shuffle_write_records=2,
     shuffle_read_bytes=118,
     shuffle_read_records=2,
+    task_records_max=5,
 )
 
 
