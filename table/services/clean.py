@@ -220,9 +220,7 @@ def clean_metadata_table(
     if not files or any(i.time == _clean_instant(metadata) for i in metadata.timeline.instants):
         # A clean after the same delta commit has the name: the next one's will do.
         return None
-    instant = delete_slices(metadata, files, retention)
-    forget_cleaned(metadata.timeline)
-    return instant
+    return delete_slices(metadata, files, retention)
 
 
 def _clean_instant(metadata: MetadataTable) -> str:
@@ -260,3 +258,4 @@ def _finish_slices(timeline: Timeline, instant: str, plan: CleanPlan) -> None:
             timeline.storage.delete(f"{METADATA}/{partition}/{name}")
         names[partition] = listed
     timeline.complete(instant, "clean", encode_clean(plan.done(instant, names)))
+    forget_cleaned(timeline)

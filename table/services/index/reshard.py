@@ -46,7 +46,7 @@ from keymark.table.layout.naming import METADATA, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
 from keymark.table.metadata.reader import Shard, largest_shard
 from keymark.table.metadata.records import SCHEMA
-from keymark.table.metadata.replaced import forget_cleaned, replaced_groups
+from keymark.table.metadata.replaced import replaced_groups
 from keymark.table.metadata.reshard_plan import (
     RESHARD,
     ReshardPlan,
@@ -336,7 +336,6 @@ def _with_free_names(state: TableState) -> TableState:
     for group in replaced:
         files.setdefault(group.partition, []).extend(group.files)
     delete_slices(metadata, files, None)
-    forget_cleaned(metadata.timeline)
     return TableState.load(state.storage)
 
 
