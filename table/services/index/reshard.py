@@ -259,11 +259,12 @@ class Resharder:
             if not is_on or not _still_holds(lease.storage, plan, shards):
                 return None
             self._catch_up(plan, replace(target, storage=lease.storage), caught, shards)
-            stats = [*(stat for each in done for stat in each.stats), *caught.stats]
+            bases = [stat for each in done for stat in each.stats]
+            content = _content(plan, [*bases, *caught.stats])
             assert state.metadata is not None
             with lease.fenced():
                 _put_later_delta(state, plan)
-                state.metadata.timeline.complete(plan.instant, plan.action, _content(plan, stats))
+                state.metadata.timeline.complete(plan.instant, plan.action, content)
                 lease.storage.delete_tree(RESHARD)
         digest = total([each.digest for each in done])
         return Resharded(
@@ -289,11 +290,11 @@ class Resharder:
         tasks = [
             DealTask(
                 target=target,
-                sources=tuple(unread),
+                sources=tuple(shards_of_class),
                 numbers=tuple(range(number, plan.after, count)),
                 version=caught.version,
             )
-            for number, unread in sources.items()
+            for number, shards_of_class in sources.items()
         ]
         weights = [sum(shard.slice.size for shard, _ in task.sources) for task in tasks]
         for stats in self.runner.run(deal, tasks, weights=weights):
