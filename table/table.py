@@ -351,7 +351,12 @@ class Table(TableHandle):
             services.indexer(lease).drop(partition)
 
     def reshard_index(self, groups: int | None, progress: Progress = no_progress) -> Resharded:
-        """Deal the record index out to more file groups while others write, or go on with it."""
+        """Deal the record index out to another number of file groups while others write.
+
+        Args:
+            groups: how many; None for as many as suit it. One that was begun goes on.
+            progress: shows how far it came.
+        """
         runner = self._runner()
         services = self._services(runner, progress)
         return services.resharder(self.storage, self._hold, runner.cores).run(groups)

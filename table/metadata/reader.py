@@ -318,12 +318,13 @@ class MetadataTable:
         """
         bases: dict[str, list[BaseFile]] = {}
         logs: dict[str, list[LogFile]] = {}
+        start = self.dealt_out_anew(partition)
         for status in self.storage.list(f"{METADATA}/{partition}"):
             base = parse_base_file(partition, status.name, status.size)
             log = parse_log_file(partition, status.name, status.size)
-            if base is not None:
+            if base is not None and base.instant_time >= start:
                 bases.setdefault(base.file_id, []).append(base)
-            elif log is not None:
+            elif log is not None and log.base_instant_time >= start:
                 logs.setdefault(log.file_id, []).append(log)
         groups = (
             self._latest(name, bases.get(name, []), logs.get(name, []))
@@ -332,6 +333,20 @@ class MetadataTable:
         found = tuple(item for item in groups if item is not None)
         self._check_groups(partition, found)
         return found
+
+    def dealt_out_anew(self, partition: str) -> str:
+        """When a partition was last dealt out to fewer file groups; "" if it never was.
+
+        All that it has were opened then. Older slices are of those, or of groups that are gone.
+        """
+        return max(
+            (
+                instant.time
+                for instant in self.timeline.completed({"replacecommit"})
+                if partition in self.timeline.commit(instant).replaced
+            ),
+            default="",
+        )
 
     def _check_in_step(self, since: str) -> None:
         """Each commit of the data that is newer than a base file must be a delta commit here."""

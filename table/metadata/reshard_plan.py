@@ -1,7 +1,8 @@
 """What says that the record index is being dealt out to another number of file groups.
 
     .hoodie/.keymark/build/reshard/plan.json
-    .hoodie/metadata/.hoodie/<instant>.deltacommit.inflight
+    .hoodie/metadata/.hoodie/<instant>.deltacommit.inflight      to more file groups
+    .hoodie/metadata/.hoodie/<instant>.replacecommit.inflight    to fewer
 
 While the instant is pending, files of it lie beside those of the present file groups. Nobody counts
 them, archives past it or takes it for a dead writer's. A plan whose instant is not pending has
@@ -30,7 +31,7 @@ class ReshardPlan:
 
     Attributes:
         before, after: numbers of file groups.
-        instant: of the delta commit that will name the new files.
+        instant: of the commit that will name the new files.
         slices: base instant of each present file group, by file id.
         read: instants of the log blocks that the new base files have taken in, by file id.
         by_service: a write's service works on it, under the lease from its beginning to its end:
@@ -43,6 +44,11 @@ class ReshardPlan:
     slices: Mapping[str, str]
     read: Mapping[str, tuple[str, ...]]
     by_service: bool = False
+
+    @property
+    def action(self) -> str:
+        """What the switch is: only a replace commit takes file groups out."""
+        return "deltacommit" if self.after > self.before else "replacecommit"
 
 
 def load_plan(storage: Storage) -> ReshardPlan | None:

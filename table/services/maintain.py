@@ -13,6 +13,7 @@ from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.replaced import forget_cleaned
 from keymark.table.metadata.reshard_plan import refuse_while_resharding, resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
@@ -77,9 +78,11 @@ class TableServices:
         if isinstance(storage, FencedStorage):
             for partition in partitions_without_files(storage, config):
                 save_partitions(storage, partition, live=None)
-        if _at_rest(storage, config):
+        data, metadata = Timeline.load(storage), Timeline.load(storage, METADATA)
+        forget_cleaned(metadata)
+        if _at_rest(config, data, metadata):
             return
-        take_back_orphans(storage, Timeline.load(storage))
+        take_back_orphans(storage, data)
         settle_builds(storage)
         take_back_unfinished(storage)
         sweep_taken_back(storage)
@@ -191,7 +194,7 @@ class TableServices:
     def resharder(
         self, storage: Storage, hold: Hold, cores: int, *, by_service: bool = False
     ) -> Resharder:
-        """Deals the record index out to more file groups; takes the lease now and then."""
+        """Deals the record index out to another number of file groups; holds the lease at times."""
         return Resharder(
             storage=storage,
             runner=self.runner,
@@ -282,11 +285,8 @@ class TableServices:
         )
 
 
-def _at_rest(storage: Storage, config: TableConfig) -> bool:
+def _at_rest(config: TableConfig, data: Timeline, metadata: Timeline) -> bool:
     """Whether the timelines show neither a dead write nor what one may have left behind."""
-    data = Timeline.load(storage)
     if data.pending() or data.completed({"rollback", "restore"}):
         return False
-    if Timeline.load(storage, METADATA).pending():
-        return False
-    return not config.building
+    return not metadata.pending() and not config.building

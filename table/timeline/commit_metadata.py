@@ -7,12 +7,17 @@ Hudi 0.15; the fields are written in Hudi's order.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.layout.model import WriteStat
+
+Replaced = Mapping[str, Sequence[str]]
+"""File ids by partition."""
+
+_REPLACED = "partitionToReplaceFileIds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +128,17 @@ def encode_commit(
     schema: str | None,
     operation: str,
     compacted: bool = False,
+    replaced: Replaced | None = None,
 ) -> bytes:
-    """The JSON of a completed commit or delta commit; `compacted` for that of a compaction."""
+    """The JSON of a completed commit or delta commit.
+
+    Args:
+        stats: of the files that it made or appended to.
+        schema: of their rows.
+        operation: Hudi's name of it.
+        compacted: whether it is that of a compaction.
+        replaced: what a replace commit takes out; None for other commits.
+    """
     by_partition: dict[str, list[dict[str, Any]]] = {}
     for stat in stats:
         encoded = _write_stat(stat) if isinstance(stat, WriteStat) else _delta_stat(stat)
@@ -135,6 +149,15 @@ def encode_commit(
         "extraMetadata": {} if schema is None else {"schema": schema},
         "operationType": operation,
     }
+    return _encoded(document if replaced is None else {**document, _REPLACED: dict(replaced)})
+
+
+def encode_replaced(data: bytes, replaced: Replaced) -> bytes:
+    """The JSON `data` of a completed replace commit, with other file ids as those it takes out."""
+    return _encoded({**json.loads(data), _REPLACED: dict(replaced)})
+
+
+def _encoded(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, indent=2, ensure_ascii=False).encode()
 
 
@@ -150,7 +173,7 @@ def decode_commit(data: bytes, name: str) -> CommitMetadata:
         ]
         replaced = {
             partition: tuple(str(file_id) for file_id in file_ids)
-            for partition, file_ids in (document.get("partitionToReplaceFileIds") or {}).items()
+            for partition, file_ids in (document.get(_REPLACED) or {}).items()
         }
         schema = (document.get("extraMetadata") or {}).get("schema")
         return CommitMetadata(

@@ -39,7 +39,8 @@ class Timeline:
 
     `instants` holds each (time, action) once, in its furthest state, ordered by time. `base` is the
     table's folder relative to the storage's root: "" for data, `.hoodie/metadata` for its metadata.
-    What completed commits say is read once: their files never change, and no name comes again.
+    What completed commits say is read once: no name comes again, and files do not change but where
+    the metadata table's replaced file groups are cleaned (`metadata/replaced.py`).
     """
 
     storage: Storage

@@ -155,7 +155,7 @@ def _unfinished_in_metadata(state: TableState) -> list[str]:
                 f"{begun}: the record index is being re-sharded to {plan.after} file groups; "
                 "`table index reshard` goes on with it, or gives it up with --abort"
             )
-        elif instant.action == "deltacommit" and is_initial(instant.time):
+        elif instant.action in ("deltacommit", "replacecommit") and is_initial(instant.time):
             lines.append(f"{begun}: it opens or fills a partition; {_NEXT} takes it back")
         else:
             lines.append(f"{begun}: {_NEXT} takes it back")

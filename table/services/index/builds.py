@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from keymark.table.errors import InputError, StorageError, UnsupportedTableError
-from keymark.table.layout.naming import BUILD, METADATA, PINS, parse_base_file
+from keymark.table.layout.naming import BUILD, METADATA, PINS
 from keymark.table.metadata.partitions import FILES
-from keymark.table.metadata.reader import is_initial
+from keymark.table.metadata.reader import is_initial, slice_of
 from keymark.table.metadata.reshard_plan import load_plan, refuse_while_resharding
 from keymark.table.metadata.writer import take_back_delta
 from keymark.table.properties.config import TableConfig, load_config, save_config
@@ -84,8 +84,9 @@ def settle_builds(storage: Storage) -> None:
     plan = load_plan(storage)
     for instant in Timeline.load(storage, METADATA).pending():
         goes_on = plan is not None and instant.time == plan.instant
-        if instant.action == "deltacommit" and is_initial(instant.time) and not goes_on:
-            take_back_build(storage, config, instant.time)
+        of_build = instant.action in ("deltacommit", "replacecommit") and is_initial(instant.time)
+        if of_build and not goes_on:
+            take_back_build(storage, config, instant.time, instant.action)
     builds = pending_builds(storage)
     for partition in set(config.building) - {build.partition for build in builds}:
         raise UnsupportedTableError(
@@ -113,17 +114,22 @@ def forget_build(storage: Storage, partition: str) -> None:
     storage.delete_tree(f"{PINS}/{partition}")
 
 
-def take_back_build(storage: Storage, config: TableConfig, instant: str) -> None:
-    """Take back the delta commit of a build, or of a repair, that was not completed.
+def take_back_build(
+    storage: Storage, config: TableConfig, instant: str, action: str = "deltacommit"
+) -> None:
+    """Take back the commit of a build, a repair or a re-sharding that was not completed.
 
-    In a partition in use its base files are a repair's, and go. A build goes on with its own.
+    In a partition in use its slices are a repair's or a re-sharding's, and go. A build goes on with
+    its own.
     """
     for partition in config.metadata_partitions:
         for status in storage.list(f"{METADATA}/{partition}"):
-            base = parse_base_file(partition, status.name, status.size)
-            if base is not None and base.instant_time == instant:
+            owner = slice_of(partition, status.name)
+            if owner is not None and owner[1] == instant:
                 storage.delete(status.path)
     take_back_delta(storage, instant)
+    if action != "deltacommit":
+        Timeline.load(storage, METADATA).remove(instant, action)
 
 
 def take_back_base_files(storage: Storage, partition: str) -> None:

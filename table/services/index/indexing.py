@@ -77,6 +77,7 @@ from keymark.table.services.index.builds import (
     take_back_base_files,
     take_back_build,
 )
+from keymark.table.services.own_instants import BOOTSTRAP, free_instant, latest_completed
 from keymark.table.state.table_state import TableState, list_storage, stored_schema
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
@@ -88,9 +89,6 @@ from keymark.table.timeline.index_plan import (
 )
 from keymark.table.timeline.timeline import Timeline
 from keymark.table.write.index_changes import log_keys
-
-_BOOTSTRAP = "0" * 14
-_FIRST_SUFFIX = 10
 
 # In Hudi's order.
 BUILT_BY = (
@@ -190,7 +188,7 @@ class Indexer:
         state = TableState.load(self.storage)
         assert state.metadata is not None
         instant = state.next_instant(self.clock)
-        upto = _latest(state.timeline)
+        upto = latest_completed(state.timeline)
         plan = encode_index_plan([IndexedPartition(partition=partition, upto=upto)])
         state.timeline.plan(instant, "indexing", plan)
         target = self._target(state, partition, free_instant(state))
@@ -231,7 +229,7 @@ class Indexer:
             state.timeline.ensure_started(build.instant, "indexing", b"")
             # Both timelines are read here: later, instants may have been archived.
             start = Snapshot(())
-            if build.upto != _BOOTSTRAP:
+            if build.upto != BOOTSTRAP:
                 start = snapshot(state.listing, state.timeline, build.upto)
             assert state.metadata is not None
             opened = state.metadata.slices(partition)[0].base_instant_time
@@ -324,7 +322,8 @@ class Indexer:
                 committed[file.partition_path][file.name] = file.size
         self.storage.delete_tree(METADATA)
         config = load_config(self.storage)
-        initialize(self.storage, config.name, {}, latest=_latest(timeline), listing=committed)
+        latest = latest_completed(timeline)
+        initialize(self.storage, config.name, {}, latest=latest, listing=committed)
         with lease.fenced():
             save_partitions(self.storage, FILES, live=True)
 
@@ -385,7 +384,7 @@ class Indexer:
         """The table as it is now, whose files cleaning leaves from now on."""
         with self._hold_build(build, hold) as lease:
             state = TableState.load(lease.storage)
-            _pin(lease.storage, build.partition, _latest(state.timeline))
+            _pin(lease.storage, build.partition, latest_completed(state.timeline))
         return state
 
     def _catch_up(self, build: Build, start: Snapshot, hold: Hold) -> None:
@@ -439,19 +438,6 @@ def _check_name(partition: str) -> None:
         raise InvalidOptionError(f"{partition!r} is not a partition of the metadata table")
 
 
-def _latest(timeline: Timeline) -> str:
-    return max((instant.time for instant in timeline.completed()), default=_BOOTSTRAP)
-
-
-def free_instant(state: TableState) -> str:
-    """The first free instant of an initialisation: <latest of the data>010, 011, ..."""
-    assert state.metadata is not None
-    latest = _latest(state.timeline)
-    taken = {instant.time for instant in state.metadata.timeline.instants}
-    numbers = range(_FIRST_SUFFIX, 1000)
-    return next(t for n in numbers if (t := f"{latest}{n:03d}") not in taken)
-
-
 def _delete_others(target: BuildTarget) -> None:
     """Delete files of the partition that other, dropped or dead, builds left."""
     folder = f"{METADATA}/{target.partition}"
@@ -462,10 +448,15 @@ def _delete_others(target: BuildTarget) -> None:
 
 def _group_count(metadata: MetadataTable) -> int:
     """How many shards there are, by the files that are there or that commits name."""
+    start = metadata.dealt_out_anew(RECORD_INDEX)
     paths = [path for path in metadata.recorded if path.startswith(f"{RECORD_INDEX}/")]
     names = {path.rpartition("/")[2] for path in paths}
     names |= {status.name for status in metadata.storage.list(f"{METADATA}/{RECORD_INDEX}")}
-    owners = {owner[0] for name in names if (owner := slice_of(RECORD_INDEX, name)) is not None}
+    owners = {
+        owner[0]
+        for name in names
+        if (owner := slice_of(RECORD_INDEX, name)) is not None and owner[1] >= start
+    }
     known = {file_id(RECORD_INDEX, number): number for number in range(RECORD_INDEX_GROUPS_MAX)}
     return max((known[owner] for owner in owners if owner in known), default=-1) + 1
 

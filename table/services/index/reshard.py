@@ -1,25 +1,30 @@
-"""More file groups for the record index, made from the index alone while writers go on.
+"""Another number of file groups for the record index, from the index alone while writers go on.
 
     plan      .hoodie/.keymark/build/reshard/plan.json: how many, the instant of the switch, what
               the present file groups are
     split     one task for each class of file groups: the index is read once, and written as base
               files of the plan's instant, which nobody counts before the switch
     catch up  log blocks that writers have added since are dealt out among the new file groups
-    switch    under the lease: the last of these blocks, and a delta commit that names all new files
+    switch    under the lease: the last of these blocks, and a commit that names all new files
 
     from 4 to 8    class n: old group n into new groups n and n + 4
     from 4 to 6    classes of gcd(4, 6) = 2: old 0, 2 into new 0, 2, 4 and old 1, 3 into new 1, 3, 5
+    from 8 to 4    class n: old groups n and n + 4 into new group n
 
 A key belongs to the group that its hash gives modulo their number. So the keys of old group n are
 in new group m only where n and m are the same modulo the greatest common divisor of both numbers.
 To a multiple of the present number every old group splits by itself, and all of them at a time.
 
 Readers count the file groups that a completed instant opened: before the switch the old ones, after
-it the new ones. Until then the instant is pending on the timeline of the metadata table. What was
-done stays after a death, and goes on from there; `abort` removes it. A write or a compaction by
-Apache Hudi meanwhile may take the instant back, or replace the file groups: then the work starts
-anew. What Hudi has pending at the switch postpones that. Source: HoodieTableMetadataUtil.
-mapRecordKeyToFileGroupIndex and getPartitionLatestMergedFileSlices of Hudi 0.15.
+it the new ones. To more, the switch is a delta commit. To fewer, it is a replace commit that takes
+out the file groups beyond the new number (`metadata/replaced.py`); cleaning deletes them.
+
+Until the switch the instant is pending on the timeline of the metadata table. What was done stays
+after a death, and goes on from there; `abort` removes it. A write or a compaction by Apache Hudi
+meanwhile may take the instant back, or replace the file groups: then the work starts anew. What
+Hudi has pending at the switch postpones that. Source: HoodieTableMetadataUtil.
+mapRecordKeyToFileGroupIndex, getPartitionLatestMergedFileSlices and getValidInstantTimestamps of
+Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -38,9 +43,10 @@ from keymark.table.index.build.target import BuildTarget, open_groups, put_once
 from keymark.table.index.stale_index import refuse_stale_index
 from keymark.table.layout.model import WriteStat
 from keymark.table.layout.naming import METADATA, parse_log_file
-from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.metadata.partitions import RECORD_INDEX, file_id
 from keymark.table.metadata.reader import Shard, largest_shard
 from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.replaced import replaced_groups
 from keymark.table.metadata.reshard_plan import (
     RESHARD,
     ReshardPlan,
@@ -51,9 +57,11 @@ from keymark.table.metadata.reshard_plan import (
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import RECORD_INDEX_GROUPS_MAX, TASK_MEMORY, Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
+from keymark.table.services.clean import delete_slices
 from keymark.table.services.index.builds import take_back_build
-from keymark.table.services.index.indexing import Hold, free_instant, group_sizing
+from keymark.table.services.index.indexing import Hold, group_sizing
 from keymark.table.services.index.split import DealTask, SplitDone, SplitTask, deal, split
+from keymark.table.services.own_instants import free_instant, put_empty_delta, with_room
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
@@ -73,7 +81,7 @@ class Resharded:
 
     Attributes:
         before, after: numbers of file groups.
-        instant: of the delta commit that switched; None where there was nothing to do.
+        instant: of the commit that switched; None where there was nothing to do.
         entries: of the index that was split; what writers changed meanwhile came on top.
         log_files: with changes that writers made meanwhile.
     """
@@ -117,8 +125,9 @@ class Resharder:
             groups: how many there are to be; None: as many as suit the index (`suitable`).
 
         Raises:
-            InputError: there is no record index, fewer groups are asked for than it has, another
-                number is under way, or Apache Hudi compacts the metadata table again and again.
+            InputError: there is no record index, a task has no memory for so many groups at a time,
+                another number is under way, or Apache Hudi compacts the metadata table again and
+                again.
             UnsupportedTableError: Apache Hudi has begun something and not ended it.
             CorruptFileError: the index is damaged.
         """
@@ -161,11 +170,9 @@ class Resharder:
             groups = groups or suitable(shards, self.options, self.cores)
             if len(shards) == groups:
                 return groups
-            if groups < len(shards):
-                raise InputError(
-                    f"the record index has {len(shards)} file groups, more than {groups}: it can "
-                    "only get more; drop it and build it with fewer"
-                )
+            self._refuse_many_at_once(len(shards), groups)
+            if groups > len(shards):
+                state = _with_free_names(state)
             plan = ReshardPlan(
                 before=len(shards),
                 after=groups,
@@ -178,9 +185,24 @@ class Resharder:
             timeline = state.metadata.timeline
             with lease.fenced():
                 save_plan(storage, plan)
-                timeline.begin(plan.instant, "deltacommit")
-                timeline.start(plan.instant, "deltacommit")
+                timeline.begin(plan.instant, plan.action)
+                timeline.start(plan.instant, plan.action)
         return plan
+
+    def _refuse_many_at_once(self, before: int, after: int) -> None:
+        """InputError if a task would merge more file groups than it has memory for.
+
+        Of each it holds a block, as stored and as keys and values.
+        """
+        block_size = self.options.integer("hoodie.hfile.block.size")
+        room = max(1, self.options.integer(TASK_MEMORY) // (4 * block_size))
+        at_once = before // math.gcd(before, after)
+        if at_once > room:
+            raise InputError(
+                f"from {before} to {after} file groups a task reads {at_once} at a time, and has "
+                f"memory for {room} ({TASK_MEMORY}): take a number that has a larger divisor in "
+                f"common with {before}"
+            )
 
     def _target(self, plan: ReshardPlan) -> BuildTarget:
         return BuildTarget(
@@ -227,20 +249,22 @@ class Resharder:
             version=_OPENING + 1,
         )
         for _ in range(_ROUNDS):
-            if not self._catch_up(plan, target, caught, TableState.load(self.storage)):
+            shards = _shards(TableState.load(self.storage))
+            if not self._catch_up(plan, target, caught, shards):
                 break
         with self.hold() as lease:
             state = TableState.load(lease.storage)
+            shards = _shards(state)
             is_on = resharding(lease.storage) == plan
-            if not is_on or not _still_holds(lease.storage, plan, _shards(state)):
+            if not is_on or not _still_holds(lease.storage, plan, shards):
                 return None
-            self._catch_up(plan, replace(target, storage=lease.storage), caught, state)
+            self._catch_up(plan, replace(target, storage=lease.storage), caught, shards)
             bases = [stat for each in done for stat in each.stats]
+            content = _content(plan, [*bases, *caught.stats])
             assert state.metadata is not None
-            timeline = state.metadata.timeline
-            content = encode_commit([*bases, *caught.stats], schema=SCHEMA, operation="BULK_INSERT")
             with lease.fenced():
-                timeline.complete(plan.instant, "deltacommit", content)
+                _put_later_delta(state, plan)
+                state.metadata.timeline.complete(plan.instant, plan.action, content)
                 lease.storage.delete_tree(RESHARD)
         digest = total([each.digest for each in done])
         return Resharded(
@@ -252,12 +276,12 @@ class Resharder:
         )
 
     def _catch_up(
-        self, plan: ReshardPlan, target: BuildTarget, caught: _CaughtUp, state: TableState
+        self, plan: ReshardPlan, target: BuildTarget, caught: _CaughtUp, shards: Sequence[Shard]
     ) -> bool:
         """Deal out the blocks that are new; whether there were any."""
         count = math.gcd(plan.before, plan.after)
         sources: dict[int, list[tuple[Shard, frozenset[str]]]] = {}
-        for shard in _shards(state):
+        for shard in shards:
             read = caught.read[shard.slice.file_id]
             unread = frozenset(_instants(shard)) - read
             if unread:
@@ -266,11 +290,11 @@ class Resharder:
         tasks = [
             DealTask(
                 target=target,
-                sources=tuple(shards),
+                sources=tuple(shards_of_class),
                 numbers=tuple(range(number, plan.after, count)),
                 version=caught.version,
             )
-            for number, shards in sources.items()
+            for number, shards_of_class in sources.items()
         ]
         weights = [sum(shard.slice.size for shard, _ in task.sources) for task in tasks]
         for stats in self.runner.run(deal, tasks, weights=weights):
@@ -294,8 +318,48 @@ def abort(storage: Storage) -> None:
 def _discard(storage: Storage, plan: ReshardPlan | None) -> None:
     """Delete what a re-sharding has made, if one is under way, and what one that ended has left."""
     if plan is not None:
-        take_back_build(storage, load_config(storage), plan.instant)
+        take_back_build(storage, load_config(storage), plan.instant, plan.action)
     storage.delete_tree(RESHARD)
+
+
+def _with_free_names(state: TableState) -> TableState:
+    """The table without the file groups that were replaced: new ones get their names.
+
+    Who began to read before they were replaced is told that files are gone.
+    """
+    assert state.metadata is not None
+    replaced = replaced_groups(state.metadata.timeline)
+    if not replaced:
+        return state
+    metadata = with_room(state).metadata
+    assert metadata is not None
+    files: dict[str, list[str]] = {}
+    for group in replaced:
+        files.setdefault(group.partition, []).extend(group.files)
+    delete_slices(metadata, files, None)
+    return TableState.load(state.storage)
+
+
+def _put_later_delta(state: TableState, plan: ReshardPlan) -> None:
+    """Have a delta commit after the switch, if it is a replace commit.
+
+    Hudi's next compaction takes its instant from the latest delta commit, and must not find a later
+    commit of another kind (ScheduleCompactionActionExecutor).
+    """
+    assert state.metadata is not None
+    deltas = state.metadata.timeline.completed({"deltacommit"})
+    if plan.after < plan.before and not any(delta.time > plan.instant for delta in deltas):
+        put_empty_delta(state)
+
+
+def _content(plan: ReshardPlan, stats: Sequence[WriteStat | DeltaStat]) -> bytes:
+    """The commit that makes the new file groups count."""
+    if plan.after > plan.before:
+        return encode_commit(stats, schema=SCHEMA, operation="BULK_INSERT")
+    replaced = [file_id(RECORD_INDEX, number) for number in range(plan.after, plan.before)]
+    return encode_commit(
+        stats, schema=SCHEMA, operation="INSERT_OVERWRITE", replaced={RECORD_INDEX: replaced}
+    )
 
 
 def _delete_logs(storage: Storage, plan: ReshardPlan) -> None:
@@ -340,9 +404,16 @@ def _shards(state: TableState) -> tuple[Shard, ...]:
 
 
 def _still_holds(storage: Storage, plan: ReshardPlan, shards: Sequence[Shard]) -> bool:
-    """Whether the present file groups are those of the plan, and all that was made is there."""
+    """Whether the present file groups are those of the plan, and all that was made is there.
+
+    Nor may a commit with an instant before the plan's have been completed since: archiving, which
+    goes by the instant of the switch, could pass it while its blocks are still read.
+    """
     present = {shard.slice.file_id: shard.slice.base_instant_time for shard in shards}
     if present != dict(plan.slices):
+        return False
+    unread = (set(_instants(shard)) - set(plan.read[shard.slice.file_id]) for shard in shards)
+    if any(time < plan.instant for times in unread for time in times):
         return False
     done = (_load_done(storage, n) for n in range(math.gcd(plan.before, plan.after)))
     stats = [stat for each in done if each is not None for stat in each.stats]

@@ -16,6 +16,7 @@ from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.writer import HFileWriter
 from keymark.table.format.log.block import BlockType, LogBlock
 from keymark.table.format.log.deletes import decode_deletes, encode_deletes
+from keymark.table.format.log.writer import empty_delete_block
 from keymark.table.index.build.target import BuildTarget, base_stat, put_base
 from keymark.table.layout.model import BaseFile, FileSlice, LogFile, WriteStat
 from keymark.table.layout.naming import METADATA
@@ -23,7 +24,7 @@ from keymark.table.metadata.merge import merged
 from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA
 from keymark.table.metadata.writer import GroupUpdate
-from keymark.table.storage.spool import Content, Spool
+from keymark.table.storage.spool import Spool
 from keymark.table.timeline.commit_metadata import DeltaStat
 
 _NO_KEYS = pa.array([], pa.string())
@@ -110,25 +111,37 @@ class DealTask:
 
 
 def deal(task: DealTask) -> tuple[DeltaStat, ...]:
-    """Put a log file for each new file group that a block has entries of; in the blocks' order."""
-    logs: dict[int, tuple[Spool, int]] = {}
+    """Put a log file for each new file group that a block has entries of; in the blocks' order.
+
+    Each part of a block keeps the block's instant: by it readers tell whether the part counts.
+    """
+    logs: dict[int, _Log] = {}
     for shard, instants in task.sources:
         for block in shard.blocks:
             if block.instant_time in instants:
                 _deal_block(task, block, logs)
-    stats = []
-    for number, (log, records) in sorted(logs.items()):
-        stats.append(_update(task, number).put(log.content(), records))
-    return tuple(stats)
+    return tuple(
+        _update(task, number, task.target.instant).put(log.data.content(), log.records)
+        for number, log in sorted(logs.items())
+    )
 
 
-def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, tuple[Spool, int]]) -> None:
+@dataclass(slots=True)
+class _Log:
+    """The log file of a new file group, as it grows."""
+
+    data: Spool
+    records: int = 0
+
+
+def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, _Log]) -> None:
     target = task.target
     if block.type is BlockType.DELETE:
         keys = decode_deletes(block.content(), block.source.name)
         for number, mine, _ in _dealt(keys, keys, target, task.numbers):
-            content = encode_deletes(mine, target.partition)
-            _add(task, number, BlockType.DELETE, content, len(mine), logs)
+            log, update = _log(task, number, logs), _update(task, number, block.instant_time)
+            update.add_block(log.data, BlockType.DELETE, encode_deletes(mine, target.partition))
+            log.records += len(mine)
         return
     source = HFileReader(block.source, offset=block.content_offset, length=block.content_length)
     for part in _parts(target, task.numbers):
@@ -139,8 +152,22 @@ def _deal_block(task: DealTask, block: LogBlock, logs: dict[int, tuple[Spool, in
                     writer = writers.setdefault(number, _writer(target, len(part)))
                     writer.add(mine, theirs)
         for number, writer in writers.items():
-            cells = writer.close(file_info=_update(task, number).file_info)
-            _add(task, number, BlockType.HFILE_DATA, cells, writer.entry_count, logs)
+            log, update = _log(task, number, logs), _update(task, number, block.instant_time)
+            cells = writer.close(file_info=update.file_info)
+            update.add_block(log.data, BlockType.HFILE_DATA, cells)
+            log.records += writer.entry_count
+
+
+def _log(task: DealTask, number: int, logs: dict[int, _Log]) -> _Log:
+    """The log file of a new file group.
+
+    It begins with a block of the switch's instant that deletes nothing: the commit of that instant
+    names the file.
+    """
+    if number not in logs:
+        logs[number] = _Log(Spool("a log file", task.target.memory // 4 // len(task.numbers)))
+        logs[number].data.write(empty_delete_block(task.target.instant))
+    return logs[number]
 
 
 def _parts(target: BuildTarget, numbers: Sequence[int]) -> list[Sequence[int]]:
@@ -154,22 +181,8 @@ def _writer(target: BuildTarget, count: int) -> HFileWriter:
     return HFileWriter(SCHEMA, target.block_size, memory=target.memory // 4 // count)
 
 
-def _add(  # noqa: PLR0913  a block, where it goes and what is there
-    task: DealTask,
-    number: int,
-    kind: BlockType,
-    content: Content,
-    records: int,
-    logs: dict[int, tuple[Spool, int]],
-) -> None:
-    memory = task.target.memory // 4 // len(task.numbers)
-    log, count = logs.get(number) or (Spool("a log file", memory), 0)
-    _update(task, number).add_block(log, kind, content)
-    logs[number] = log, count + records
-
-
-def _update(task: DealTask, number: int) -> GroupUpdate:
-    """What puts the next log file of a new file group."""
+def _update(task: DealTask, number: int, instant: str) -> GroupUpdate:
+    """What makes blocks of an instant for a new file group, and puts its next log file."""
     target = task.target
     base = target.base_file(number)
     before = LogFile(
@@ -189,7 +202,7 @@ def _update(task: DealTask, number: int) -> GroupUpdate:
             log_files=(before,),
         ),
         partition=target.partition,
-        instant=target.instant,
+        instant=instant,
         block_size=target.block_size,
         keys=_NO_KEYS,
         values=_NO_VALUES,

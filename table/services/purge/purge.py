@@ -35,7 +35,7 @@ from keymark.table.index.external import external_entries
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import BUILD, HOODIE, METADATA, SECONDARY, STAGING, TEMP, TORN
 from keymark.table.metadata.reader import MetadataTable
-from keymark.table.metadata.records import SCHEMA
+from keymark.table.metadata.replaced import replaced_groups
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import TASK_MEMORY
 from keymark.table.runtime.runner import Progress, ProgressRunner
@@ -44,6 +44,7 @@ from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.clean import Cleaner, delete_slices
 from keymark.table.services.compact import Chosen, Compactor
 from keymark.table.services.index.builds import refuse_while_building
+from keymark.table.services.own_instants import with_room
 from keymark.table.services.purge.erasure_check import (
     ErasureCheck,
     Places,
@@ -61,7 +62,6 @@ from keymark.table.services.purge.key_matches import (
 )
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.lease import Lease
-from keymark.table.timeline.commit_metadata import encode_commit
 from keymark.table.write.client import delete_found
 from keymark.table.write.transaction import hold_recovered
 from keymark.table.write.writer import Writer
@@ -69,7 +69,6 @@ from keymark.table.write.writer import Writer
 # A second round is for keys that came back, or that no bloom filter told of.
 _ROUNDS = 3
 _KEY_BYTES_MAX = 32767
-_FIRST_SUFFIX = 10
 _LINES_MAX = 1000
 
 
@@ -287,7 +286,7 @@ class Purger:
         found = check.groups()
         if not found:
             return
-        state = _with_room(check.state)
+        state = with_room(check.state)
         assert state.metadata is not None
         current = _current_files(state.metadata, {partition for partition, _ in found})
         chosen: dict[str, set[str]] = {}
@@ -432,28 +431,6 @@ def _sweep(state: TableState) -> None:
         state.storage.delete_tree(f"{METADATA}/{folder}")
 
 
-def _with_room(state: TableState) -> TableState:
-    """The table with a delta commit after which there was neither compaction nor clean yet.
-
-    Both take their instants from the latest delta commit. An empty one has an instant as that of
-    an initialisation: <latest of the data>010, 011, ...
-    """
-    assert state.metadata is not None
-    timeline = state.metadata.timeline
-    latest = max(i.time for i in timeline.completed({"deltacommit"}))
-    taken = {instant.time for instant in timeline.instants}
-    if not taken & {f"{latest}001", f"{latest}002"}:
-        return state
-    data = max(instant.time for instant in state.timeline.completed())
-    numbers = range(_FIRST_SUFFIX, 1000)
-    instant = next(t for n in numbers if (t := f"{data}{n:03d}") not in taken)
-    timeline.begin(instant, "deltacommit")
-    timeline.start(instant, "deltacommit")
-    content = encode_commit([], schema=SCHEMA, operation="UPSERT_PREPPED")
-    timeline.complete(instant, "deltacommit", content)
-    return TableState.load(state.storage)
-
-
 def _current_files(metadata: MetadataTable, partitions: Iterable[str]) -> set[str]:
     """Paths of the files of current slices."""
     found = set()
@@ -466,16 +443,20 @@ def _current_files(metadata: MetadataTable, partitions: Iterable[str]) -> set[st
 
 
 def _old_files(metadata: MetadataTable, groups: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names of the files of older slices of some groups, by partition."""
+    """Names of the files of older slices of some groups, and of groups that were replaced.
+
+    By partition.
+    """
     wanted = set(groups)
-    partitions = sorted({partition for partition, _ in wanted})
-    versions = metadata.slice_files(partitions)
+    partitions = {partition for partition, _ in wanted}
+    partitions |= {group.partition for group in replaced_groups(metadata.timeline)}
     old: dict[str, list[str]] = {}
-    for partition in partitions:
-        for item in metadata.slices(partition):
-            if (partition, item.file_id) not in wanted:
+    for partition, found in metadata.slice_files(sorted(partitions)).items():
+        current = {item.file_id: item.base_instant_time for item in metadata.slices(partition)}
+        for file_id, versions in found.items():
+            if file_id in current and (partition, file_id) not in wanted:
                 continue
-            for time, names in versions[partition][item.file_id].items():
-                if time != item.base_instant_time:
+            for time, names in versions.items():
+                if time != current.get(file_id):
                     old.setdefault(partition, []).extend(names)
     return old
