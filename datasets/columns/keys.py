@@ -205,9 +205,7 @@ class HotShard(_Key):
         first, second = first >> np.uint64(1), second >> np.uint64(1)
         shares = (self.share, self.inserted_share)
         loaded, inserted = (np.uint64(round(share * _PARTS)) for share in shares)
-        hot = drawn % np.uint64(_PARTS) < np.where(
-            rows.numbers < rows.shape.rows, loaded, inserted
-        )
+        hot = drawn % np.uint64(_PARTS) < np.where(rows.numbers < rows.shape.rows, loaded, inserted)
         before = first * np.uint64(_WEIGHTS[0]) + second * np.uint64(_WEIGHTS[1])
         last = (np.where(hot, np.uint64(0), code) - before - np.uint64(_ZEROS)) & _LOW_32
         return letters_text([first, second, last], _SIZES)

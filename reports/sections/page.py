@@ -206,7 +206,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         outcomes=outcomes_part(runs),
         releases=[changed for run in runs if (changed := releases_part(run)) is not None],
         virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
-        shapes=[found for run in runs if (found := shapes_part(run)) is not None],
+        shapes=[beside for run in runs if (beside := shapes_part(run)) is not None],
         charts=_charts(headline, judged=not several),
         rest=tables.rest_words(charted),
         charted="" if several or not charted else words_of(charted[0].data),

@@ -132,7 +132,5 @@ def log_keys(
             )
     weights = [group.keys.nbytes + group.values.nbytes for group in groups]
     threads = threads_by_weight(weights, runner.threads_each(1), least=delta.block_size)
-    shared = [
-        replace(group, threads=count) for group, count in zip(groups, threads, strict=True)
-    ]
+    shared = [replace(group, threads=count) for group, count in zip(groups, threads, strict=True)]
     return runner.run(write_group, shared, weights=weights)
