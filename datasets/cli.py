@@ -177,6 +177,7 @@ def describe(spec: Spec, settings: Settings = None, as_json: AsJson = False) -> 
         "moves": stream.moves,
         "late": stream.late,
         "duplicates": stream.duplicates,
+        "repeats": stream.repeats,
         "schema": [
             {"name": name, "type": kinds[name].spark_type} for name in asked.dataset.columns
         ],

@@ -72,6 +72,7 @@ def publish(
             "engines": report.engines,
             "releases": report.releases,
             "virtual_keys": report.virtuals,
+            "shapes": report.shapes,
         },
     )
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")

@@ -17,7 +17,8 @@ They are ranked (`keymark.datasets.changes.ranks`), and a round updates, in each
     partitions  partition by partition, the newest last; the order keeps rows in their partitions
 
 A batch also brings rows that must change nothing: late ones, older than what the table has, and
-second rows, older ones, of keys that the batch has already.
+further rows, older ones, of keys that the batch has already: a second one of many keys, or any
+number of one key.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ from keymark.datasets.specs.spec import DatasetSpec
 NEVER_INSERTED = 1 << 60
 """Row numbers from here on are in no table."""
 LATE = -1
-"""The version of late rows: their ordering value is less than that of any other row."""
+"""The version of late rows: their ordering value is less than that of any row in time.
+
+Rows that repeat one key count down from it.
+"""
 
 _permutation = lru_cache(maxsize=1 << 16)(Permutation)
 _pieces = lru_cache(maxsize=4096)(pieces)
@@ -134,6 +138,11 @@ class Stream:
     def duplicates(self) -> int:
         """Keys of a round's batch that come twice."""
         return self.spec.count(self.spec.duplicates)
+
+    @property
+    def repeats(self) -> int:
+        """Further rows of a round's first key."""
+        return self.spec.count(self.spec.repeats)
 
     @property
     def deletes(self) -> int:
@@ -283,6 +292,10 @@ class Stream:
         split = max(start, min(stop, self.updates))
         again = self.added(round_, split - self.updates, stop - self.updates)
         return np.concatenate([self.updated(round_, start, split), again])
+
+    def repeated(self, round_: int, start: int, stop: int) -> _Numbers:
+        """The number of the row whose key is repeated, for a slice of 0..repeats-1."""
+        return np.repeat(self.doubled(round_, 0, 1), stop - start)
 
     def inserted(self, round_: int) -> tuple[int, int]:
         """First and end number of the rows that a round adds; round 0 adds the first load."""

@@ -23,7 +23,7 @@ from keymark.datasets.columns.kind import (
     piece,
     take,
 )
-from keymark.datasets.columns.text import hash_alike, hex_text, uuid_text
+from keymark.datasets.columns.text import LETTERS, hash_alike, hex_text, letters_text, uuid_text
 from keymark.datasets.generate.hashing import derive, draw, mix
 
 _LOW_12, _LOW_62 = np.uint64(0xFFF), np.uint64((1 << 62) - 1)
@@ -32,6 +32,16 @@ _MILLISECONDS = (1 << 48) - 1
 _BITS = 61
 _PAIRS = tuple(f"{pair:02x}" for pair in range(256))
 _FIRST_BITS = (40, 32, 24, 16, 8, 0)
+_MODULUS = 1 << 32
+_LOW_32 = np.uint64(_MODULUS - 1)
+# Shares of keys with one hash code are counted in so many parts.
+_PARTS = 1 << 20
+# Digits in base 31 of two numbers of 63 bits and of one of 32, as Spark writes them.
+_SIZES, _DIGITS = (13, 13, 7), "0123456789ABCDEFGHIJKLMNOPQRSTU"
+# What the first two of them, and the letters for 0, add to the hash code of the text. The weights
+# are below 2^31, so that their products with 32 bits fit what Spark has.
+_WEIGHTS = (pow(31, 20, _MODULUS), pow(31, 7, _MODULUS))
+_ZEROS = ord(LETTERS[0]) * (31 ** sum(_SIZES) // 30) % _MODULUS
 
 
 class _Key(BaseKind):
@@ -173,6 +183,53 @@ class OneShard(_Key):
     def _sql(self, rows: Expressions) -> str:
         bits = f"lpad(bin({rows.number}), {_BITS}, '0')"
         return f"replace(replace({bits}, '0', 'Aa'), '1', 'BB')"
+
+
+class HotShard(_Key):
+    """Texts of 33 letters, of which a share has the String.hashCode 0: they are in the first shard.
+
+    The others have any hash code. The last seven letters make it what it is to be.
+
+    Attributes:
+        share: of the rows of the first load.
+        inserted_share: of inserted rows, and of keys that no table has.
+    """
+
+    kind: Literal["hot_shard"]
+    share: float = Field(default=0.9, ge=0, le=1)
+    inserted_share: float = Field(default=0.9, ge=0, le=1)
+
+    def _arrow(self, rows: Values) -> pa.Array:
+        row = rows.hash(fixed=True)
+        first, second, code, drawn = (mix(np.array([place]), row) for place in range(4))
+        first, second = first >> np.uint64(1), second >> np.uint64(1)
+        shares = (self.share, self.inserted_share)
+        loaded, inserted = (np.uint64(round(share * _PARTS)) for share in shares)
+        hot = drawn % np.uint64(_PARTS) < np.where(rows.numbers < rows.shape.rows, loaded, inserted)
+        before = first * np.uint64(_WEIGHTS[0]) + second * np.uint64(_WEIGHTS[1])
+        last = (np.where(hot, np.uint64(0), code) - before - np.uint64(_ZEROS)) & _LOW_32
+        return letters_text([first, second, last], _SIZES)
+
+    def _sql(self, rows: Expressions) -> str:
+        words = [
+            rows.let(f"shiftrightunsigned({rows.hash(place, fixed=True)}, 1)") for place in (0, 1)
+        ]
+        loaded, inserted = (
+            f"{round(share * _PARTS)}L" for share in (self.share, self.inserted_share)
+        )
+        most = f"if({rows.number} < {rows.shape.rows}L, {loaded}, {inserted})"
+        hot = f"({rows.hash(3, fixed=True)} & {_PARTS - 1}L) < {most}"
+        code = f"if({hot}, 0L, {rows.hash(2, fixed=True)} & {_MODULUS - 1}L)"
+        before = " - ".join(
+            f"pmod(({word} & {_MODULUS - 1}L) * {weight}L, {_MODULUS}L)"
+            for word, weight in zip(words, _WEIGHTS, strict=True)
+        )
+        last = f"pmod({code} - {before} - {_ZEROS}L, {_MODULUS}L)"
+        texts = [
+            f"lpad(conv(cast({number} as string), 10, 31), {size}, '0')"
+            for number, size in zip([*words, last], _SIZES, strict=True)
+        ]
+        return f"translate(concat({', '.join(texts)}), '{_DIGITS}', '{LETTERS}')"
 
 
 def _uuid_sql(rows: Expressions, first: str, third: str, *, version: int) -> str:

@@ -50,12 +50,13 @@ class Partition(BaseKind):
         of: `days`, the latest last; `countries`, by their two letters; or `hashes` of eight hex
             digits, for paths of high cardinality.
         sizes: how many rows each has. `flat`: all alike; `zipf`: the n-th of them, in an order of
-            its own, a share of 1/n; `recent`: each half more than the one ten places before it.
+            its own, a share of 1/n; `recent`: each half more than the one ten places before it;
+            `one`: nine tenths of them are in the last, the others are alike.
     """
 
     kind: Literal["partition"]
     of: Literal["days", "countries", "hashes"] = "days"
-    sizes: Literal["flat", "zipf", "recent"] = "flat"
+    sizes: Literal["flat", "zipf", "recent", "one"] = "flat"
 
     spark_type: ClassVar[str] = "string"
 
@@ -124,12 +125,15 @@ def _place(lots: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> npt.NDArray
 @lru_cache(maxsize=64)
 def _lots(sizes: str, count: int, seed: int) -> tuple[int, ...]:
     places = np.arange(count)
-    if sizes == "flat":
-        return tuple(range(count))
-    if sizes == "zipf":
-        weights = 1 / (np.argsort(draw(derive(seed, "partition sizes"), places)) + 1)
-    else:
-        weights = 1.5 ** ((places - count) / 10)
+    match sizes:
+        case "flat":
+            return tuple(range(count))
+        case "zipf":
+            weights = 1 / (np.argsort(draw(derive(seed, "partition sizes"), places)) + 1)
+        case "one":
+            weights = np.where(places == count - 1, 9.0 * max(1, count - 1), 1.0)
+        case _:
+            weights = 1.5 ** ((places - count) / 10)
     lots = max(_LOTS, _LOTS_EACH * count) * weights / weights.sum()
     return tuple(np.repeat(places, np.maximum(1, np.round(lots)).astype(int)).tolist())
 

@@ -14,7 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from keymark.datasets.columns.keys import Hashed, Letters, Numbered, OneShard, Sequence, Uuid, Uuid7
+from keymark.datasets.columns.keys import (
+    Hashed,
+    HotShard,
+    Letters,
+    Numbered,
+    OneShard,
+    Sequence,
+    Uuid,
+    Uuid7,
+)
 from keymark.datasets.columns.kind import (
     Expressions,
     ValueKind,
@@ -176,6 +185,7 @@ Kind = Annotated[
     | Hashed
     | Letters
     | OneShard
+    | HotShard
     | Partition
     | Ordering
     | Version

@@ -13,6 +13,9 @@ _UUID_BYTES = 36
 # Where the digits of each byte of a UUID stand; dashes at 8, 13, 18 and 23.
 _BYTE_PLACES = np.array([0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34])
 _TOP_BIT = np.uint64(1 << 63)
+# As many letters as `String.hashCode` multiplies by: texts of them are numbers, and hash as such.
+LETTERS = "".join(map(chr, range(94, 125)))
+_BASE, _FIRST_LETTER = np.uint64(len(LETTERS)), np.uint64(ord(LETTERS[0]))
 
 
 @njit(cache=True, nogil=True)
@@ -39,6 +42,15 @@ def _hex_bytes(words: np.ndarray, stride: int, digits: int, out: np.ndarray, sta
             out[at + position] = _UPPER_DIGITS[(words[row] >> shift) & np.uint64(15)]
 
 
+@njit(cache=True, nogil=True)
+def _letter_bytes(words: np.ndarray, out: np.ndarray) -> None:
+    for row in range(len(words)):
+        left = words[row]
+        for place in range(out.shape[1] - 1, -1, -1):
+            out[row, place] = _FIRST_LETTER + left % _BASE
+            left //= _BASE
+
+
 def uuid_text(high: np.ndarray, low: np.ndarray, *, version: int = 4) -> pa.Array:
     """Return texts shaped like UUIDs of a version (RFC 9562) from 128 bits per row."""
     versioned = (high & ~np.uint64(0xF000)) | np.uint64(version << 12)
@@ -54,6 +66,16 @@ def hash_alike(numbers: np.ndarray, bits: int) -> pa.Array:
     out[:, :, 0] = ord("A") + ones
     out[:, :, 1] = np.where(ones == 1, ord("B"), ord("a"))
     return fixed_text(out.reshape(-1), 2 * bits)
+
+
+def letters_text(words: list[np.ndarray], sizes: tuple[int, ...]) -> pa.Array:
+    """Return numbers (uint64) behind each other in base 31, each in so many of ``LETTERS``."""
+    out = np.empty((len(words[0]), sum(sizes)), np.uint8)
+    start = 0
+    for numbers, size in zip(words, sizes, strict=True):
+        _letter_bytes(numbers, out[:, start : start + size])
+        start += size
+    return fixed_text(out.reshape(-1), out.shape[1])
 
 
 def hex_text(pieces: list[np.ndarray], size: int) -> pa.Array:

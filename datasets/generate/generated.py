@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _Numbers = npt.NDArray[np.int64]
-_Part = tuple[int, Callable[[int, int, int], _Numbers], int]
-"""Of a batch: rows; the numbers of some of them by round, first and end; their version."""
+_Part = tuple[int, Callable[[int, int, int], _Numbers], int, int]
+"""Of a batch: rows; the numbers of some of them by round, first and end; the version of the first
+row, and what each has more than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,35 +145,36 @@ class GeneratedDataset:
     def batch_slice(self, round: int, start: int, stop: int) -> Chunk:  # noqa: A002
         """Numbers and versions of a slice of a round's batch.
 
-        Updates, rows that move, inserts, late rows, and older rows of the first of these keys. The
-        batch of round 0 is the first load.
+        Updates, rows that move, inserts, late rows, older rows of the first of these keys, and
+        still older ones of the very first. The batch of round 0 is the first load.
         """
         parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         before = 0
-        for size, rows, version in self._batch_parts(round):
+        for size, rows, version, step in self._batch_parts(round):
             first, last = max(start - before, 0), min(stop - before, size)
             before += size
             if first < last:
-                numbers = rows(round, first, last)
-                parts.append((numbers, np.full_like(numbers, version)))
-        every, versions = zip(*parts, strict=True)
-        return np.concatenate(every), np.concatenate(versions)
+                versions = version + step * np.arange(first, last, dtype=np.int64)
+                parts.append((rows(round, first, last), versions))
+        numbers, all_versions = zip(*parts, strict=True)
+        return np.concatenate(numbers), np.concatenate(all_versions)
 
     def _batch_parts(self, round_: int) -> list[_Part]:
         stream = self.stream
         if not round_:
-            return [(self.spec.rows, stream.added, round_)]
+            return [(self.spec.rows, stream.added, round_, 0)]
         return [
-            (stream.updates, stream.updated, round_),
-            (stream.moves, stream.moved, round_),
-            (stream.inserts, stream.added, round_),
-            (stream.late, stream.late_rows, LATE),
-            (stream.duplicates, stream.doubled, round_ - 1),
+            (stream.updates, stream.updated, round_, 0),
+            (stream.moves, stream.moved, round_, 0),
+            (stream.inserts, stream.added, round_, 0),
+            (stream.late, stream.late_rows, LATE, 0),
+            (stream.duplicates, stream.doubled, round_ - 1, 0),
+            (stream.repeats, stream.repeated, LATE, -1),
         ]
 
     def batch_size(self, round: int) -> int:  # noqa: A002
         """Rows of a round's batch; those of the first load for round 0."""
-        return sum(size for size, _, _ in self._batch_parts(round))
+        return sum(size for size, *_ in self._batch_parts(round))
 
     def slices(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Cut a range of rows into pieces that are made at once."""

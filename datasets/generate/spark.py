@@ -58,6 +58,11 @@ def batch(spark: SparkSession, stream: Stream, round_: int, partitions: int) -> 
         start = stream.inserted(round_)[0]
         again = _range(spark, start, start + stream.duplicates - doubled, partitions)
         parts.append(_versioned(again, "id", round_ - 1))
+    if stream.repeats:
+        [number] = stream.repeated(round_, 0, 1).tolist()
+        again = _range(spark, 0, stream.repeats, partitions)
+        columns = f"{number}L as {_NUMBER}", f"{LATE}L - id as {_VERSION}", f"0L as {_MOVES}"
+        parts.append(again.selectExpr(*columns))
     return functools.reduce(lambda one, other: one.union(other), parts)
 
 

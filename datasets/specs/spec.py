@@ -28,7 +28,7 @@ from keymark.datasets.specs.sizes import payload_for, row_bytes
 
 _CATALOG = Path(__file__).parents[1] / "catalog"
 _MAX_ROWS = 10**13
-_AMOUNTS = ("updates", "inserts", "deletes", "moves", "late", "duplicates")
+_AMOUNTS = ("updates", "inserts", "deletes", "moves", "late", "duplicates", "repeats")
 _COUNTED = ("rows", *_AMOUNTS)
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
@@ -58,6 +58,7 @@ class DatasetSpec(BaseModel):
             `rows` and less every tenth round; a count or a share, likewise.
         late: rows per round that are older than what the table has, and must change nothing.
         duplicates: keys of a round that come a second time, in an older row; likewise.
+        repeats: further rows of one key of a round, the first, each older than those before it.
         insert_shares: shares of inserted rows that the newest partition gets, the second newest,
             and so on; what is left is for all others. None: as the first load is spread.
         columns: the columns in order, by name.
@@ -83,6 +84,7 @@ class DatasetSpec(BaseModel):
     moves: int | float = Field(default=0, ge=0)
     late: int | float = Field(default=0, ge=0)
     duplicates: int | float = Field(default=0, ge=0)
+    repeats: int | float = Field(default=0, ge=0)
     insert_shares: tuple[()] | Shares = ()
     columns: dict[ColumnName, Kind] = Field(min_length=1)
 
@@ -144,10 +146,12 @@ class DatasetSpec(BaseModel):
         moves = self.count(self.moves)
         if TURNS * moves > self.rows // 2:
             yield f"moves: {moves} per round take {2 * TURNS * moves:,} rows at least"
-        if (self.late or self.duplicates) and self.ordering is None:
-            yield "late, duplicates: need an ordering column, which tells what is older"
+        if (self.late or self.duplicates or self.repeats) and self.ordering is None:
+            yield "late, duplicates, repeats: need an ordering column, which tells what is older"
         if self.count(self.duplicates) > self.count(self.updates) + self.count(self.inserts):
             yield "duplicates: more than a batch has updates and inserts"
+        if self.count(self.repeats) and not self.count(self.updates) + self.count(self.inserts):
+            yield "repeats: a batch without updates and inserts has no key to repeat"
 
     @property
     def _shares(self) -> tuple[float, ...]:

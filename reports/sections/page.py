@@ -28,6 +28,7 @@ from keymark.reports.sections.model_part import ModelPart, model_part
 from keymark.reports.sections.outcomes_part import OutcomesPart, outcomes_part
 from keymark.reports.sections.overhead_part import OverheadPart, overhead_part
 from keymark.reports.sections.releases_part import ReleasesPart, releases_part
+from keymark.reports.sections.shapes_part import ShapesPart, shapes_part
 from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
 from keymark.reports.stats.noise import NoisePart, noise_part
 from keymark.reports.stats.statistics import Caveat, CaveatKind
@@ -136,6 +137,7 @@ class Report:
         outcomes: which release of Hudi runs which index, where there are several.
         releases: what changed between releases of Hudi, of each run that has several.
         virtuals: virtual keys beside stored ones, of each run that has both.
+        shapes: shapes of data beside the first one, of each run with several.
         rest: what the time of an upsert beyond its phases is, in sentences.
         charts: pictures with their tables, of the first data that the answer is about.
         charted: these data in words; empty where there is one point only.
@@ -161,6 +163,7 @@ class Report:
     outcomes: OutcomesPart | None
     releases: list[ReleasesPart]
     virtuals: list[VirtualPart]
+    shapes: list[ShapesPart]
     charts: list[Chart]
     charted: str
     rest: list[str]
@@ -203,6 +206,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         outcomes=outcomes_part(runs),
         releases=[changed for run in runs if (changed := releases_part(run)) is not None],
         virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
+        shapes=[beside for run in runs if (beside := shapes_part(run)) is not None],
         charts=_charts(headline, judged=not several),
         rest=tables.rest_words(charted),
         charted="" if several or not charted else words_of(charted[0].data),

@@ -53,6 +53,9 @@ def _parts(report: Report) -> list[str]:
     lines += _of_hudi(report)
     for compared in report.virtuals:
         lines += [_heading("Virtual keys", compared.name), "", *_with_findings(compared.shapes)]
+    for found in report.shapes:
+        lines += [_heading("Shapes of data", found.name), "", *_table(found.grid, "shape"), ""]
+        lines += [*_sentences(found.findings), ""]
     lines += [line for growth in report.growths for line in _growth(growth)]
     for model in report.models:
         fits = _table(model.fits, "index and cache")

@@ -68,11 +68,6 @@ class Dealing:
         number = np.abs(shards(keys, self.shards).astype(np.int64))
         return number * self.parts // self.shards
 
-    def slice_of(self, keys: pa.Array, slices: int) -> npt.NDArray[np.int64]:
-        """The slice of each key of one part; keys of one shard are spread over all slices."""
-        number = np.abs(shards(keys, self.shards * slices).astype(np.int64))
-        return number // self.shards
-
 
 def context_of_task(context: IndexContext) -> IndexContext:
     """The table as an index sees it in a task: one thread, no session, no cache."""

@@ -204,6 +204,12 @@ def shares(weight: int, total: int, cores: int) -> int:
     return max(1, math.ceil(weight * cores / max(1, total) - 0.25))
 
 
+def threads_by_weight(weights: Sequence[int], cores: int, *, least: int) -> list[int]:
+    """How many threads each item takes to be no slower than the rest: one for `least` bytes."""
+    total = sum(weights)
+    return [min(shares(weight, total, cores), 1 + weight // least) for weight in weights]
+
+
 def no_progress(done: int, total: int, unit: str) -> None:
     """A Progress that shows nothing."""
 

@@ -15,7 +15,7 @@ Hudi do not ask for it. Source: HoodieBackedTableMetadataWriter.compactIfNecessa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,7 @@ from keymark.table.metadata.records import (
 )
 from keymark.table.metadata.records import FILES as FILE_LIST
 from keymark.table.metadata.writer import put_again
-from keymark.table.runtime.runner import TaskRunner
+from keymark.table.runtime.runner import TaskRunner, threads_by_weight
 from keymark.table.state.late import note_fenced
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
@@ -67,7 +67,7 @@ class GroupCompaction:
     `live_files` are the ends of the keys that describe a file which the table still has; None where
     records describe no files. `erased` are record keys (binary) to leave out, whatever the group
     says of them; None for none. A quarter of `memory` is for the base file, more of it goes to the
-    local disk.
+    local disk. So many `threads` compress its blocks.
     """
 
     shard: Shard
@@ -77,6 +77,7 @@ class GroupCompaction:
     live_files: pa.Array | None
     memory: int
     erased: pa.Array | None = None
+    threads: int = 1
 
     def write(self) -> WriteStat | DeltaStat:
         """Put the base file: live cells in key order, a block at a time.
@@ -84,7 +85,8 @@ class GroupCompaction:
         Every attempt makes the same bytes under the same name, so that a task which Spark runs
         again leaves no second base file of the slice.
         """
-        writer = HFileWriter(SCHEMA, self.block_size, memory=self.memory // 4)
+        memory = self.memory // 4
+        writer = HFileWriter(SCHEMA, self.block_size, memory=memory, threads=self.threads)
         first, last, count = b"", b"", 0
         for keys, values in self._cells():
             if not len(keys):
@@ -235,7 +237,9 @@ class Compactor:
         timeline.plan(instant, "compaction", plan)
         timeline.start(instant, "compaction")
         weights = [work.shard.slice.size for work in works]
-        stats = self.runner.run(compact_group, works, weights=weights)
+        threads = threads_by_weight(weights, self.runner.threads_each(1), least=self.block_size)
+        shared = [replace(work, threads=count) for work, count in zip(works, threads, strict=True)]
+        stats = self.runner.run(compact_group, shared, weights=weights)
         content = encode_commit(stats, schema=SCHEMA, operation="COMPACT", compacted=True)
         # Whoever took the table meanwhile has taken this compaction back.
         self.lease.publish([(timeline.path(instant, "commit", COMPLETED), content)])

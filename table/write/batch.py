@@ -124,23 +124,26 @@ def combine(batch: Batch, config: TableConfig, *, is_global: bool) -> Batch:
 
     With a partition-local index a key counts once per partition path.
     """
-    columns = {"key": batch.keys}
+    identity = {"key": batch.keys}
     if not is_global:
-        columns["partition"] = batch.partitions
-    identity = list(columns)
-    if pa.table(columns).group_by(identity).aggregate([]).num_rows == len(batch):
+        identity["partition"] = batch.partitions
+    last = _greatest(identity, np.arange(len(batch)))
+    if len(last) == len(batch):
         return batch
     ordering = batch.ordering(config)
     if ordering is not None:
-        columns["ordering"] = ordering
-    columns["row"] = pa.array(np.arange(len(batch)))
-    keys = [(name, "ascending", "at_start") for name in columns]
-    order = pc.sort_indices(pa.table(columns), sort_keys=keys)
-    ordered = pa.table({name: columns[name] for name in identity}).take(order)
-    last = np.ones(len(batch), bool)
-    same = np.ones(len(batch) - 1, bool)
-    for name in identity:
-        column = ordered[name].combine_chunks()
-        same &= pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    last[:-1] = ~same
-    return batch.take(np.sort(order.to_numpy()[last]))
+        # Stable: of equal values the row later in the input comes last.
+        order = pc.array_sort_indices(ordering, null_placement="at_start").to_numpy()
+        places = np.empty(len(batch), np.int64)
+        places[order] = np.arange(len(batch))
+        last = order[_greatest(identity, places)]
+    return batch.take(np.sort(last))
+
+
+def _greatest(
+    identity: dict[str, pa.Array], places: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The greatest place of each key; keys are hashed, so one that comes often costs no more."""
+    rows = pa.table({**identity, "place": places})
+    greatest = rows.group_by(list(identity)).aggregate([("place", "max")])["place_max"]
+    return np.asarray(greatest.to_numpy())

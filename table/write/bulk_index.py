@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -21,7 +21,7 @@ from keymark.table.metadata.reader import Shard
 from keymark.table.metadata.records import SCHEMA, encode_locations
 from keymark.table.metadata.writer import DeltaCommit, GroupUpdate
 from keymark.table.properties.options import DUP_POLICY
-from keymark.table.runtime.runner import TaskRunner
+from keymark.table.runtime.runner import TaskRunner, threads_by_weight
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat
@@ -158,7 +158,12 @@ class BulkKeys:
             for number, shard in enumerate(state.metadata.shards(RECORD_INDEX))
         ]
         weights = [sum(s.held for s in (*build.stretches, *build.deletes)) for build in builds]
-        stats = runner.run(build_shard, builds, weights=weights)
+        threads = threads_by_weight(weights, runner.threads_each(1), least=delta.block_size)
+        shared = [
+            replace(build, update=replace(build.update, threads=count))
+            for build, count in zip(builds, threads, strict=True)
+        ]
+        stats = runner.run(build_shard, shared, weights=weights)
         return [stat for stat in stats if stat is not None]
 
     def entries(self, storage: Storage, instant: str) -> EntryChanges:
@@ -177,7 +182,7 @@ def build_shard(build: ShardBuild) -> DeltaStat | None:
     # Where uniqueness was given up by name the index keeps the later row's place.
     keys = OrderedKeys(sources=build.stretches, read=stretch_keys, memory=build.memory)
     update, most = build.update, build.memory // 4
-    file = HFileWriter(SCHEMA, update.block_size, memory=most)
+    file = HFileWriter(SCHEMA, update.block_size, memory=most, threads=update.threads)
     known = _KnownKeys(build.shard if build.refuse_known else None)
     for array, order, codes in keys.batches():
         ascending = array.take(pa.array(order))

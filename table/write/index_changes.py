@@ -17,7 +17,7 @@ from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import split_by_shard
 from keymark.table.metadata.records import encode_locations
 from keymark.table.metadata.writer import DeltaCommit, write_group
-from keymark.table.runtime.runner import TaskRunner, shares
+from keymark.table.runtime.runner import TaskRunner, threads_by_weight
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat
@@ -131,10 +131,6 @@ def log_keys(
                 )
             )
     weights = [group.keys.nbytes + group.values.nbytes for group in groups]
-    total, cores = sum(weights), runner.threads_each(1)
-    shared = [
-        # No more than there are blocks.
-        replace(group, threads=min(shares(weight, total, cores), 1 + weight // delta.block_size))
-        for group, weight in zip(groups, weights, strict=True)
-    ]
+    threads = threads_by_weight(weights, runner.threads_each(1), least=delta.block_size)
+    shared = [replace(group, threads=count) for group, count in zip(groups, threads, strict=True)]
     return runner.run(write_group, shared, weights=weights)

@@ -44,7 +44,8 @@ def check_stream(dataset, rounds):
         batch = arrow_batch(dataset, round_)
         stream = dataset.stream
         assert batch.num_rows == dataset.batch_size(round_)
-        assert batch.num_rows == sum(dataset.batch_counts(round_)) + stream.late + stream.duplicates
+        older = stream.late + stream.duplicates + stream.repeats
+        assert batch.num_rows == sum(dataset.batch_counts(round_)) + older
         assert model.upsert(batch) == dataset.batch_counts(round_)
         path = dataset.partition_path
         moved = [k for k, row in before.items() if any(model.rows[k][c] != row[c] for c in path)]
@@ -90,7 +91,7 @@ def check_sample(dataset, round_, model):
 @pytest.mark.parametrize("name", built_in_names())
 def test_truth_of_every_dataset_equals_brute_force(name):
     settings = {"rows": 150, "updates": 20, "inserts": 10, "deletes": 4, "delete_every": 1}
-    check_stream(small(name, **settings, moves=2, late=5, duplicates=7), 3)
+    check_stream(small(name, **settings, moves=2, late=5, duplicates=7, repeats=9), 3)
 
 
 def test_truth_does_not_depend_on_what_was_asked_before():

@@ -28,6 +28,7 @@ KINDS = {
     "hashed": {"digits": 64},
     "letters": {"length": 40},
     "one_shard": {},
+    "hot_shard": {"share": 0.6, "inserted_share": 0.2},
 }
 BEYOND = 1 << 60
 
@@ -85,7 +86,22 @@ def test_keys_of_one_shard_hash_alike(numbers):
     assert len(set(hashes.tolist())) == 1
 
 
-@pytest.mark.parametrize("sizes", ["flat", "zipf", "recent"])
+@pytest.mark.parametrize(("share", "inserted_share"), [(0.9, 0.0), (0.0, 1.0), (1.0, 0.5)])
+def test_a_share_of_keys_has_one_hash_code(share, inserted_share):
+    kind = {"kind": "hot_shard", "share": share, "inserted_share": inserted_share}
+    spec = load_spec("trips", {"rows": 5000, "columns.uuid": kind})
+    for first, expected in ((0, share), (5000, inserted_share), (BEYOND, inserted_share)):
+        keys = keys_of(spec, range(first, first + 5000))
+        assert {len(key) for key in keys} == {33}
+        hashes = java_hashes(pa.array(keys))
+        assert (hashes == 0).mean() == pytest.approx(expected, abs=0.02)
+        others = hashes[hashes != 0]
+        assert len(set(others.tolist())) >= 0.99 * len(others)
+        owners = Counter((np.abs(others.astype(np.int64)) % 4).tolist())
+        assert all(count / len(others) == pytest.approx(0.25, abs=0.1) for count in owners.values())
+
+
+@pytest.mark.parametrize("sizes", ["flat", "zipf", "recent", "one"])
 def test_sizes_of_partitions(sizes):
     spec = load_spec("trips", {"rows": 60_000, "columns.dt.sizes": sizes})
     numbers = np.arange(60_000)
@@ -100,12 +116,15 @@ def test_sizes_of_partitions(sizes):
         total = sum(1 / n for n in range(1, 21))
         for place in (0, 1, 4, 9):
             assert ranked[place] == pytest.approx(1 / (place + 1) / total, rel=0.1)
+    elif sizes == "one":
+        assert shares[-1] == pytest.approx(0.9, abs=0.01)
+        assert max(shares[:-1]) < 1.2 * min(shares[:-1])
     else:
         assert shares[-1] / shares[-11] == pytest.approx(1.5, rel=0.12)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("sizes", ["zipf", "recent"])
+@pytest.mark.parametrize("sizes", ["zipf", "recent", "one"])
 def test_spark_fills_the_same_partitions(spark, sizes):
     spec = load_spec("trips", {"rows": 300, "columns.dt.sizes": sizes})
     made = spark_rows(spec, inserted(spark, Stream(spec), 0, 2), ["uuid", "dt"]).collect()

@@ -12,7 +12,7 @@ from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.rows import make_rows
 from keymark.datasets.specs.spec import load_spec
 
-KEYS = ("uuid", "uuid7", "sequence", "numbered", "hashed", "letters", "one_shard")
+KEYS = ("uuid", "uuid7", "sequence", "numbered", "hashed", "letters", "one_shard", "hot_shard")
 
 
 @st.composite
@@ -32,7 +32,7 @@ def specs(draw):
             "update_choice.kind": choice,
             "columns.uuid.kind": draw(st.sampled_from(KEYS)),
             "columns.dt.of": draw(st.sampled_from(["days", "countries", "hashes"])),
-            "columns.dt.sizes": draw(st.sampled_from(["flat", "zipf", "recent"])),
+            "columns.dt.sizes": draw(st.sampled_from(["flat", "zipf", "recent", "one"])),
             **{f"columns.{name}": KINDS[name] for name in names},
         },
     )

@@ -47,7 +47,7 @@ streams = st.fixed_dictionaries(
         "late": st.integers(0, 15),
         "insert_shares": st.sampled_from([(), *SHARES]),
         "date_partitions": st.integers(3, 9),
-        "columns.dt.sizes": st.sampled_from(["flat", "zipf", "recent"]),
+        "columns.dt.sizes": st.sampled_from(["flat", "zipf", "recent", "one"]),
         "update_choice": choices.map(UpdateChoice.model_dump)
         | st.sampled_from(SHARES).map(lambda shares: {"kind": "partitions", "shares": shares}),
     }
@@ -78,10 +78,11 @@ def test_shares_add_up(parts, data):
 
 
 @settings(max_examples=100, deadline=None)
-@given(streams, st.integers(0, 35))
-def test_truth_equals_brute_force(stream, duplicates):
-    duplicates = min(duplicates, stream["updates"] + stream["inserts"])
-    check_stream(small(**stream, duplicates=duplicates), 3)
+@given(streams, st.integers(0, 35), st.integers(0, 9))
+def test_truth_equals_brute_force(stream, duplicates, repeats):
+    keys = stream["updates"] + stream["inserts"]
+    duplicates = min(duplicates, keys)
+    check_stream(small(**stream, duplicates=duplicates, repeats=repeats if keys else 0), 3)
 
 
 def stream_of(kind, **overrides):
@@ -209,8 +210,9 @@ def test_keys_that_moved_are_sampled():
         {"update_choice": {"kind": "partitions"}, "columns.dt.sizes": "zipf"},
         {"update_choice": {"kind": "partitions"}, "date_partitions": 7, "moves": 9},
         {"insert_shares": (1.0,), "moves": 11, "late": 20, "duplicates": 30},
+        {"updates": 0, "inserts": 5, "repeats": 90},
     ],
-    ids=["zipf", "recent", "hot", "sizes", "partitions", "uniform"],
+    ids=["zipf", "recent", "hot", "sizes", "partitions", "uniform", "one key"],
 )
 def test_spark_draws_the_same_rows(spark, tmp_path, settings_):
     common = {"rows": 997, "updates": 200, "delete_every": 1, "payload_bytes": 8}
@@ -231,6 +233,7 @@ def test_spark_draws_the_same_rows(spark, tmp_path, settings_):
         ({"update_choice.kind": "partitions", "date_partitions": 1}, "2 shares for 1 partitions"),
         ({"moves": 60}, "moves: 60 per round take 1,200 rows at least"),
         ({"duplicates": 41}, "duplicates: more than a batch has updates and inserts"),
+        ({"repeats": 9, "updates": 0, "inserts": 0}, "repeats: a batch without updates"),
         ({"late": 1.5}, "late: 1.5 is neither a whole number nor a share"),
     ],
 )

@@ -214,3 +214,21 @@ def test_variants_of_an_index_on_the_same_data_are_neighbours():
         for shape in ("one", "two")
         for variant in "ab"
     ]
+
+
+def test_shapes_of_skew_have_as_many_rows_and_keys_as_even_data():
+    dataset = scenario.load("skew").dataset
+    assert next(iter(dataset.shapes)) == "even"
+    specs = {data.shape: dataset.spec(data) for data in dataset.points}
+    assert list(specs) == ["even", "few_shards", "large_shard", "one_key", "large_partition"]
+    batches = {spec.count(spec.updates) + spec.count(spec.inserts) for spec in specs.values()}
+    older = {spec.count(spec.duplicates) + spec.count(spec.repeats) for spec in specs.values()}
+    assert (batches, older) == ({1_000_000}, {1_000_000})
+    keys = {shape: spec.columns["uuid"] for shape, spec in specs.items()}
+    shares = {shape: (key.share, key.inserted_share) for shape, key in keys.items()}
+    assert shares.pop("few_shards") == (0, 1)
+    assert shares.pop("large_shard") == (0.9, 0.9)
+    assert set(shares.values()) == {(0, 0)}
+    sizes = {shape: spec.partition_kind.sizes for shape, spec in specs.items()}
+    assert sizes.pop("large_partition") == "one"
+    assert set(sizes.values()) == {"flat"}

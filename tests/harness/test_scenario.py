@@ -47,7 +47,7 @@ BUILT_IN = {
     "scaling": QUICKSTART[:1],
     "secondary_index": QUICKSTART[:1],
     "shuffle": QUICKSTART,
-    "skew": QUICKSTART,
+    "skew": QUICKSTART[:1],
     "tagging": tuple(name for name in EVERY if name in engine_indexes("hudi@0.15.0")),
     "virtual_keys": QUICKSTART,
     "write_latency": QUICKSTART,

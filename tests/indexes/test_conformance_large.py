@@ -11,7 +11,7 @@ from test_conformance import distributed, play
 
 from keymark.indexes.installed import specs
 from keymark.table.properties.options import BATCH_COLLECT
-from keymark.table.write.large import parts
+from keymark.table.write.large import prepare, slices
 
 pytestmark = pytest.mark.filterwarnings("ignore:keys of column id hold a colon")
 
@@ -42,8 +42,9 @@ def test_history_of_other_shapes(tmp_path, shape):
 @pytest.mark.parametrize("index", ["record", "global_simple", "bucket", *BY_METADATA])
 def test_history_of_parts_in_slices(tmp_path, index, monkeypatch):
     """Memory holds a few hundred bytes of rows: each part is taken in several slices."""
-    monkeypatch.setattr(parts, "_SLICE_COPIES", 1 << 20)
-    monkeypatch.setattr(parts, "ROW_COPIES", 1 << 20)
+    monkeypatch.setattr(slices, "SLICE_COPIES", 1 << 20)
+    monkeypatch.setattr(slices, "ROW_COPIES", 1 << 20)
+    monkeypatch.setattr(prepare, "_SAMPLE_BYTES", 100)
     history = History.start(tmp_path / "t", index, SHAPES[0], seed=0, store=ALWAYS)
     play(history, (BY_METADATA.get(index, index),), STEPS)
 

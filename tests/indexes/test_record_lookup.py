@@ -13,8 +13,10 @@ from keymark.indexes.record.index import lookup_shard
 from keymark.table.errors import InputError
 from keymark.table.index.protocol import LookupStats
 from keymark.table.metadata.writer import write_group
+from keymark.table.properties.options import BATCH_COLLECT
 from keymark.table.runtime.runner import LocalRunner
-from keymark.table.write import index_changes
+from keymark.table.services import compact
+from keymark.table.write import bulk_index, index_changes
 
 CACHE = "keymark.hfile.block.cache.bytes"
 GROUPS = "hoodie.metadata.record.index.min.filegroup.count"
@@ -120,6 +122,31 @@ def test_blocks_of_one_shard_are_compressed_side_by_side(tmp_path, monkeypatch):
     assert threads == [4, 1]
     assert made.check().ok
     assert None not in lookup(made, [*KEYS, "one more"])[0]
+
+
+@pytest.mark.parametrize("step", ["bulk_insert", "upsert of a large batch", "compaction"])
+def test_a_large_shard_is_compressed_by_several_threads(tmp_path, monkeypatch, step):
+    threads = []
+
+    def counted(work):
+        threads.append(getattr(work, "update", work).threads)
+        return done(work)
+
+    module, name = (bulk_index, "build_shard")
+    if step == "compaction":
+        module, name = (compact, "compact_group")
+    done = getattr(module, name)
+    monkeypatch.setattr(module, name, counted)
+    monkeypatch.setattr(LocalRunner, "threads_each", lambda *_: 4)
+    options = {GROUPS: "1", "hoodie.hfile.block.size": "300", BATCH_COLLECT: "0"}
+    made = create(tmp_path / "t", "record", options=options)
+    write = made.bulk_insert if step == "bulk_insert" else made.upsert
+    write(batch(KEYS))
+    if step == "compaction":
+        assert made.compact() is not None
+    assert max(threads) > 1
+    assert made.check().ok
+    assert None not in lookup(made, KEYS)[0]
 
 
 def test_a_write_leaves_the_cache_alone(table):

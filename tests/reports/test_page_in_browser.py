@@ -71,8 +71,8 @@ def test_the_largest_scenario_has_126_cells(largest):
 
 def test_the_page_of_everything_has_every_section(everything):
     report = everything.report
-    parts = (report.engines, report.virtuals, report.growths, report.models, report.noises)
-    assert all((*parts, report.charts, report.failed, report.beside))
+    parts = (report.engines, report.virtuals, report.shapes, report.growths, report.models)
+    assert all((*parts, report.noises, report.charts, report.failed, report.beside))
     assert any(run.warnings for run in report.runs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -9,6 +10,8 @@ import signal
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from table_cases import DUP_POLICY, EVENT_TIME, MOVES, PAYLOAD, create, data_rows, left_over, rows
 
@@ -17,7 +20,7 @@ from keymark.table.errors import DuplicateKeyError, InputError, WorkerLostError
 from keymark.table.properties.options import BATCH_COLLECT, LOCAL_BYTES
 from keymark.table.rows.frame_size import surely_below
 from keymark.table.storage.local_storage import LocalStorage
-from keymark.table.write.large import parts, prepare
+from keymark.table.write.large import parts, prepare, slices
 
 ALL_IN_TASKS = {BATCH_COLLECT: "0", LOCAL_BYTES: "0"}
 COUNTS = ("inserted", "updated", "deleted", "moved", "unchanged")
@@ -311,7 +314,7 @@ def test_the_size_of_a_cached_frame_is_believed_once_it_is_all_there(spark):
         cached.unpersist()
 
 
-def test_parts_are_ranges_of_shards_and_slices_split_each(tmp_path):
+def test_parts_are_ranges_of_shards(tmp_path):
     options = {"hoodie.metadata.record.index.min.filegroup.count": "300"}
     table = create(
         tmp_path / "t", {**options, "hoodie.metadata.record.index.max.filegroup.count": "300"}
@@ -327,10 +330,69 @@ def test_parts_are_ranges_of_shards_and_slices_split_each(tmp_path):
     assert (dealing.parts, dealing.shards) == (256, 300)
     assert set(part.tolist()) == set(range(256))
     assert (np.diff(part[np.argsort(owner, kind="stable")]) >= 0).all()
-    slices = dealing.slice_of(keys, 4)
-    assert set(slices.tolist()) == set(range(4))
-    one = slices[part == part[0]]
-    assert len(set(one.tolist())) > 1
+
+
+@given(st.lists(st.text("aé𝄞", max_size=3), max_size=30), st.sets(st.text("aé𝄞", max_size=3)))
+def test_a_key_is_in_the_range_whose_bound_is_not_above_it(keys, bounds):
+    ascending = sorted(bound.encode() for bound in bounds)
+    found = slices.range_of(pa.array(keys, pa.string()), ascending)
+    assert found.tolist() == [sum(bound <= key.encode() for bound in ascending) for key in keys]
+
+
+def test_slices_of_a_sample_have_about_one_size():
+    keys = pa.array([f"{n * 7919 % 100_003:06d}" for n in range(100_000)])
+    numbers = slices.range_of(keys, slices._bounds(keys.take(pa.array(range(0, 100_000, 250))), 7))
+    assert (np.abs(np.bincount(numbers, minlength=7) / 100_000 - 1 / 7) < 0.03).all()
+    assert slices._bounds(pa.array(["a"] * 9), 4) == (b"a",)
+    assert slices._bounds(pa.array([], pa.string()), 4) == ()
+
+
+def test_a_part_with_all_rows_is_cut_by_several_tasks_into_ranges_of_keys(tmp_path, monkeypatch):
+    monkeypatch.setattr(slices, "SLICE_COPIES", 1 << 17)
+    monkeypatch.setattr(slices, "ROW_COPIES", 1 << 17)
+    monkeypatch.setattr(prepare, "ROW_COPIES", 1 << 17)
+    monkeypatch.setattr(prepare, "_SLICE_ROWS", 20)
+    monkeypatch.setattr(prepare, "_SAMPLE_BYTES", 200)
+    groups = "hoodie.metadata.record.index"
+    one = {f"{groups}.min.filegroup.count": "1", f"{groups}.max.filegroup.count": "1"}
+    tables = list(twins(tmp_path, one))
+    split, combine = slices.split_rows, parts._combined
+    tasks, keys_of_slices = [], []
+
+    def counted(work):
+        tasks.append(work)
+        return split(work)
+
+    def combined(work):
+        made = combine(work)
+        keys_of_slices.append(sorted(made.batch.keys.to_pylist()))
+        return made
+
+    monkeypatch.setattr(slices, "split_rows", counted)
+    monkeypatch.setattr(parts, "_combined", combined)
+    same(tables, lambda t: t.upsert(rows(range(200))))
+    assert len(tasks) > 3
+    ranges = sorted((keys[0], keys[-1]) for keys in keys_of_slices)
+    assert len(ranges) > 3
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(ranges))
+
+
+def test_a_key_that_comes_a_thousand_times_is_few_rows_in_its_part(tmp_path, monkeypatch):
+    spooled, put = [], prepare.put_dealt
+
+    def counted(storage, instant, table, *dealt):
+        spooled.append(table.num_rows)
+        return put(storage, instant, table, *dealt)
+
+    monkeypatch.setattr(prepare, "put_dealt", counted)
+    often = [rows(["hot"] * 400, ts=ts, partition="p", value=f"{ts}-") for ts in (3, 9, 5)]
+    batch = pa.concat_tables([*often, rows(range(20))])
+    tables = list(twins(tmp_path))
+    assert same(tables, lambda t: t.upsert(batch)).inserted == 21
+    assert data_rows(tables[1])["hot"][-1] == "9-hot"
+    assert spooled == [21]
+    assert same(tables, lambda t: t.delete(["hot"] * 500)).deleted == 1
+    assert spooled == [21, 1]
 
 
 def test_keys_are_asked_for_some_at_a_time(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from keymark.table.errors import TableError
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import bucket_of
 from keymark.table.runtime.ids import RANDOM
-from keymark.table.runtime.runner import LocalRunner, pack
+from keymark.table.runtime.runner import LocalRunner, pack, threads_by_weight
 from keymark.table.write.assign import FileSizing, assign, assign_buckets
 from keymark.table.write.batch import Batch
 from keymark.table.write.file_group import Op
@@ -173,3 +173,17 @@ def _odd_fails(item):
 def test_a_failing_task_fails_the_run(threads):
     with pytest.raises(TableError, match="item"):
         LocalRunner(threads).run(_odd_fails, [0, 1, 2, 3], weights=[1, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("weights", "cores", "least", "threads"),
+    [
+        ([90, 5, 5], 2, 1, [2, 1, 1]),
+        ([30, 30, 40], 2, 1, [1, 1, 1]),
+        ([900, 50, 50], 8, 1, [7, 1, 1]),
+        ([900, 50, 50], 8, 300, [4, 1, 1]),
+        ([0, 0], 2, 1, [1, 1]),
+    ],
+)
+def test_threads_go_where_the_bytes_are(weights, cores, least, threads):
+    assert threads_by_weight(weights, cores, least=least) == threads

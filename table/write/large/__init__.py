@@ -1,7 +1,8 @@
 """Batches that are too large for the writer's process: their rows stay on storage, and in tasks.
 
     incoming rows  -> prepared in tasks, dealt out by key   -> a spool file a task, a stretch a part
-    parts          -> one row a key, found in the index     -> a spool file a part, a stretch for
+    parts          -> cut into ranges of keys where memory does not hold them
+    each           -> one row a key, found in the index     -> a spool file a part, a stretch for
                                                                each way that rows go
     driver         counts a way: gives each way its file groups
     file groups    -> a task reads its stretches, merges, puts the next slice

@@ -16,27 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import DuplicateKeyError, TableError
-from keymark.table.index.dealing import Dealing, context_of_task
+from keymark.table.index.dealing import context_of_task
 from keymark.table.index.dedup import last_of_each
 from keymark.table.index.protocol import LOCATION_SCHEMA, Index, IndexContext, spec_of
-from keymark.table.properties.options import BATCH_COLLECT, DUP_POLICY, TASK_MEMORY
-from keymark.table.storage.storage import Storage
+from keymark.table.properties.options import BATCH_COLLECT, DUP_POLICY
 from keymark.table.write.batch import Batch, combine
 from keymark.table.write.large.prepare import SpooledRows
-from keymark.table.write.large.spool import (
-    ROW_COPIES,
-    Stretch,
-    batch_of,
-    put_dealt,
-    put_stretches,
-    table_of,
-)
+from keymark.table.write.large.slices import SLICE_COPIES, slices_of_parts
+from keymark.table.write.large.spool import Stretch, batch_of, put_stretches, table_of
 from keymark.table.write.large.tagging import tags_by_spark
 from keymark.table.write.placement import moving_rows
 from keymark.table.write.transaction import WriteTransaction
 
-# While its rows are combined and sorted, a slice is there about so many times.
-_SLICE_COPIES = 4
 _KEYS_BYTES_MIN = 1 << 20
 
 
@@ -179,53 +170,8 @@ def _works(tx: WriteTransaction, rows: SpooledRows, rule: KeyRule) -> list[PartW
             by_bucket=rows.dealing.bucket_index is not None,
             stretches=stretches,
         )
-        for stretches in _slices(tx, rows)
+        for stretches in slices_of_parts(tx, rows)
     ]
-
-
-def _slices(tx: WriteTransaction, rows: SpooledRows) -> list[tuple[Stretch, ...]]:
-    """The rows of each part; a part that memory does not hold is dealt out once more."""
-    memory = tx.options.integer(TASK_MEMORY)
-    found: list[tuple[Stretch, ...]] = []
-    splits: list[SplitWork] = []
-    for stretches in (rows.stretches(part) for part in range(rows.dealing.parts)):
-        slices = -(-sum(stretch.size for stretch in stretches) // (memory // _SLICE_COPIES))
-        if slices == 1:
-            found.append(stretches)
-        elif slices:
-            split = SplitWork(tx.storage, tx.instant, rows.dealing, stretches, slices, memory)
-            splits.append(split)
-    weights = [sum(stretch.size for stretch in split.stretches) for split in splits]
-    for files in tx.writer.runner.run(split_part, splits, weights=weights):
-        dealt = (tuple(s for s in pieces if s is not None) for pieces in zip(*files, strict=True))
-        found += [stretches for stretches in dealt if stretches]
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class SplitWork:
-    """A part that is to be dealt out to so many slices, by so many bytes of memory."""
-
-    storage: Storage
-    instant: str
-    dealing: Dealing
-    stretches: tuple[Stretch, ...]
-    slices: int
-    memory: int
-
-
-def split_part(work: SplitWork) -> list[tuple[Stretch | None, ...]]:
-    """Deal a part out: of each file put, the stretch of each slice; a task of a runner's."""
-    files, waiting, size = [], [], 0
-    for number, stretch in enumerate(work.stretches, 1):
-        waiting.append(stretch.read(work.storage))
-        size += stretch.size
-        if size >= work.memory // ROW_COPIES or number == len(work.stretches):
-            table = pa.concat_tables(waiting).combine_chunks()
-            slices = work.dealing.slice_of(table.column(0).combine_chunks(), work.slices)
-            files.append(put_dealt(work.storage, work.instant, table, slices, work.slices))
-            waiting, size = [], 0
-    return files
 
 
 def _tagged(tx: WriteTransaction, works: Sequence[PartWork]) -> list[PartWork]:
@@ -249,7 +195,7 @@ def _tags_by_turns(
 ) -> list[Stretch]:
     """Ask the index here for some keys at a time."""
     storage = tx.storage
-    most = max(_KEYS_BYTES_MIN, tx.options.integer(BATCH_COLLECT) // _SLICE_COPIES)
+    most = max(_KEYS_BYTES_MIN, tx.options.integer(BATCH_COLLECT) // SLICE_COPIES)
     tags: list[Stretch] = []
     while len(tags) < len(works):
         first = end = len(tags)

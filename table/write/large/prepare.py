@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keymark.table.errors import InputError, TableError
 from keymark.table.index.dealing import Dealing
@@ -27,7 +28,14 @@ from keymark.table.rows.frame_size import surely_below
 from keymark.table.rows.keys import NamedKeys, keys_of_rows
 from keymark.table.runtime.lost_worker import worker_errors
 from keymark.table.runtime.runner import quiet_worker
-from keymark.table.write.batch import Batch, check_fields, delete_flags, in_table_schema, keyed
+from keymark.table.write.batch import (
+    Batch,
+    check_fields,
+    combine,
+    delete_flags,
+    in_table_schema,
+    keyed,
+)
 from keymark.table.write.file_group import WriteTarget
 from keymark.table.write.large.spool import ROW_COPIES, Stretch, batch_of, put_dealt, table_of
 from keymark.table.write.transaction import WriteTransaction
@@ -36,6 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SLICE_ROWS = 1 << 16
+# A key is taken for a sample from about so many bytes of rows.
+_SAMPLE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +53,10 @@ class Preparation:
     """What is known where rows are prepared.
 
     Attributes:
-        new: whether keys are generated, where the table has no key fields.
+        new: whether the rows are those of an insert; keys are generated then, where the table has
+            no key fields.
         deletes: whether rows name keys that go; they have no other columns then.
+        is_global: whether a key counts once in the table, or once per partition path.
         memory: bytes that a task may hold.
     """
 
@@ -52,6 +64,7 @@ class Preparation:
     config: TableConfig
     new: bool
     deletes: bool
+    is_global: bool
     memory: int
 
     @classmethod
@@ -62,6 +75,7 @@ class Preparation:
             config=tx.config,
             new=new,
             deletes=deletes,
+            is_global=tx.index.is_global,
             memory=tx.options.integer(TASK_MEMORY),
         )
 
@@ -73,9 +87,15 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class SpoolFile:
-    """Prepared rows of a task: of each part a stretch, None where it has no rows."""
+    """Prepared rows of a task.
+
+    Attributes:
+        parts: of each part a stretch, None where it has no rows.
+        sample: some of their keys, at even distances, and the part of each (key, part).
+    """
 
     parts: tuple[Stretch | None, ...]
+    sample: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +116,11 @@ class SpooledRows:
         """The rows of a part, in their order."""
         found = (file.parts[part] for file in self.files)
         return tuple(stretch for stretch in found if stretch is not None)
+
+    def sampled(self, part: int) -> pa.Array:
+        """Some keys of a part."""
+        sample = pa.concat_tables([file.sample for file in self.files]).combine_chunks()
+        return sample.filter(pc.equal(sample["part"], part))["key"].combine_chunks()
 
     @property
     def size(self) -> int:
@@ -268,10 +293,18 @@ class _Sink:
 
     def _put(self) -> None:
         """Put a spool file of what there is, with the number of each row in it."""
-        dealing, target = self.dealing, self.work.target
+        work, dealing, target = self.work, self.dealing, self.work.target
         table = pa.concat_tables([table_of(batch) for batch in self._batches]).combine_chunks()
+        if not work.new:
+            # All rows of a key meet in one slice, so a key that comes a million times must be a few
+            # rows there. An insert tells how many rows repeat a key, and needs all of them.
+            batch = batch_of(table, work.schema)
+            table = table_of(combine(batch, work.config, is_global=work.is_global))
         table = table.add_column(3, "row", pa.array(np.arange(table.num_rows, dtype=np.int32)))
-        part = dealing.part_of(table.column(0).combine_chunks())
+        keys = table.column(0).combine_chunks()
+        part = dealing.part_of(keys)
+        chosen = np.arange(0, len(keys), max(1, _SAMPLE_BYTES * len(keys) // table.nbytes))
+        sample = pa.table({"key": keys.take(pa.array(chosen)), "part": part[chosen]})
         put = put_dealt(target.storage, target.instant, table, part, dealing.parts)
-        self._files.append(SpoolFile(put))
+        self._files.append(SpoolFile(put, sample))
         self._batches, self._bytes = [], 0
