@@ -14,8 +14,8 @@ from keymark.harness.errors import RunFolderError
 PACKED = ".gz"
 """Ends the name of a packed file."""
 
-MOST_BYTES = 256 << 20
-"""Of one file, unpacked; the largest built-in scenario writes a sixth of it."""
+MOST_BYTES = 128 << 20
+"""Of one file, unpacked: some 400,000 samples."""
 
 
 def content(path: Path) -> bytes:

@@ -21,14 +21,10 @@ from keymark.reports.render import charts, export, prose
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.grids import Grid, grid
 from keymark.reports.render.text import clean, listed
-from keymark.reports.sections.engines_part import EnginesPart, engines_part
-from keymark.reports.sections.growth_part import GrowthPart, growth_part
 from keymark.reports.sections.headline import Headline, headline
-from keymark.reports.sections.model_part import ModelPart, model_part
 from keymark.reports.sections.outcomes_part import OutcomesPart, outcomes_part
 from keymark.reports.sections.overhead_part import OverheadPart, overhead_part
-from keymark.reports.sections.releases_part import ReleasesPart, releases_part
-from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
+from keymark.reports.sections.parts import Parts
 from keymark.reports.stats.noise import NoisePart, noise_part
 from keymark.reports.stats.statistics import Caveat, CaveatKind
 
@@ -121,8 +117,8 @@ class RunPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything that a page shows, in words and pictures.
+class Report(Parts):
+    """Everything that a page shows, in words and pictures; the sections of some runs beside.
 
     Attributes:
         title: heading of the page.
@@ -132,15 +128,10 @@ class Report:
         failed: the same as (label, reasons); many that failed alike are one line.
         beside: the headline of all runs side by side; None for a single run.
         choices: which index for what, of each run that measured enough of them.
-        engines: ours beside others, of each run with several engines.
         outcomes: which release of Hudi runs which index, where there are several.
-        releases: what changed between releases of Hudi, of each run that has several.
-        virtuals: virtual keys beside stored ones, of each run that has both.
         rest: what the time of an upsert beyond its phases is, in sentences.
         charts: pictures with their tables, of the first data that the answer is about.
         charted: these data in words; empty where there is one point only.
-        growths: what becomes of tables that grow, of each run with several sizes.
-        models: the lookup model, of each run that measured it.
         noises: the machine's noise, of each run whose canary saw it.
         overheads: what measuring costs, of each run that measured it.
         details: further tables, by data.
@@ -157,15 +148,10 @@ class Report:
     failed: list[tuple[str, tuple[str, ...]]]
     beside: Grid | None
     choices: list[WhichIndex]
-    engines: list[EnginesPart]
     outcomes: OutcomesPart | None
-    releases: list[ReleasesPart]
-    virtuals: list[VirtualPart]
     charts: list[Chart]
     charted: str
     rest: list[str]
-    growths: list[GrowthPart]
-    models: list[ModelPart]
     noises: list[NoisePart]
     overheads: list[OverheadPart]
     details: list[Details]
@@ -190,7 +176,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
     charted = _first_of_each_run(leading(right))
     headline = tables.filled(tables.headline(charted))
     failed = _failed(runs)
-    several = len(runs) > 1
+    several, parts = len(runs) > 1, Parts.of(runs, larger)
     return Report(
         title=_title(runs, every),
         verified=export.verified(runs),
@@ -199,15 +185,15 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         failed=_together(failed),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         choices=[choice for run in runs if (choice := which_index(run)) is not None],
-        engines=[each for run in runs if (each := engines_part(run)) is not None],
+        engines=parts.engines,
         outcomes=outcomes_part(runs),
-        releases=[changed for run in runs if (changed := releases_part(run)) is not None],
-        virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
+        releases=parts.releases,
+        virtuals=parts.virtuals,
         charts=_charts(headline, judged=not several),
         rest=tables.rest_words(charted),
         charted="" if several or not charted else words_of(charted[0].data),
-        growths=[grown for run in runs if (grown := growth_part(run, larger)) is not None],
-        models=[part for run in runs if (part := model_part(run)) is not None],
+        growths=parts.growths,
+        models=parts.models,
         overheads=[found for run in runs if (found := overhead_part(run)) is not None],
         noises=[noise for run in runs if (noise := noise_part(run)) is not None],
         details=_details(right),
