@@ -91,18 +91,21 @@ def read(path: Path) -> tuple[PublishedRun | None, list[Finding]]:
     Raises:
         OSError: a file cannot be read.
     """
-    found = list(_files(path))
-    if found:
+    found, info = list(_files(path)), path / INFO
+    if info.is_symlink() or info.stat().st_size > MOST_BYTES:
         return None, found
     try:
-        text = (path / INFO).read_text(encoding="utf-8")
+        text = info.read_text(encoding="utf-8")
         document = json.loads(with_table_versions(text, _version(text)))
         record = RunRecord.parse(document, INFO)
     except (ValueError, RecursionError, RunFolderError) as error:
-        return None, [in_file(INFO, "", str(error))]
+        return None, [*found, in_file(INFO, "", str(error))]
     if record.status != COMPLETE:
+        # That a run goes on explains whatever else is missing.
         said = "not ended; `keymark run ... --resume --out DIR` goes on with a run"
         return None, [in_file(INFO, f"status {record.status!r}", said)]
+    if found:
+        return None, found
     try:
         found += _digest(RunFolder(path), text, record)
         samples, wrong = _parsed(path / SAMPLES, Sample.from_json)
