@@ -91,22 +91,15 @@ def read(path: Path) -> tuple[PublishedRun | None, list[Finding]]:
     Raises:
         OSError: a file cannot be read.
     """
-    found, info = list(_files(path)), path / INFO
-    if info.is_symlink() or info.stat().st_size > MOST_BYTES:
-        return None, found
+    found = list(_files(path))
     try:
-        text = info.read_text(encoding="utf-8")
-        document = json.loads(with_table_versions(text, _version(text)))
-        record = RunRecord.parse(document, INFO)
-    except (ValueError, RecursionError, RunFolderError) as error:
-        return None, [*found, in_file(INFO, "", str(error))]
-    if record.status != COMPLETE:
-        # That a run goes on explains whatever else is missing.
-        said = "not ended; `keymark run ... --resume --out DIR` goes on with a run"
-        return None, [in_file(INFO, f"status {record.status!r}", said)]
-    if found:
-        return None, found
-    try:
+        text, document, record = _info(path / INFO)
+        if record.status != COMPLETE:
+            # That a run goes on explains whatever else is missing.
+            said = "not ended; `keymark run ... --resume --out DIR` goes on with a run"
+            return None, [in_file(INFO, f"status {record.status!r}", said)]
+        if found:
+            return None, found
         found += _digest(RunFolder(path), text, record)
         samples, wrong = _parsed(path / SAMPLES, Sample.from_json)
         beats, cut = _parsed(path / CANARY, _renamed(Beat.from_json, record))
@@ -120,6 +113,18 @@ def read(path: Path) -> tuple[PublishedRun | None, list[Finding]]:
         path=path, document=document, record=record, samples=samples, beats=beats, stages=stages
     )
     return run, found
+
+
+def _info(path: Path) -> tuple[str, dict[str, Any], RunRecord]:
+    """The text of run.json, what it says, and the same typed."""
+    if path.is_symlink() or path.stat().st_size > MOST_BYTES:
+        raise RunFolderError(f"{INFO} is a link or too large, and is not read")
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(with_table_versions(text, _version(text)))
+    except (ValueError, RecursionError) as error:
+        raise RunFolderError(f"{INFO} cannot be read: {error}") from error
+    return text, document, RunRecord.parse(document, INFO)
 
 
 def _files(path: Path) -> Iterable[Finding]:
