@@ -101,12 +101,8 @@ def _write(target: Path, runs: Sequence[Run], report: Report) -> Path:
     ):
         each.unlink()
     _write_charts(charts, report.charts, facts.lettering(runs))
-    owned = [(part.run_id, part.charts) for part in report.growths]
-    owned += [(part.run_id, part.charts) for part in report.models]
-    owned += [(part.run_id, [chart for chart, _ in part.charts]) for part in report.engines]
-    owned += [(part.run_id, [part.chart]) for part in report.noises]
     letterings = {clean(run.run_id): facts.lettering([run]) for run in runs}
-    for run_id, found in owned:
+    for run_id, found in page.owned_charts(report):
         _write_charts(charts, found, letterings[run_id])
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -206,12 +207,30 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
 
 def html(report: Report) -> str:
     """Render the page; everything foreign in it is escaped."""
-    return template("page.html.j2").render(
-        report=report,
-        css=style(),
-        picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
-        color=lambda index: report.colors.get(index, UNKNOWN_COLOR),
-    )
+    return template("page.html.j2").render(**shown(report, Chart.inline))
+
+
+def shown(report: Report, picture: Callable[[Chart], str]) -> dict[str, Any]:
+    """What the template of a page asks for.
+
+    Args:
+        report: what is on it.
+        picture: a chart as it stands in the page.
+    """
+    return {
+        "report": report,
+        "css": style(),
+        "picture": lambda chart: Markup(picture(chart)),  # noqa: S704 - built by `svg.inline`
+        "color": lambda index: report.colors.get(index, UNKNOWN_COLOR),
+    }
+
+
+def owned_charts(report: Report) -> list[tuple[str, list[Chart]]]:
+    """The charts of sections that belong to one run each, with its id."""
+    owned = [(part.run_id, part.charts) for part in report.growths]
+    owned += [(part.run_id, part.charts) for part in report.models]
+    owned += [(part.run_id, [chart for chart, _ in part.charts]) for part in report.engines]
+    return [*owned, *((part.run_id, [part.chart]) for part in report.noises)]
 
 
 def style() -> Markup:

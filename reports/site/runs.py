@@ -1,0 +1,188 @@
+"""The page of one run with its files, and what the run says to the other pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from keymark.reports.model import facts
+from keymark.reports.model.projection import Run
+from keymark.reports.model.tables import BY_KEY
+from keymark.reports.model.which_index import FEWEST
+from keymark.reports.model.winners import MAPPED, Winner, winners
+from keymark.reports.published.provenance import Provenance
+from keymark.reports.render import export
+from keymark.reports.render.figures import Chart
+from keymark.reports.render.files import make_folder, write
+from keymark.reports.render.format_values import digits, times
+from keymark.reports.render.prose import Answer
+from keymark.reports.render.text import clean, listed
+from keymark.reports.sections import page
+from keymark.reports.sections.page import Report
+from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, RunEntry, Shown, Spot
+
+_UP = "../../"
+_LOOKUP = "lookup"
+
+
+def run_entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunEntry:
+    """What a run says to the pages of the site; its charts are drawn here.
+
+    Args:
+        run: the run.
+        report: on it alone.
+        provenance: whose it is.
+        place: of the run among those of the site; charts of several runs stand in one page.
+    """
+    (part,) = report.runs
+    return RunEntry(
+        run_id=run.run_id,
+        started=clean(run.record.started[:10]),
+        scenario=clean(run.record.scenario.name or "", 80),
+        machine=facts.lettering([run]).subtitle,
+        label=provenance.label,
+        is_ours=provenance.origin == "maintainers",
+        verified=report.verified,
+        sentence=part.headline.sentence if part.headline else "No cell gave a verified result.",
+        noise=part.headline.noise if part.headline else "",
+        shown=_shown(run, report, place),
+        spots=_spots(run),
+    )
+
+
+def write_page(out: Path, run: Run, report: Report, entry: RunEntry) -> None:
+    """Write a run's page with its charts and samples into the site.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    folder = out / "runs" / run.run_id
+    make_folder(folder / "charts", out)
+    lettering = facts.lettering([run])
+    lettering = replace(lettering, source=f"{lettering.source}; {entry.label}")
+    for chart in _charts(report):
+        svg, png = chart.drawing.alone(lettering)
+        write(folder / "charts" / f"{chart.key}.svg", svg)
+        write(folder / "charts" / f"{chart.key}.png", png)
+    samples = export.samples_csv([run])
+    write(folder / "samples.csv", samples)
+    write(folder / "index.html", _page(run, report, entry, samples))
+
+
+def _page(run: Run, report: Report, entry: RunEntry, samples: str) -> str:
+    """The page, with as much on it as it may hold: samples, then pictures are left to files."""
+    drawn = {each.file: each.inline for found in entry.shown.values() for each in found}
+
+    def picture(chart: Chart) -> str:
+        file = _file(run, chart)
+        if file not in drawn:
+            drawn[file] = chart.inline()
+        return drawn[file]
+
+    def link(chart: Chart) -> str:
+        return f'<p><a href="charts/{chart.key}.svg">The chart as a picture</a></p>'
+
+    made = page.template("site_run.html.j2")
+    values: dict[str, Any] = {
+        "up": _UP,
+        "here": "",
+        "pages": PAGES,
+        "entry": entry,
+        "revision": clean(run.record.versions.get("revision", ""), 40),
+        "files": [(chart.key, chart.title) for chart in _charts(report)],
+        "digest": [(clean(name), clean(told)) for name, told in run.record.digest.items()],
+    }
+    text = ""
+    for told, shown in ((samples, picture), ("", picture), ("", link)):
+        text = made.render(**page.shown(report, shown), **values, samples=told)
+        if len(text.encode()) <= MOST_BYTES:
+            break
+    return text
+
+
+def _charts(report: Report) -> list[Chart]:
+    return [*report.charts, *(each for _, found in page.owned_charts(report) for each in found)]
+
+
+def _file(run: Run, chart: Chart) -> str:
+    return f"runs/{run.run_id}/charts/{chart.key}"
+
+
+def _shown(run: Run, report: Report, place: int) -> dict[str, list[Shown]]:
+    """What a run has to say, by the key of the question."""
+    found: dict[str, list[Shown]] = {}
+    for question, chart, sentence in _charts_of_questions(report):
+        one = Shown(
+            title=chart.title,
+            sentence=sentence,
+            grid=chart.grid,
+            inline=chart.inline(f"run{place}-{chart.key}"),
+            file=_file(run, chart),
+        )
+        found.setdefault(question, []).append(one)
+    tables = [each for released in report.releases for each in released.tables]
+    if tables:
+        found["releases"] = [
+            Shown(title=grid.caption, sentence=_first(findings), grid=grid)
+            for grid, findings in tables
+        ]
+    return found
+
+
+def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:
+    """(key of the question, chart, what it shows), in the order of a page."""
+    (part,) = report.runs
+    said = {each.topic: each.words for each in (part.answers[0].words if part.answers else ())}
+    for question in QUESTIONS:
+        for chart in report.charts:
+            if chart.key in question.charts:
+                measure = BY_KEY.get(chart.key)
+                yield question.key, chart, said.get(measure.what, "") if measure else ""
+    for growth in report.growths:
+        yield from (("growth", chart, _first(growth.findings)) for chart in growth.charts)
+    for engines in report.engines:
+        yield from (("hudi", chart, _first(verdicts)) for chart, verdicts in engines.charts)
+    for model in report.models:
+        yield from (("model", chart, _first(model.findings)) for chart in model.charts)
+
+
+def _first(answers: Sequence[Answer]) -> str:
+    return f"{answers[0].topic}: {answers[0].words}" if answers else ""
+
+
+def _spots(run: Run) -> list[Spot]:
+    """Who is fastest where; of runs with a choice of indexes, each on one table of a kind."""
+    right = [cell for cell in run.cells if cell.verified]
+    ours = [cell for cell in right if cell.engine == right[0].engine]
+    kinds = {(cell.index, cell.data) for cell in ours}
+    if len({cell.index for cell in ours}) < FEWEST or len(kinds) < len(ours):
+        return []
+    sizes = facts.sizes_of(run.record)
+    colors = {cell.index: cell.spec.color for cell in ours}
+    made = []
+    for measure in MAPPED:
+        for won in winners(ours, measure):
+            asked = sizes.lookup_keys if measure.key == _LOOKUP else won.data.batch
+            made.append(
+                Spot(
+                    measure=measure.key,
+                    shape=clean(won.data.shape, 40),
+                    rows=won.data.rows or sizes.rows,
+                    batch=asked or sizes.batch_rows,
+                    first=clean(won.first, 20),
+                    color="" if won.rivals else colors[won.first],
+                    words=_ahead(won),
+                )
+            )
+    return [each for each in made if each.rows > 0 and each.batch > 0]
+
+
+def _ahead(won: Winner) -> str:
+    if won.rivals:
+        return f"not told apart from {listed([clean(each, 20) for each in won.rivals])}"
+    if won.margin is None:
+        return "alone"
+    around = f"{digits(won.margin.low)} to {digits(won.margin.high)}"
+    return f"{clean(won.second, 20)} takes {times(won.margin.median)} ({around})"
