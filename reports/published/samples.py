@@ -148,8 +148,10 @@ def _missing_of(cell: str, record: RunRecord, counted: Sequence[Taken]) -> Itera
     planned += ["lookup"] * bool(plan.lookup_keys) + ["point_query"] * plan.point_query
     planned += [_DELETE] * (plan.delete is True) + ["purge"] * plan.purge
     for step in dict.fromkeys([*planned, *there]):
+        wanted: set[int] = set()
         if step in once:
-            wanted = set() if step not in there else {0}
+            # It may have been ended, and what comes after it left out.
+            wanted = {0} & there.get(step, set())
         elif step in loads:
             wanted = set(range(record.scenario.schedule.loads))
         else:
