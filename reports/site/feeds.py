@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from keymark.harness.store.results import Sample
-from keymark.reports.model.projection import Run
-from keymark.reports.render import export
-from keymark.reports.render.text import clean
 
 CSV, PARQUET = "samples.csv", "samples.parquet"
 
@@ -23,38 +21,23 @@ _SCHEMA = pa.schema(
 )
 
 
-class Feeds:
-    """The files of the feeds, written run by run.
+def write_feeds(out: Path, folders: Sequence[Path]) -> None:
+    """Put the samples of all runs into one file of each kind, run by run.
 
     Args:
         out: the folder of the site.
+        folders: of the runs in it, each with its `samples.csv`.
+
+    Raises:
+        OSError: a file cannot be written.
     """
-
-    def __init__(self, out: Path) -> None:
-        self._csv = (out / CSV).open("w", encoding="utf-8", newline="")
-        self._parquet = pq.ParquetWriter(out / PARQUET, _SCHEMA)
-        self._is_begun = False
-
-    def add(self, run: Run) -> None:
-        """Add the samples of a run."""
-        text = export.samples_csv([run])
-        self._csv.write(text.partition("\n")[2] if self._is_begun else text)
-        self._is_begun = True
-        self._parquet.write_table(_table(run.samples))
-
-    def close(self) -> None:
-        """End both files."""
-        self._csv.close()
-        self._parquet.close()
-
-
-def _table(samples: Sequence[Sample]) -> pa.Table:
-    columns = []
-    for field in _SCHEMA:
-        values = [getattr(each, field.name) for each in samples]
-        if pa.types.is_string(field.type):
-            values = [clean(each, 2000) for each in values]
-        elif pa.types.is_floating(field.type):
-            values = list(map(float, values))
-        columns.append(pa.array(values, field.type))
-    return pa.table(columns, schema=_SCHEMA)
+    options = csv.ConvertOptions(column_types=_SCHEMA)
+    with (
+        (out / CSV).open("w", encoding="utf-8", newline="") as target,
+        pq.ParquetWriter(out / PARQUET, _SCHEMA) as parquet,
+    ):
+        target.write(",".join(_SCHEMA.names) + "\n")
+        for folder in folders:
+            text = (folder / CSV).read_text(encoding="utf-8")
+            target.write(text.partition("\n")[2])
+            parquet.write_table(csv.read_csv(folder / CSV, convert_options=options))

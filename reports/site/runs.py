@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from keymark.reports.model import facts
+from keymark.reports.model import facts, projection
 from keymark.reports.model.projection import Run
 from keymark.reports.model.tables import BY_KEY
 from keymark.reports.model.which_index import FEWEST
@@ -27,15 +27,28 @@ _UP = "../../"
 _LOOKUP = "lookup"
 
 
-def run_entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunEntry:
-    """What a run says to the pages of the site; its charts are drawn here.
+def publish_run(out: Path, path: Path, provenance: Provenance, place: int) -> RunEntry:
+    """Write the page and the files of a run into the site; what it says to the other pages.
 
     Args:
-        run: the run.
-        report: on it alone.
-        provenance: whose it is.
-        place: of the run among those of the site; charts of several runs stand in one page.
+        out: the folder of the site.
+        path: the run folder.
+        provenance: whose run it is.
+        place: of the run among those of the site.
+
+    Raises:
+        ReportError: the run cannot be read.
+        OSError: a file cannot be written.
     """
+    (run,) = projection.load([path])
+    report = page.build([run])
+    entry = _entry(run, report, provenance, place)
+    _write(out, run, report, entry)
+    return entry
+
+
+def _entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunEntry:
+    """What a run says; its charts are named by its place, since a page has those of several."""
     (part,) = report.runs
     return RunEntry(
         run_id=run.run_id,
@@ -52,12 +65,7 @@ def run_entry(run: Run, report: Report, provenance: Provenance, place: int) -> R
     )
 
 
-def write_page(out: Path, run: Run, report: Report, entry: RunEntry) -> None:
-    """Write a run's page with its charts and samples into the site.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+def _write(out: Path, run: Run, report: Report, entry: RunEntry) -> None:
     folder = out / "runs" / run.run_id
     make_folder(folder / "charts", out)
     lettering = facts.lettering([run])
