@@ -46,7 +46,9 @@ def folders(path: Path) -> list[Path]:
     """
     if (path / INFO).is_file():
         return [path]
-    found = sorted(each.parent for each in path.rglob(INFO)) if path.is_dir() else []
+    below = (each.parent for each in path.rglob(INFO)) if path.is_dir() else ()
+    # What is hidden is what a command that was killed left.
+    found = sorted(e for e in below if not any(p[0] == "." for p in e.relative_to(path).parts))
     if not found:
         raise ReportError(f"{clean(path)} is no run folder, and none is below it")
     return found

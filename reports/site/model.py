@@ -99,6 +99,19 @@ QUESTIONS = (
         title="Does a lookup take K + (M/N)·c?",
         about="The model of Hudi's RFC-8: M keys in N shards, all of which are read at a time.",
     ),
+    Question(
+        key="published",
+        name="Published figures",
+        title="What did the index's authors publish, and what do we find?",
+        about="Figures of Hudi's record index beside those of each run; multiples of another "
+        "index are medians of the ratios within each repetition.",
+    ),
+    Question(
+        key="planner",
+        name="Planner's score",
+        title="How far are the planner's predictions off?",
+        about="Keymark's own calibration, asked about the cells of each run and compared.",
+    ),
 )
 
 

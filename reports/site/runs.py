@@ -7,20 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keymark.reports.errors import ReportError
 from keymark.reports.model import facts, projection
 from keymark.reports.model.projection import Run
 from keymark.reports.model.tables import BY_KEY
 from keymark.reports.model.which_index import FEWEST
 from keymark.reports.model.winners import MAPPED, Winner, winners
+from keymark.reports.plan import calibration, score
+from keymark.reports.plan import render as plan_render
 from keymark.reports.published.provenance import Provenance
 from keymark.reports.render import export
 from keymark.reports.render.figures import Chart
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.format_values import digits, times
+from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.prose import Answer
-from keymark.reports.render.text import clean, listed
+from keymark.reports.render.text import NOTHING, clean, listed
 from keymark.reports.sections import page
 from keymark.reports.sections.page import Report
+from keymark.reports.site.claims import claims_of
 from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, RunEntry, Shown, Spot
 
 _UP = "../../"
@@ -130,13 +135,37 @@ def _shown(run: Run, report: Report, place: int) -> dict[str, list[Shown]]:
             file=_file(run, chart),
         )
         found.setdefault(question, []).append(one)
-    tables = [each for released in report.releases for each in released.tables]
-    if tables:
+    for released in report.releases:
         found["releases"] = [
             Shown(title=grid.caption, sentence=_first(findings), grid=grid)
-            for grid, findings in tables
+            for grid, findings in released.tables
         ]
-    return found
+    beside = {"published": claims_of(run), "planner": _scored(run)}
+    return found | {key: [each] for key, each in beside.items() if each is not None}
+
+
+def _scored(run: Run) -> Shown | None:
+    """The planner's predictions beside a run; None where there is nothing that it predicts."""
+    known = calibration.load()
+    try:
+        made = score.score(known, [run])
+    except ReportError:
+        return None
+    (_, *heads), rows = plan_render.score_table(made)
+    first, *more = plan_render.score_lines(made)
+    entries = [
+        Row(label=f"{name}, {index}", index=index, entries=_entries(rest))
+        for name, index, *rest in rows
+    ]
+    return Shown(
+        title=f"The planner's score on {clean(run.run_id)}",
+        sentence=". ".join([each[0].upper() + each[1:] for each in (more or [first])]) + ".",
+        grid=Grid(caption="Errors of predictions", heads=tuple(heads[1:]), rows=tuple(entries)),
+    )
+
+
+def _entries(texts: Sequence[str]) -> tuple[Entry, ...]:
+    return tuple(Entry(value=text or NOTHING) for text in texts)
 
 
 def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:

@@ -14,12 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from site_cases import site_of_all_kinds
 from synthetic_published import RUN_ID
+from synthetic_runs import quickstart, sample, write_run
 
 from keymark import cli
 from keymark.harness.store.store import RunFolder
 from keymark.reports.errors import ReportError
+from keymark.reports.model import projection
 from keymark.reports.published import provenance
 from keymark.reports.site.build import build
+from keymark.reports.site.claims import claims_of
 from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, Spot
 from keymark.reports.site.overview import index_maps
 
@@ -189,6 +192,20 @@ def test_a_map_counts_who_is_fastest_where():
 
 def test_a_map_needs_a_choice():
     assert index_maps([entry_of([])]) == []
+
+
+def test_published_figures_stand_beside_ours(tmp_path):
+    (run,) = projection.load([quickstart(tmp_path / "run")])
+    shown = claims_of(run)
+    assert shown.sentence == (
+        "Of 4 published figures, native reaches 1. They were measured on larger tables."
+    )
+    assert shown.grid.heads == ("published", "native")
+    assert shown.grid.rows[1].entries[0].value == "0.280x"
+    ours = [float(row.entries[1].value.removesuffix("x")) for row in shown.grid.rows]
+    assert ours == pytest.approx([0.48, 0.09, 0.062, 0.025], rel=0.15)
+    (alone,) = projection.load([write_run(tmp_path / "alone", [sample()])])
+    assert claims_of(alone) is None
 
 
 def test_the_command_leaves_out_what_is_not_right(tmp_path, original, capsys):
