@@ -65,7 +65,8 @@ def show(made: Sequence[Checked], *, as_json: bool) -> None:
             left = len(each.findings) - _LONGEST_LIST
             console.print(Text(f"{name}: ... and {left:,} more (--json has all of them)"))
         if each.findings:
-            console.print(Text(f"refused: {name}, {len(each.findings):,} findings"))
+            many = "" if len(each.findings) == 1 else "s"
+            console.print(Text(f"refused: {name}, {len(each.findings):,} finding{many}"))
         else:
             said = f"{each.samples:,} samples give every number; {each.provenance.label}"
             console.print(Text(f"right: {name}, {said}"))

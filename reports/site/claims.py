@@ -92,7 +92,7 @@ def claims_of(run: Run) -> Shown | None:
     told = f"Of {len(reached)} published figures, {clean(first, 40)} reaches {sum(reached)}"
     told += f" on {words_of(data)}" if words_of(data) else ""
     return Shown(
-        title=f"{_TITLE} beside those of {clean(run.run_id)}",
+        title=f"{_TITLE} beside ours",
         sentence=f"{told}. They were measured on larger tables.",
         grid=Grid(
             caption=_TITLE,

@@ -145,6 +145,8 @@ class Spot:
 
     Attributes:
         measure: key of what was measured.
+        is_anywhere: whether it is among indexes that find a key anywhere in the table, or among
+            all.
         shape: name of the keys' shape; empty without.
         rows: of the table.
         batch: rows of a batch, or keys of a lookup.
@@ -154,6 +156,7 @@ class Spot:
     """
 
     measure: str
+    is_anywhere: bool
     shape: str
     rows: int
     batch: int

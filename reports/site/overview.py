@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from keymark.reports.model.tables import BY_KEY
-from keymark.reports.render.charts import INK, Drawing, number_ticks, style_panel
+from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.text import NOTHING, listed
@@ -22,6 +22,7 @@ _TITLES = {
     "tag": "Fastest to find the rows of a batch",
     "lookup": "Fastest to look keys up",
 }
+_AMONG = {True: "indexes that find a key anywhere", False: "all indexes"}
 _ROWS = 8
 _MARKERS = "osD^vPX"
 _ROOM = 1.6
@@ -45,24 +46,28 @@ class IndexMap:
 def index_maps(entries: Sequence[RunEntry]) -> list[IndexMap]:
     """A map of each measure; where several runs say something of one place, the first of them."""
     made = []
-    for key, title in _TITLES.items():
+    for (key, title), is_anywhere in product(_TITLES.items(), (True, False)):
         found: dict[tuple[str, int, int], tuple[Spot, str]] = {}
         for entry in entries:
-            for spot in (each for each in entry.spots if each.measure == key):
-                found.setdefault((spot.shape, spot.rows, spot.batch), (spot, entry.run_id))
+            for spot in entry.spots:
+                if (spot.measure, spot.is_anywhere) == (key, is_anywhere):
+                    place = (spot.shape, spot.rows, spot.batch)
+                    found.setdefault(place, (spot, entry.run_id))
         if found:
             spots = [spot for _, (spot, _) in sorted(found.items())]
             runs = tuple(dict.fromkeys(run_id for _, run_id in found.values()))
-            made.append(_map(key, title, spots, runs))
+            made.append(_map(key, f"{title}: {_AMONG[is_anywhere]}", spots, runs))
     return made
 
 
 def _map(key: str, title: str, spots: Sequence[Spot], runs: tuple[str, ...]) -> IndexMap:
+    """The map of a measure among the indexes that its title names."""
     sentence = _sentence(spots)
     label = f"Map of {title[0].lower()}{title[1:]}, by rows of the table and of a batch. {sentence}"
     drawing = Drawing(draw=lambda figure: _draw(figure, key, spots), rows=_ROWS, title=title)
+    name = f"map_{key}" if spots[0].is_anywhere else f"map_{key}_all"
     return IndexMap(
-        chart=chart(f"map_{key}", title, label, drawing, _grid(title, spots)),
+        chart=chart(name, title, label, drawing, _grid(title, spots)),
         sentence=sentence,
         runs=runs,
     )
@@ -106,7 +111,7 @@ def _entry(spot: Spot | None) -> Entry:
 def _draw(figure: FigureBase, key: str, spots: Sequence[Spot]) -> None:
     """A mark for each place; those of several shapes of keys stand beside each other."""
     axes = figure.add_subplot()
-    style_panel(axes, BY_KEY[key].title)
+    style_panel(axes, "")
     axes.set_xscale("log")
     axes.set_yscale("log")
     names = list(dict.fromkeys(spot.first for spot in spots if spot.is_clear))
@@ -132,10 +137,18 @@ def _draw(figure: FigureBase, key: str, spots: Sequence[Spot]) -> None:
         limit(sizes[0] / _ROOM, sizes[-1] * _ROOM)
         axis.set_major_locator(FixedLocator(sizes))
         axis.set_minor_locator(NullLocator())
-        number_ticks(axis)
+        axis.set_major_formatter(FuncFormatter(_short))
     what = "keys asked" if key == "lookup" else "rows of a batch"
     axes.set_xlabel(f"rows of the table\nupwards: {what}")
     figure.legend(
         handles=list(handles.values()), loc="outside lower left", ncols=3, frameon=False,
         fontsize=9, handlelength=1.2, columnspacing=1.0,
     )  # fmt: skip
+
+
+def _short(value: float, _place: object) -> str:
+    """A number of rows as an axis has room for it: `200k`, `1M`."""
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:,.3g}{letter}"
+    return f"{value:,.0f}"

@@ -158,7 +158,7 @@ def _scored(run: Run) -> Shown | None:
         for name, index, *rest in rows
     ]
     return Shown(
-        title=f"The planner's score on {clean(run.run_id)}",
+        title="Errors of the planner's predictions",
         sentence=". ".join([each[0].upper() + each[1:] for each in (more or [first])]) + ".",
         grid=Grid(caption="Errors of predictions", heads=tuple(heads[1:]), rows=tuple(entries)),
     )
@@ -196,23 +196,26 @@ def _spots(run: Run) -> list[Spot]:
     kinds = {(cell.index, cell.data) for cell in ours}
     if len({cell.index for cell in ours}) < FEWEST or len(kinds) < len(ours):
         return []
+    wide = [cell for cell in ours if cell.spec.is_global]
+    among = {True: wide} | ({False: ours} if len(wide) < len(ours) else {})
     sizes = facts.sizes_of(run.record)
     colors = {cell.index: cell.spec.color for cell in ours}
-    made = []
-    for measure in MAPPED:
-        for won in winners(ours, measure):
-            asked = sizes.lookup_keys if measure.key == _LOOKUP else won.data.batch
-            made.append(
-                Spot(
-                    measure=measure.key,
-                    shape=clean(won.data.shape, 40),
-                    rows=won.data.rows or sizes.rows,
-                    batch=asked or sizes.batch_rows,
-                    first=clean(won.first, 20),
-                    color="" if won.rivals else colors[won.first],
-                    words=_ahead(won),
-                )
-            )
+    made = [
+        Spot(
+            measure=measure.key,
+            is_anywhere=is_anywhere,
+            shape=clean(won.data.shape, 40),
+            rows=won.data.rows or sizes.rows,
+            batch=(sizes.lookup_keys if measure.key == _LOOKUP else won.data.batch)
+            or sizes.batch_rows,
+            first=clean(won.first, 20),
+            color="" if won.rivals else colors[won.first],
+            words=_ahead(won),
+        )
+        for measure in MAPPED
+        for is_anywhere, cells in among.items()
+        for won in winners(cells, measure)
+    ]
     return [each for each in made if each.rows > 0 and each.batch > 0]
 
 

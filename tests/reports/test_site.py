@@ -166,7 +166,7 @@ def entry_of(spots, run_id="r"):
 
 def spot(**changes):
     fields = {
-        "measure": "tag", "shape": "", "rows": 1000, "batch": 10, "first": "record",
+        "measure": "tag", "is_anywhere": True, "shape": "", "rows": 1000, "batch": 10, "first": "record",
         "color": "#123456", "words": "bloom takes 2.00x (1.90 to 2.10)",
     }  # fmt: skip
     return Spot(**(fields | changes))
@@ -175,7 +175,10 @@ def spot(**changes):
 def test_a_map_counts_who_is_fastest_where():
     ours = [spot(), spot(batch=100, color="", words="not told apart from bloom")]
     theirs = [spot(first="bloom"), spot(rows=2000, first="bucket")]
-    (found,) = index_maps([entry_of(ours, "ours"), entry_of(theirs, "theirs")])
+    theirs.append(spot(is_anywhere=False, first="bloom"))
+    found, every = index_maps([entry_of(ours, "ours"), entry_of(theirs, "theirs")])
+    assert every.chart.title == "Fastest to find the rows of a batch: all indexes"
+    assert every.sentence == "Of 1 combination measured, bloom is fastest in 1."
     assert found.sentence == (
         "Of 3 combinations measured, record is fastest in 1, bucket is fastest in 1 and 1 has no "
         "clear winner."
