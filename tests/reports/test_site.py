@@ -166,8 +166,8 @@ def entry_of(spots, run_id="r"):
 
 def spot(**changes):
     fields = {
-        "measure": "tag", "is_anywhere": True, "shape": "", "rows": 1000, "batch": 10, "first": "record",
-        "color": "#123456", "words": "bloom takes 2.00x (1.90 to 2.10)",
+        "measure": "tag", "is_anywhere": True, "shape": "", "rows": 1000, "batch": 10,
+        "first": "record", "color": "#123456", "words": "bloom takes 2.00x (1.90 to 2.10)",
     }  # fmt: skip
     return Spot(**(fields | changes))
 
