@@ -9,7 +9,7 @@ SOURCES := keymark/__init__.py keymark/__main__.py keymark/cli.py table indexes 
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-all test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench lock gate clean
+.PHONY: help install lint types format test test-all test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench site lock gate clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -92,6 +92,9 @@ hbase-stop: install ## stop it; its tables stay
 bench: install ## the quickstart comparison, ending in a report
 	$(BIN)/python run_bench.py run quickstart
 
+site: install ## the site of all published runs, in public
+	$(BIN)/python run_bench.py site --out public
+
 lock: install ## write requirements.lock and that of PySpark 4 anew from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --all-extras --no-header --no-annotate \
@@ -108,4 +111,4 @@ gate: install ## the kernels of BASE (default HEAD~1) and of the work tree, in t
 	$(BIN)/python run_bench.py gate $(BASE) --kernels --policy tests/benchmarks/kernels.toml $(GATE)
 
 clean: ## remove what the verbs made
-	rm -rf $(VENV) $(VENV4) runs .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) $(VENV4) runs public .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -26,6 +26,8 @@ COMMANDS = {
     "engine": ("keymark.harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
     "hbase": ("keymark.harness.hbase.cli", "app", "start and stop an HBase for the index hbase"),
     "report": ("keymark.reports.cli", "app", "write the report of one or several runs"),
+    "results": ("keymark.reports.published.cli", "app", "check published runs, and publish a run"),
+    "site": ("keymark.reports.site.cli", "site", "make a static site of all published runs"),
     "gate": ("keymark.reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
     "history": (
         "keymark.reports.history.cli",

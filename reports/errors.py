@@ -4,6 +4,7 @@ ReportError             root; a run folder or summary cannot be used; one line t
 +-- SettingsError       a file of a user's settings cannot be used; its text lists every mistake
     +-- PolicyError     a policy of a gate
     +-- PriceError      a price file of a plan
+    +-- ProvenanceError what says where published runs come from
 """
 
 from __future__ import annotations
@@ -39,3 +40,7 @@ class PolicyError(SettingsError):
 
 class PriceError(SettingsError):
     """A price file that cannot be used."""
+
+
+class ProvenanceError(SettingsError):
+    """A file on where published runs come from that cannot be used."""

@@ -17,7 +17,7 @@ from keymark.reports.render.engines_chart import PREFIX as ENGINES_PREFIX
 from keymark.reports.render.figures import Chart
 from keymark.reports.render.files import make_folder, write
 from keymark.reports.render.text import clean
-from keymark.reports.sections import page
+from keymark.reports.sections import page, parts
 from keymark.reports.sections.growth_part import PREFIX as GROWTH_PREFIX
 from keymark.reports.sections.model_part import PREFIX as MODEL_PREFIX
 from keymark.reports.sections.page import Report
@@ -64,17 +64,7 @@ def publish(
     """
     runs = projection.load(paths)
     report = page.build(runs, None if larger is None else projection.load([larger])[0])
-    summary = export.summary(
-        runs,
-        growths=report.growths,
-        others={
-            "lookup_models": report.models,
-            "engines": report.engines,
-            "releases": report.releases,
-            "virtual_keys": report.virtuals,
-            "shapes": report.shapes,
-        },
-    )
+    summary = parts.summary(runs, report)
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     root = next((path for path in paths if target.is_relative_to(path)), target)
     try:
@@ -111,12 +101,8 @@ def _write(target: Path, runs: Sequence[Run], report: Report) -> Path:
     ):
         each.unlink()
     _write_charts(charts, report.charts, facts.lettering(runs))
-    owned = [(part.run_id, part.charts) for part in report.growths]
-    owned += [(part.run_id, part.charts) for part in report.models]
-    owned += [(part.run_id, [chart for chart, _ in part.charts]) for part in report.engines]
-    owned += [(part.run_id, [part.chart]) for part in report.noises]
     letterings = {clean(run.run_id): facts.lettering([run]) for run in runs}
-    for run_id, found in owned:
+    for run_id, found in page.owned_charts(report):
         _write_charts(charts, found, letterings[run_id])
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))

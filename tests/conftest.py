@@ -47,6 +47,7 @@ LONG = (
     "tests/test_command_line.py::test_spark_says_nothing",
     "tests/interop/",
     "tests/reports/test_page_in_browser.py",
+    "tests/reports/test_site_in_browser.py",
     "tests/reports/test_model_part.py::test_the_page_shows_the_model_once_per_run",
     "tests/table/histories/test_async_index.py::test_killed",
     "tests/table/histories/test_dead_services.py",

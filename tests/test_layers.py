@@ -44,6 +44,7 @@ REPORTS_SEE = {
         "keymark.harness.errors",
     ),
     *("keymark.harness.store.run_record", "keymark.harness.store.data_point"),
+    "keymark.harness.store.contents",
     # The names of engines, and git.
     *("keymark.harness.engines", "keymark.harness.git"),
     # What a secret is.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import shutil
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -37,6 +38,28 @@ def machine() -> dict[str, Any]:
         "megahertz": round(megahertz()),
         # How the first core's clock rate is chosen, where the machine says it.
         **({"governor": governor} if governor else {}),
+    }
+
+
+def disk(folder: Path) -> dict[str, Any]:
+    """The disk that a folder is on: its size, and what the system tells of file system and device.
+
+    Sizes are in bytes.
+    """
+    device = folder.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts = (line.split() for line in _read("/proc/self/mountinfo").splitlines())
+    # A mount's optional fields end with a dash, after which its type stands.
+    kinds = [words[words.index("-") + 1] for words in mounts if number in words[2:3]]
+    # What is true of a whole disk stands one folder above its partitions.
+    block = f"/sys/dev/block/{number}"
+    model = _read(f"{block}/device/model") or _read(f"{block}/../device/model")
+    turns = _read(f"{block}/queue/rotational") or _read(f"{block}/../queue/rotational")
+    return {
+        "bytes": shutil.disk_usage(folder).total,
+        **({"file_system": kinds[-1]} if kinds else {}),
+        **({"model": model.strip()} if model.strip() else {}),
+        **({"rotational": turns.strip() == "1"} if turns.strip() else {}),
     }
 
 

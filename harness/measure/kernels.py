@@ -26,7 +26,7 @@ from keymark.harness.measure import environment
 from keymark.harness.redaction import redact_arguments
 from keymark.harness.run.runner import Progress
 from keymark.harness.store.results import Sample
-from keymark.harness.store.run_record import COMPLETE, RUNNING, RunRecord
+from keymark.harness.store.run_record import RUNNING, RunRecord
 from keymark.harness.store.store import RunFolder
 
 SUITE = CLONE / "tests" / "benchmarks" / "test_kernels.py"
@@ -106,7 +106,7 @@ def measure(
             progress.end()
     for suite in suites.values():
         shutil.rmtree(suite)
-    folder.write_record(record.but(status=COMPLETE))
+    folder.finish(record)
 
 
 def _suite_for(side: Side) -> str:

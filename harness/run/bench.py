@@ -25,7 +25,7 @@ from keymark.harness.run.runner import Progress, Runner
 from keymark.harness.run.workload import steps
 from keymark.harness.run.workspace import Workspace, work_folder
 from keymark.harness.scenario.matrix import Schedule, expand, neighbours
-from keymark.harness.store.run_record import COMPLETE, MeasuredRecord
+from keymark.harness.store.run_record import MeasuredRecord
 from keymark.harness.store.store import RunFolder
 from keymark.harness.tables.independent import source_facts
 
@@ -100,7 +100,7 @@ def run(request: Request, progress: Progress) -> Finished:
     failed = runner.failed | pool.broken_cells(planned)
     told = [*notes(scenario, skipped), *runner.notes, *work.notes]
     done = {"finished": now(), "repetitions": repetitions, "notes": told, "failed": failed}
-    folder.write_record(record.but(status=COMPLETE, **done))
+    folder.finish(record.but(**done))
     return Finished(folder=folder, failed=failed, skipped=skipped)
 
 
@@ -139,9 +139,7 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
     runner.measure()
     shutil.rmtree(work_folder(folder), ignore_errors=True)
     done = {"finished": now(), "repetitions": scenario.schedule.repetitions}
-    folder.write_record(
-        record.but(status=COMPLETE, **done, notes=runner.notes, failed=runner.failed)
-    )
+    folder.finish(record.but(**done, notes=runner.notes, failed=runner.failed))
     return Finished(folder=folder, failed=runner.failed, skipped=skipped)
 
 

@@ -118,7 +118,9 @@ def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
         ],
         indexes={name: spec_data(measured_specs()[name]) for name in request.scenario.indexes},
         seeds={"dataset": request.scenario.dataset.seed},
-        machine=MachineRecord.model_validate(environment.machine()),
+        machine=MachineRecord.model_validate(
+            {**environment.machine(), "disk": environment.disk(folder.path)}
+        ),
     )
 
 
@@ -127,6 +129,8 @@ def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFold
         raise RunFolderError("--resume needs --out, the folder of the run to go on with")
     folder = RunFolder.open(request.out, request.kept)
     folder.refuse_links()
+    if folder.is_packed:
+        raise RunFolderError(f"{request.out} is packed; `gunzip` its files to go on with it")
     record = folder.read_record()
     if record.scenario.document != described:
         raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")

@@ -104,6 +104,7 @@ class ScheduleRecord(Recorded):
 
     repetitions: int = 0
     warmups: int | None = None
+    loads: int = 1
 
 
 class SparkRecord(Recorded):
@@ -147,13 +148,18 @@ class CellRecord(Recorded):
 
 
 class MachineRecord(Recorded):
-    """The machine; 0 or empty where it does not say."""
+    """The machine as its system tells it; 0 or empty where it does not say."""
 
-    cores: int = 0
+    system: Text = ""
+    release: Text = ""
+    architecture: Text = ""
     processor: Text = ""
+    cores: int = 0
     memory_bytes: int = 0
     load_1m: float = 0.0
+    megahertz: int = 0
     governor: Text = ""
+    disk: dict[Text, Any] = Field(default_factory=dict)
 
 
 class MeasuredRecord(Recorded):
@@ -192,6 +198,8 @@ class RunRecord(Recorded):
         repetitions: taken of each cell; 0 until the end.
         notes: what a reader must know.
         failed: reasons by cell.
+        digest: SHA-256 by file of what the run left, of `run.json` of all else that it says; empty
+            until the end, and of runs that earlier versions ended.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -216,6 +224,7 @@ class RunRecord(Recorded):
     repetitions: int = 0
     notes: list[Text] = Field(default_factory=list)
     failed: dict[Text, Text] = Field(default_factory=dict)
+    digest: dict[Text, Text] = Field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:

@@ -4,19 +4,25 @@ Whatever text is written goes through `keymark.harness.redaction` here, whoever 
 
 A block of samples is appended by one write and synced, so a run killed at any moment loses at
 most the repetition that was being measured. Whatever a kill cut off is the unfinished last line.
+
+The last `run.json` of a run holds the digest of all that it left: from then on a file that was cut
+off, mixed up or edited is told from what was measured.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from keymark.harness.errors import RunFolderError
 from keymark.harness.redaction import redact_document, redact_text
+from keymark.harness.store.contents import PACKED, content
 from keymark.harness.store.results import (
     SCHEMA_VERSION,
     Beat,
@@ -24,10 +30,12 @@ from keymark.harness.store.results import (
     Stage,
     with_table_versions,
 )
-from keymark.harness.store.run_record import RunRecord
+from keymark.harness.store.run_record import COMPLETE, RunRecord
 
 LONGEST_NAME = 120
 """Characters of the name of a run"""
+
+_DIGEST = "digest"
 
 
 def unwatched() -> None:
@@ -87,6 +95,11 @@ class RunFolder:
             for each in self.path.iterdir()
         )
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether its samples are packed, as those of published runs are."""
+        return self.samples_file.with_name(self.samples_file.name + PACKED).exists()
+
     def refuse_links(self) -> None:
         """Check that nothing which a run writes to is a link, which may lead anywhere.
 
@@ -137,10 +150,35 @@ class RunFolder:
         return RunRecord.parse(document, str(self.info_file))
 
     def write_record(self, record: RunRecord) -> None:
-        """Write `run.json` whole or not at all."""
-        document = {"schema_version": SCHEMA_VERSION, **record.document}
-        text = json.dumps(redact_document(document), indent=2, ensure_ascii=False)
-        _replace(self.info_file, text + "\n")
+        """Write `run.json` of a run that goes on, whole or not at all; it has no digest."""
+        self._write_info(_document(record))
+
+    def finish(self, record: RunRecord) -> None:
+        """Write `run.json` of a run that came to its end, with the digest of all that it left."""
+        document = _document(record.but(status=COMPLETE))
+        self._write_info({**document, _DIGEST: self.digest(document)})
+
+    def digest(self, document: Mapping[str, Any]) -> dict[str, str]:
+        """SHA-256 of what a run left, by file: of `run.json` of all else that it says.
+
+        Args:
+            document: what `run.json` says.
+
+        Raises:
+            OSError: a file cannot be read.
+            RunFolderError: a packed file is damaged.
+        """
+        said = {key: value for key, value in document.items() if key != _DIGEST}
+        # However it is indented or ordered, it says the same.
+        plain = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        found = {self.info_file.name: _sha256(plain.encode())}
+        for path in (self.samples_file, self.stages_file, self.canary_file):
+            with suppress(FileNotFoundError):
+                found[path.name] = _sha256(content(path))
+        return found
+
+    def _write_info(self, document: Mapping[str, Any]) -> None:
+        _replace(self.info_file, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
         self.kept()
 
     def append(self, samples: Iterable[Sample]) -> None:
@@ -162,7 +200,7 @@ class RunFolder:
         """All beats in the order they were taken; lines that a kill cut off are left out."""
         found = []
         with suppress(FileNotFoundError):
-            for line in self._renamed(self.canary_file.read_bytes()).split("\n"):
+            for line in self._renamed(content(self.canary_file)).split("\n"):
                 with suppress(ValueError):
                     found.append(Beat.from_json(line))
         return found
@@ -180,7 +218,7 @@ class RunFolder:
             RunFolderError: the file cannot be read, or a line is no stage; says which.
         """
         try:
-            lines = self._renamed(self.stages_file.read_bytes()).split("\n")
+            lines = self._renamed(content(self.stages_file)).split("\n")
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -200,10 +238,10 @@ class RunFolder:
             RunFolderError: a finished line is no sample; says which.
         """
         try:
-            content = self.samples_file.read_bytes()
+            written = content(self.samples_file)
         except OSError as error:
             raise RunFolderError(f"{self.samples_file} cannot be read: {error}") from error
-        finished = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+        finished = written[: written.rfind(b"\n") + 1].split(b"\n")[:-1]
         return [self._parse(number, line) for number, line in enumerate(finished, start=1)]
 
     def _parse(self, number: int, line: bytes) -> Sample:
@@ -212,19 +250,30 @@ class RunFolder:
         except ValueError as error:
             raise RunFolderError(f"{self.samples_file}, line {number}: {error}") from error
 
-    def _renamed(self, content: bytes) -> str:
+    def _renamed(self, written: bytes) -> str:
         """The text of a file whose lines have no schema version: that of `run.json` holds."""
         try:
             version = _schema_version(self.info_file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             version = None
-        return with_table_versions(content.decode(errors="replace"), version)
+        return with_table_versions(written.decode(errors="replace"), version)
 
     def keep_only(self, keep: Callable[[Sample], bool]) -> None:
         """Drop what a killed run left unfinished: other samples, and a cut-off last line."""
         kept = "".join(sample.to_json() + "\n" for sample in self.samples() if keep(sample))
         if kept.encode() != self.samples_file.read_bytes():
             _replace(self.samples_file, kept)
+
+
+def _document(record: RunRecord) -> dict[str, Any]:
+    """What `run.json` says of a run, without secrets and without a digest."""
+    said = {key: value for key, value in record.document.items() if key != _DIGEST}
+    document: dict[str, Any] = redact_document({"schema_version": SCHEMA_VERSION, **said})
+    return document
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _schema_version(text: str) -> object:

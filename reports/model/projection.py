@@ -18,6 +18,7 @@ from string import ascii_uppercase
 
 from keymark.harness.engines import NATIVE
 from keymark.harness.errors import RunFolderError
+from keymark.harness.store.contents import content
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Beat, Sample
 from keymark.harness.store.run_record import RunRecord
@@ -222,9 +223,9 @@ def _load_one(path: Path) -> Run:
         raise ReportError(clean(error)) from error
     run_id = record.run_id or path.resolve().name
     notices = []
-    content = folder.samples_file.read_bytes()
-    if content and not content.endswith(b"\n"):
-        number = content.count(b"\n") + 1
+    written = content(folder.samples_file)
+    if written and not written.endswith(b"\n"):
+        number = written.count(b"\n") + 1
         notices.append(
             f"line {number} of samples.jsonl is unfinished (the run was cut off) and left out"
         )

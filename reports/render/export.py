@@ -94,9 +94,11 @@ def samples_csv(runs: Sequence[Run]) -> str:
     writer = csv.writer(target, lineterminator="\n")
     names = [field.name for field in fields(Sample)]
     writer.writerow(names)
+    shown: dict[str, str] = {}  # a run has few texts, each in many samples
     for run in runs:
         for sample in run.samples:
-            writer.writerow([_csv_value(getattr(sample, name)) for name in names])
+            values = [getattr(sample, name) for name in names]
+            writer.writerow([_csv_value(value, shown) for value in values])
     return target.getvalue()
 
 
@@ -141,7 +143,12 @@ def _metrics(cell: CellView) -> list[dict[str, Any]]:
     return metrics
 
 
-def _csv_value(value: object) -> object:
+def _csv_value(value: object, shown: dict[str, str]) -> object:
+    """A value as it stands in CSV; `shown` remembers texts."""
     if isinstance(value, bool):
         return str(value).lower()
-    return spreadsheet(clean(value, 2000)) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if value not in shown:
+        shown[value] = spreadsheet(clean(value, 2000))
+    return shown[value]

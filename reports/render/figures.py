@@ -19,7 +19,6 @@ class Chart:
         label: what it shows, for those who do not see it.
         drawing: the picture in all forms.
         grid: the numbers behind it.
-        inline: the picture as it stands in the page.
     """
 
     key: str
@@ -27,10 +26,16 @@ class Chart:
     label: str
     drawing: Drawing
     grid: Grid
-    inline: str
+
+    def inline(self, prefix: str = "") -> str:
+        """The picture as it stands in a page, drawn when it is asked for.
+
+        Args:
+            prefix: unique on the page; that of the key where it is not given.
+        """
+        return svg.inline(self.drawing.bare_svg, prefix=prefix or self.key, label=self.label)
 
 
 def chart(key: str, title: str, label: str, drawing: Drawing, numbers: Grid) -> Chart:
     """Make a chart fit for a page; `key` must be unique on it."""
-    inline = svg.inline(drawing.bare_svg, prefix=key, label=label)
-    return Chart(key=key, title=title, label=label, drawing=drawing, grid=numbers, inline=inline)
+    return Chart(key=key, title=title, label=label, drawing=drawing, grid=numbers)

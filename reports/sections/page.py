@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -21,15 +22,10 @@ from keymark.reports.render import charts, export, prose
 from keymark.reports.render.figures import Chart, chart
 from keymark.reports.render.grids import Grid, grid
 from keymark.reports.render.text import clean, listed
-from keymark.reports.sections.engines_part import EnginesPart, engines_part
-from keymark.reports.sections.growth_part import GrowthPart, growth_part
 from keymark.reports.sections.headline import Headline, headline
-from keymark.reports.sections.model_part import ModelPart, model_part
 from keymark.reports.sections.outcomes_part import OutcomesPart, outcomes_part
 from keymark.reports.sections.overhead_part import OverheadPart, overhead_part
-from keymark.reports.sections.releases_part import ReleasesPart, releases_part
-from keymark.reports.sections.shapes_part import ShapesPart, shapes_part
-from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
+from keymark.reports.sections.parts import Parts
 from keymark.reports.stats.noise import NoisePart, noise_part
 from keymark.reports.stats.statistics import Caveat, CaveatKind
 
@@ -122,8 +118,8 @@ class RunPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything that a page shows, in words and pictures.
+class Report(Parts):
+    """Everything that a page shows, in words and pictures; the sections of some runs beside.
 
     Attributes:
         title: heading of the page.
@@ -133,16 +129,10 @@ class Report:
         failed: the same as (label, reasons); many that failed alike are one line.
         beside: the headline of all runs side by side; None for a single run.
         choices: which index for what, of each run that measured enough of them.
-        engines: ours beside others, of each run with several engines.
         outcomes: which release of Hudi runs which index, where there are several.
-        releases: what changed between releases of Hudi, of each run that has several.
-        virtuals: virtual keys beside stored ones, of each run that has both.
-        shapes: shapes of data beside the first one, of each run with several.
         rest: what the time of an upsert beyond its phases is, in sentences.
         charts: pictures with their tables, of the first data that the answer is about.
         charted: these data in words; empty where there is one point only.
-        growths: what becomes of tables that grow, of each run with several sizes.
-        models: the lookup model, of each run that measured it.
         noises: the machine's noise, of each run whose canary saw it.
         overheads: what measuring costs, of each run that measured it.
         details: further tables, by data.
@@ -159,16 +149,10 @@ class Report:
     failed: list[tuple[str, tuple[str, ...]]]
     beside: Grid | None
     choices: list[WhichIndex]
-    engines: list[EnginesPart]
     outcomes: OutcomesPart | None
-    releases: list[ReleasesPart]
-    virtuals: list[VirtualPart]
-    shapes: list[ShapesPart]
     charts: list[Chart]
     charted: str
     rest: list[str]
-    growths: list[GrowthPart]
-    models: list[ModelPart]
     noises: list[NoisePart]
     overheads: list[OverheadPart]
     details: list[Details]
@@ -193,7 +177,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
     charted = _first_of_each_run(leading(right))
     headline = tables.filled(tables.headline(charted))
     failed = _failed(runs)
-    several = len(runs) > 1
+    several, parts = len(runs) > 1, Parts.of(runs, larger)
     return Report(
         title=_title(runs, every),
         verified=export.verified(runs),
@@ -202,16 +186,16 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         failed=_together(failed),
         beside=grid(headline, "The runs side by side", judged=False) if several else None,
         choices=[choice for run in runs if (choice := which_index(run)) is not None],
-        engines=[each for run in runs if (each := engines_part(run)) is not None],
+        engines=parts.engines,
         outcomes=outcomes_part(runs),
-        releases=[changed for run in runs if (changed := releases_part(run)) is not None],
-        virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
-        shapes=[beside for run in runs if (beside := shapes_part(run)) is not None],
+        releases=parts.releases,
+        virtuals=parts.virtuals,
+        shapes=parts.shapes,
         charts=_charts(headline, judged=not several),
         rest=tables.rest_words(charted),
         charted="" if several or not charted else words_of(charted[0].data),
-        growths=[grown for run in runs if (grown := growth_part(run, larger)) is not None],
-        models=[part for run in runs if (part := model_part(run)) is not None],
+        growths=parts.growths,
+        models=parts.models,
         overheads=[found for run in runs if (found := overhead_part(run)) is not None],
         noises=[noise for run in runs if (noise := noise_part(run)) is not None],
         details=_details(right),
@@ -224,12 +208,30 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
 
 def html(report: Report) -> str:
     """Render the page; everything foreign in it is escaped."""
-    return template("page.html.j2").render(
-        report=report,
-        css=style(),
-        picture=lambda chart: Markup(chart.inline),  # noqa: S704 - built by `svg.inline`
-        color=lambda index: report.colors.get(index, UNKNOWN_COLOR),
-    )
+    return template("page.html.j2").render(**shown(report, Chart.inline))
+
+
+def shown(report: Report, picture: Callable[[Chart], str]) -> dict[str, Any]:
+    """What the template of a page asks for.
+
+    Args:
+        report: what is on it.
+        picture: a chart as it stands in the page.
+    """
+    return {
+        "report": report,
+        "css": style(),
+        "picture": lambda chart: Markup(picture(chart)),  # noqa: S704 - built by `svg.inline`
+        "color": lambda index: report.colors.get(index, UNKNOWN_COLOR),
+    }
+
+
+def owned_charts(report: Report) -> list[tuple[str, list[Chart]]]:
+    """The charts of sections that belong to one run each, with its id."""
+    owned = [(part.run_id, part.charts) for part in report.growths]
+    owned += [(part.run_id, part.charts) for part in report.models]
+    owned += [(part.run_id, [chart for chart, _ in part.charts]) for part in report.engines]
+    return [*owned, *((part.run_id, [part.chart]) for part in report.noises)]
 
 
 def style() -> Markup:

@@ -127,7 +127,9 @@ def main(work: Path, kills: int, seed: int) -> dict:
         told["missing"] += len(expected - found)
         told["doubled"] += sum(times - 1 for times in found.values())
         told["strange"] += len(set(found) - set(expected))
-        assert RunFolder.open(out).read_record().status == "complete"
+        record = RunFolder.open(out).read_record()
+        assert record.status == "complete"
+        assert record.digest == RunFolder.open(out).digest(record.document)
     return told | {"calls": whole, "samples": sum(expected.values())}
 
 

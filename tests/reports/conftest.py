@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import shutil
+
 import pytest
+import synthetic_published
 from synthetic_plan import plan_run
 from synthetic_runs import quickstart
 
@@ -23,3 +26,16 @@ def fitted(tmp_path_factory):
     path = folder / "fit.json"
     assert run_bench.main(["plan", "--calibration", str(run), "--save", str(path)]) == 0
     return {"fit": path, "run": run, "other": other}
+
+
+@pytest.fixture(scope="session")
+def original(tmp_path_factory):
+    """A published run; tests must not change its files."""
+    return synthetic_published.published(tmp_path_factory.mktemp("original"))
+
+
+@pytest.fixture
+def copy(original, tmp_path):
+    """A copy of it to be altered, alone in a folder."""
+    path = tmp_path / "results" / original.name
+    return synthetic_published.Copy(shutil.copytree(original, path))

@@ -1,0 +1,95 @@
+"""Every number that is published is derived again from the samples, and compared.
+
+What `summary.json` says must be what this version makes of the samples; what it does not say, since
+an earlier version wrote it, is not missed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from keymark.harness.errors import RunFolderError
+from keymark.harness.store.contents import content
+from keymark.reports.errors import ReportError
+from keymark.reports.model import projection
+from keymark.reports.published.run import CANARY, SUMMARY, Finding, PublishedRun, in_file
+from keymark.reports.render.text import clean
+from keymark.reports.sections import parts
+from keymark.reports.sections.parts import Parts
+
+_NEEDED = ("run_id", "verified", "cells")
+_NAMES = ("run_id", "cell", "step", "phase", "metric", "load", "measure", "kind")
+# What another version of numpy may make of the same samples.
+_ROUNDING = 1e-9
+
+
+def summary(run: projection.Run) -> dict[str, Any]:
+    """What `summary.json` says of a run, in JSON's types."""
+    said = json.dumps(parts.summary([run], Parts.of([run])), allow_nan=False)
+    document: dict[str, Any] = json.loads(said)
+    return document
+
+
+def derived_findings(run: PublishedRun) -> Iterator[Finding]:
+    """Each number that the samples do not give."""
+    try:
+        (loaded,) = projection.load([run.path])
+        given = summary(loaded)
+    except ReportError as error:
+        yield in_file("", "", str(error))
+        return
+    if "noise" not in given:
+        yield in_file(CANARY, "", "has too few beats to say how noisy the machine was")
+    try:
+        said = json.loads(content(run.path / SUMMARY))
+    except (ValueError, RecursionError, RunFolderError) as error:
+        yield in_file(SUMMARY, "", f"is no JSON: {error}")
+        return
+    if not isinstance(said, Mapping) or not said.keys() >= set(_NEEDED):
+        yield in_file(SUMMARY, "", f"does not say {', '.join(_NEEDED)}")
+        return
+    for place, what in _differences(said, given, ""):
+        yield in_file(SUMMARY, place, what)
+
+
+def _differences(said: object, given: object, place: str) -> Iterator[tuple[str, str]]:
+    """(where, what is said and what the samples give) of all that differs."""
+    if isinstance(said, Mapping) and isinstance(given, Mapping):
+        for key, value in said.items():
+            inside = f"{place}.{key}" if place else str(key)
+            if key not in given:
+                yield inside, f"is {_short(value)}; the samples give nothing of the kind"
+            else:
+                yield from _differences(value, given[key], inside)
+    elif isinstance(said, list) and isinstance(given, list):
+        if len(said) != len(given):
+            yield place, f"has {len(said):,} entries; the samples give {len(given):,}"
+            return
+        for number, (one, other) in enumerate(zip(said, given, strict=True)):
+            yield from _differences(one, other, f"{place}[{_named(other, number)}]")
+    elif not _is_equal(said, given):
+        yield place, f"is {_short(said)}; the samples give {_short(given)}"
+
+
+def _is_equal(said: object, given: object) -> bool:
+    numbers = (int, float)
+    if isinstance(said, bool) or isinstance(given, bool):
+        return said is given
+    if isinstance(said, numbers) and isinstance(given, numbers):
+        return math.isclose(said, given, rel_tol=_ROUNDING)
+    return said == given
+
+
+def _named(item: object, number: int) -> str:
+    """How an entry of a list is named: by what it is about, or by its place."""
+    if not isinstance(item, Mapping):
+        return str(number)
+    words = [item[name] for name in _NAMES if isinstance(item.get(name), str)]
+    return " ".join(words) or str(number)
+
+
+def _short(value: object) -> str:
+    return clean(json.dumps(value, ensure_ascii=False), 80)

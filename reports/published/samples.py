@@ -1,0 +1,166 @@
+"""Checks of a published `samples.jsonl`: units, names, flags, and what should be there and is not.
+
+A line is looked at by itself, then all lines of one step in one repetition, then the repetitions of
+each cell beside what `run.json` says was planned and taken.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from keymark.harness.store.results import PHASES, Sample
+from keymark.harness.store.run_record import RunRecord
+from keymark.harness.store.units import METRICS, Unit
+from keymark.indexes import installed
+from keymark.reports.published.run import INFO, SAMPLES, Finding, PublishedRun, in_file, in_line
+
+_LOADS = ("bulk_insert", "build")
+_BUILD_INDEX, _DELETE, _SPREAD, _UPSERT = "build_index", "delete", "spread", "upsert"
+
+
+class Taken(NamedTuple):
+    """One taking of a step: in which cell, which step, and in which repetition."""
+
+    cell: str
+    step: str
+    warmup: bool
+    repetition: int
+
+    def __str__(self) -> str:
+        """As a finding names it: `native/record r0 upsert_1`."""
+        return f"{self.cell} {'w' if self.warmup else 'r'}{self.repetition} {self.step}"
+
+
+Numbered = tuple[int, Sample]
+"""A sample with the number of its line."""
+
+
+def by_step(samples: Iterable[Numbered]) -> Mapping[Taken, Sequence[Numbered]]:
+    """The samples of each taking of a step, in their order."""
+    found: dict[Taken, list[Numbered]] = defaultdict(list)
+    for number, each in samples:
+        taken = Taken(each.cell, each.step, each.warmup, each.repetition)
+        found[taken].append((number, each))
+    return found
+
+
+def sample_findings(run: PublishedRun) -> Iterator[Finding]:
+    """What is wrong with the lines by themselves, in a step, and in a cell."""
+    units = {name: metric.unit.value for name, metric in METRICS.items()}
+    for spec in installed.kept_specs(run.record.indexes).values():
+        units |= {counter.name: Unit.COUNT.value for counter in spec.counters}
+    planned = None if run.record.cells is None else {each.cell for each in run.record.cells}
+    for number, sample in run.samples:
+        for field, said in _of_line(sample, units):
+            yield in_line(SAMPLES, number, field, said)
+        if sample.run_id != run.record.run_id:
+            yield in_line(SAMPLES, number, "run_id", f"is {sample.run_id}, another run's")
+        if planned is not None and sample.cell not in planned:
+            yield in_line(SAMPLES, number, "cell", f"run.json plans no cell {sample.cell}")
+    steps = by_step(run.samples)
+    for taken, lines in steps.items():
+        yield from _of_step(taken, lines)
+    yield from _failures(run.record, steps)
+    yield from _missing(run.record, steps)
+
+
+def _of_line(sample: Sample, units: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) of one line."""
+    if sample.metric not in units:
+        yield "metric", f"nothing that is measured is called {sample.metric}"
+    elif sample.unit != units[sample.metric]:
+        yield "unit", f"is {sample.unit}; {sample.metric} is in {units[sample.metric]}"
+    if sample.phase not in PHASES:
+        yield "phase", f"{sample.phase} is no phase"
+    if not f"{sample.cell}/".startswith(f"{sample.engine}/{sample.index}/"):
+        yield "cell", f"{sample.cell} is no cell of {sample.engine} with {sample.index}"
+    if sample.value < 0:
+        yield "value", "is below zero"
+    if sample.repetition < 0 or sample.round < 0:
+        yield "repetition, round", "are below zero"
+    if sample.verified and sample.valid and sample.reason:
+        yield "verified, valid", f"are true, with a reason why not: {sample.reason}"
+    elif not (sample.verified and sample.valid) and not sample.reason:
+        yield "verified, valid", "are not both true, without a reason"
+
+
+def _of_step(taken: Taken, lines: Sequence[Numbered]) -> Iterator[Finding]:
+    """What the lines of one taking of a step say against each other."""
+    first: dict[tuple[str, str], int] = {}
+    _, leader = lines[0]
+    for number, sample in lines:
+        key = (sample.phase, sample.metric)
+        if key in first:
+            said = f"{taken}: {sample.metric} of {sample.phase} is in line {first[key]} already"
+            yield in_line(SAMPLES, number, "", said)
+        first.setdefault(key, number)
+        if sample.verified != leader.verified:
+            said = f"{taken} is verified once and for all of its numbers, as line {lines[0][0]} is"
+            yield in_line(SAMPLES, number, "verified", said)
+        if sample.round != leader.round:
+            said = f"{taken} ends after as many batches as line {lines[0][0]} says"
+            yield in_line(SAMPLES, number, "round", said)
+    if ("total", "wall_s") not in first:
+        yield in_line(SAMPLES, lines[0][0], "", f"{taken} has no time of the whole step")
+
+
+def _failures(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> Iterator[Finding]:
+    """Flags of samples against the cells that `run.json` calls failed."""
+    for taken, lines in steps.items():
+        number, sample = lines[0]
+        if not sample.verified and taken.cell not in record.failed:
+            said = f"is false, but run.json does not say that {taken.cell} failed"
+            yield in_line(SAMPLES, number, "verified", said)
+    for cell, reason in record.failed.items():
+        step = reason.partition(": ")[0]
+        ends = [lines for each, lines in steps.items() if (each.cell, each.step) == (cell, step)]
+        if ends and all(each.verified and each.valid for lines in ends for _, each in lines):
+            said = f"says that {step} failed ({reason}); all of its samples say that it did not"
+            yield in_file(INFO, f"failed.{cell}", said)
+
+
+def _missing(record: RunRecord, steps: Mapping[Taken, Sequence[Numbered]]) -> Iterator[Finding]:
+    """Repetitions, steps and cells that were planned or taken, and have no samples."""
+    cells = [each.cell for each in record.cells or ()]
+    skipped = tuple(f"{name}/" for name in record.skipped)
+    found = list(dict.fromkeys([*cells, *(taken.cell for taken in steps)]))
+    for cell in found:
+        # Of a cell that failed the rest was left out.
+        if cell in record.failed or f"{cell}/".startswith(skipped):
+            continue
+        counted = [t for t in steps if t.cell == cell and not t.warmup]
+        if not counted:
+            yield in_file(SAMPLES, "", f"{cell} was planned and has no samples")
+            continue
+        yield from _missing_of(cell, record, counted)
+
+
+def _missing_of(cell: str, record: RunRecord, counted: Sequence[Taken]) -> Iterator[Finding]:
+    plan = record.scenario.workload
+    loads = {*_LOADS, *([] if plan.build_index else [_BUILD_INDEX])}
+    once = {_SPREAD, *([_DELETE] if plan.delete == "once" else [])}
+    there: dict[str, set[int]] = defaultdict(set)
+    for taken in counted:
+        there[taken.step].add(taken.repetition)
+    planned = [f"{_UPSERT}_{number}" for number in range(1, plan.rounds + 1)]
+    planned += ["lookup"] * bool(plan.lookup_keys) + ["point_query"] * plan.point_query
+    planned += [_DELETE] * (plan.delete is True) + ["purge"] * plan.purge
+    for step in dict.fromkeys([*planned, *there]):
+        wanted: set[int] = set()
+        if step in once:
+            # It may have been ended, and what comes after it left out.
+            wanted = {0} & there.get(step, set())
+        elif step in loads:
+            wanted = set(range(record.scenario.schedule.loads))
+        else:
+            wanted = set(range(record.repetitions))
+        for repetition in sorted(wanted - there.get(step, set())):
+            taken = Taken(cell, step, warmup=False, repetition=repetition)
+            yield in_file(SAMPLES, "", f"{taken} is missing")
+        beyond = sorted(there.get(step, set()) - wanted)
+        # A run that was cut off may have planned more repetitions than the one that went on.
+        if beyond and record.sessions == 1:
+            said = f"{record.repetitions}; {cell} has {step} of repetition {beyond[-1]}"
+            yield in_file(INFO, "repetitions", said)

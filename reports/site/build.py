@@ -1,0 +1,158 @@
+"""Published runs in, a static site out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from keymark.indexes import installed
+from keymark.indexes.spec import UNKNOWN
+from keymark.reports.errors import ReportError
+from keymark.reports.published.check import Checked, check
+from keymark.reports.render.charts import Lettering
+from keymark.reports.render.files import make_folder, write
+from keymark.reports.render.text import clean
+from keymark.reports.sections import page
+from keymark.reports.site.feeds import CSV, PARQUET, write_feeds
+from keymark.reports.site.model import PAGES, QUESTIONS, Question, RunEntry, Shown
+from keymark.reports.site.overview import index_maps
+from keymark.reports.site.runs import publish_run
+
+_MARK = ".keymark-site"
+# Of the pictures of one page; what else is on it takes less than the rest.
+_MOST_PICTURES = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What one run says to a question, with its picture if the page may hold it."""
+
+    entry: RunEntry
+    shown: Shown
+    picture: Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A site on disk.
+
+    Attributes:
+        index: its first page.
+        runs: that are on it.
+        left_out: folders whose run is refused, with the first reason.
+    """
+
+    index: Path
+    runs: tuple[str, ...]
+    left_out: tuple[tuple[Path, str], ...]
+
+
+def build(results: Path, out: Path) -> Site:
+    """Make the site of all published runs that are right.
+
+    Args:
+        results: the folder of published runs.
+        out: the folder of the site; what another site left there is replaced.
+
+    Raises:
+        ReportError: there are no published runs, `out` holds other files, or it cannot be written.
+    """
+    made = check(results)
+    right = [each for each in made if not each.findings]
+    names = [each.path.resolve().name for each in right]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ReportError(f"{clean(results)} holds {clean(', '.join(sorted(twice)))} twice")
+    try:
+        _empty(out)
+        entries = _write_runs(out, right)
+        _write_pages(out, entries)
+    except OSError as error:
+        where = clean(error.filename or out)
+        raise ReportError(f"{where} cannot be written: {error.strerror}") from error
+    return Site(
+        index=out / "index.html",
+        runs=tuple(each.run_id for each in entries),
+        left_out=tuple((each.path, str(each.findings[0])) for each in made if each.findings),
+    )
+
+
+def _empty(out: Path) -> None:
+    """An empty folder that says what it is for, so that it may be emptied again."""
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise ReportError(f"{clean(out)} is no folder")
+    if out.exists() and any(out.iterdir()):
+        if not (out / _MARK).is_file():
+            raise ReportError(f"{clean(out)} holds other files than a site; choose another --out")
+        shutil.rmtree(out)
+    make_folder(out, out)
+    write(out / _MARK, "")
+
+
+def _write_runs(out: Path, right: Sequence[Checked]) -> list[RunEntry]:
+    """The pages of all runs and the feeds; what the runs say, the maintainers' first, then new.
+
+    Drawing takes most of the time, so each core draws a run at a time.
+    """
+    work = [(out, each.path, each.provenance, place) for place, each in enumerate(right)]
+    workers = min(len(work), os.cpu_count() or 1)
+    if workers > 1:
+        # A fork would share the threads of Arrow and numpy.
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            entries = list(pool.map(publish_run, *zip(*work, strict=True)))
+    else:
+        entries = [publish_run(*each) for each in work]
+    write_feeds(out, [out / "runs" / each.run_id for each in entries])
+    newest = sorted(entries, key=lambda entry: entry.started, reverse=True)
+    return sorted(newest, key=lambda entry: not entry.is_ours)
+
+
+def _write_pages(out: Path, entries: Sequence[RunEntry]) -> None:
+    maps = index_maps(entries)
+    make_folder(out / "charts", out)
+    for each in maps:
+        runs = ", ".join(clean(name, 80) for name in each.runs)
+        svg, png = each.chart.drawing.alone(Lettering(source=f"Source: Keymark, runs {runs}"))
+        write(out / "charts" / f"{each.chart.key}.svg", svg)
+        write(out / "charts" / f"{each.chart.key}.png", png)
+    shared: dict[str, Any] = {"pages": PAGES, "up": "", "css": page.style(), "color": _color}
+    shared |= {"entries": entries, "feeds": (CSV, PARQUET)}
+    answers = [(question, _answers(question, entries)) for question in QUESTIONS]
+    known = {entry.run_id: entry for entry in entries}
+    picture = {each.chart.key: Markup(each.chart.inline()) for each in maps}  # noqa: S704 - our own
+    overview = page.template("site_overview.html.j2")
+    write(
+        out / "index.html",
+        overview.render(**shared, here="index.html", maps=maps, known=known, picture=picture,
+                        answers=answers),
+    )  # fmt: skip
+    for question, found in answers:
+        made = page.template("site_question.html.j2")
+        here = f"{question.key}.html"
+        write(out / here, made.render(**shared, here=here, question=question, answers=found))
+    method = page.template("site_method.html.j2").render(**shared, here="method.html")
+    write(out / "method.html", method)
+
+
+def _answers(question: Question, entries: Sequence[RunEntry]) -> list[Answered]:
+    """What the runs say to a question; pictures as long as the page may hold them."""
+    made, size = [], 0
+    for entry in entries:
+        for shown in entry.shown.get(question.key, ()):
+            size += len(shown.inline.encode())
+            fits = size <= _MOST_PICTURES
+            picture = Markup(shown.inline if fits else "")  # noqa: S704 - built by `svg.inline`
+            made.append(Answered(entry=entry, shown=shown, picture=picture))
+    return made
+
+
+def _color(index: str) -> str:
+    return installed.measured_specs().get(index, UNKNOWN).color

@@ -1,0 +1,228 @@
+"""The page of one run with its files, and what the run says to the other pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from keymark.reports.errors import ReportError
+from keymark.reports.model import facts, projection
+from keymark.reports.model.projection import Run
+from keymark.reports.model.tables import BY_KEY
+from keymark.reports.model.which_index import FEWEST
+from keymark.reports.model.winners import MAPPED, Winner, winners
+from keymark.reports.plan import calibration, score
+from keymark.reports.plan import render as plan_render
+from keymark.reports.published.provenance import Provenance
+from keymark.reports.render import export
+from keymark.reports.render.figures import Chart
+from keymark.reports.render.files import make_folder, write
+from keymark.reports.render.format_values import digits, times
+from keymark.reports.render.grids import Entry, Grid, Row
+from keymark.reports.render.prose import Answer
+from keymark.reports.render.text import NOTHING, clean, listed
+from keymark.reports.sections import page
+from keymark.reports.sections.page import Report
+from keymark.reports.site.claims import claims_of
+from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, RunEntry, Shown, Spot
+
+_UP = "../../"
+_LOOKUP = "lookup"
+
+
+def publish_run(out: Path, path: Path, provenance: Provenance, place: int) -> RunEntry:
+    """Write the page and the files of a run into the site; what it says to the other pages.
+
+    Args:
+        out: the folder of the site.
+        path: the run folder.
+        provenance: whose run it is.
+        place: of the run among those of the site.
+
+    Raises:
+        ReportError: the run cannot be read.
+        OSError: a file cannot be written.
+    """
+    (run,) = projection.load([path])
+    report = page.build([run])
+    entry = _entry(run, report, provenance, place)
+    _write(out, run, report, entry)
+    return entry
+
+
+def _entry(run: Run, report: Report, provenance: Provenance, place: int) -> RunEntry:
+    """What a run says; its charts are named by its place, since a page has those of several."""
+    (part,) = report.runs
+    return RunEntry(
+        run_id=run.run_id,
+        started=clean(run.record.started[:10]),
+        scenario=clean(run.record.scenario.name or "", 80),
+        machine=facts.lettering([run]).subtitle,
+        label=provenance.label,
+        is_ours=provenance.origin == "maintainers",
+        verified=report.verified,
+        sentence=part.headline.sentence if part.headline else "No cell gave a verified result.",
+        noise=part.headline.noise if part.headline else "",
+        shown=_shown(run, report, place),
+        spots=_spots(run),
+    )
+
+
+def _write(out: Path, run: Run, report: Report, entry: RunEntry) -> None:
+    folder = out / "runs" / run.run_id
+    make_folder(folder / "charts", out)
+    lettering = facts.lettering([run])
+    lettering = replace(lettering, source=f"{lettering.source}; {entry.label}")
+    for chart in _charts(report):
+        svg, png = chart.drawing.alone(lettering)
+        write(folder / "charts" / f"{chart.key}.svg", svg)
+        write(folder / "charts" / f"{chart.key}.png", png)
+    samples = export.samples_csv([run])
+    write(folder / "samples.csv", samples)
+    write(folder / "index.html", _page(run, report, entry, samples))
+
+
+def _page(run: Run, report: Report, entry: RunEntry, samples: str) -> str:
+    """The page, with as much on it as it may hold: samples, then pictures are left to files."""
+    drawn = {each.file: each.inline for found in entry.shown.values() for each in found}
+
+    def picture(chart: Chart) -> str:
+        file = _file(run, chart)
+        if file not in drawn:
+            drawn[file] = chart.inline()
+        return drawn[file]
+
+    def link(chart: Chart) -> str:
+        return f'<p><a href="charts/{chart.key}.svg">The chart as a picture</a></p>'
+
+    made = page.template("site_run.html.j2")
+    values: dict[str, Any] = {
+        "up": _UP,
+        "here": "",
+        "pages": PAGES,
+        "entry": entry,
+        "revision": clean(run.record.versions.get("revision", ""), 40),
+        "files": [(chart.key, chart.title) for chart in _charts(report)],
+        "digest": [(clean(name), clean(told)) for name, told in run.record.digest.items()],
+    }
+    text = ""
+    for told, shown in ((samples, picture), ("", picture), ("", link)):
+        text = made.render(**page.shown(report, shown), **values, samples=told)
+        if len(text.encode()) <= MOST_BYTES:
+            break
+    return text
+
+
+def _charts(report: Report) -> list[Chart]:
+    return [*report.charts, *(each for _, found in page.owned_charts(report) for each in found)]
+
+
+def _file(run: Run, chart: Chart) -> str:
+    return f"runs/{run.run_id}/charts/{chart.key}"
+
+
+def _shown(run: Run, report: Report, place: int) -> dict[str, list[Shown]]:
+    """What a run has to say, by the key of the question."""
+    found: dict[str, list[Shown]] = {}
+    for question, chart, sentence in _charts_of_questions(report):
+        one = Shown(
+            title=chart.title,
+            sentence=sentence,
+            grid=chart.grid,
+            inline=chart.inline(f"run{place}-{chart.key}"),
+            file=_file(run, chart),
+        )
+        found.setdefault(question, []).append(one)
+    for released in report.releases:
+        found["releases"] = [
+            Shown(title=grid.caption, sentence=_first(findings), grid=grid)
+            for grid, findings in released.tables
+        ]
+    beside = {"published": claims_of(run), "planner": _scored(run)}
+    return found | {key: [each] for key, each in beside.items() if each is not None}
+
+
+def _scored(run: Run) -> Shown | None:
+    """The planner's predictions beside a run; None where there is nothing that it predicts."""
+    known = calibration.load()
+    try:
+        made = score.score(known, [run])
+    except ReportError:
+        return None
+    (_, *heads), rows = plan_render.score_table(made)
+    first, *more = plan_render.score_lines(made)
+    entries = [
+        Row(label=f"{name}, {index}", index=index, entries=_entries(rest))
+        for name, index, *rest in rows
+    ]
+    return Shown(
+        title="Errors of the planner's predictions",
+        sentence=". ".join([each[0].upper() + each[1:] for each in (more or [first])]) + ".",
+        grid=Grid(caption="Errors of predictions", heads=tuple(heads[1:]), rows=tuple(entries)),
+    )
+
+
+def _entries(texts: Sequence[str]) -> tuple[Entry, ...]:
+    return tuple(Entry(value=text or NOTHING) for text in texts)
+
+
+def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:
+    """(key of the question, chart, what it shows), in the order of a page."""
+    (part,) = report.runs
+    said = {each.topic: each.words for each in (part.answers[0].words if part.answers else ())}
+    for question in QUESTIONS:
+        for chart in report.charts:
+            if chart.key in question.charts:
+                measure = BY_KEY.get(chart.key)
+                yield question.key, chart, said.get(measure.what, "") if measure else ""
+    for growth in report.growths:
+        yield from (("growth", chart, _first(growth.findings)) for chart in growth.charts)
+    for engines in report.engines:
+        yield from (("hudi", chart, _first(verdicts)) for chart, verdicts in engines.charts)
+    for model in report.models:
+        yield from (("model", chart, _first(model.findings)) for chart in model.charts)
+
+
+def _first(answers: Sequence[Answer]) -> str:
+    return f"{answers[0].topic}: {answers[0].words}" if answers else ""
+
+
+def _spots(run: Run) -> list[Spot]:
+    """Who is fastest where; of runs with a choice of indexes, each on one table of a kind."""
+    right = [cell for cell in run.cells if cell.verified]
+    ours = [cell for cell in right if cell.engine == right[0].engine]
+    kinds = {(cell.index, cell.data) for cell in ours}
+    if len({cell.index for cell in ours}) < FEWEST or len(kinds) < len(ours):
+        return []
+    wide = [cell for cell in ours if cell.spec.is_global]
+    among = {True: wide} | ({False: ours} if len(wide) < len(ours) else {})
+    sizes = facts.sizes_of(run.record)
+    colors = {cell.index: cell.spec.color for cell in ours}
+    made = [
+        Spot(
+            measure=measure.key,
+            is_anywhere=is_anywhere,
+            shape=clean(won.data.shape, 40),
+            rows=won.data.rows or sizes.rows,
+            batch=(sizes.lookup_keys if measure.key == _LOOKUP else won.data.batch)
+            or sizes.batch_rows,
+            first=clean(won.first, 20),
+            color="" if won.rivals else colors[won.first],
+            words=_ahead(won),
+        )
+        for measure in MAPPED
+        for is_anywhere, cells in among.items()
+        for won in winners(cells, measure)
+    ]
+    return [each for each in made if each.rows > 0 and each.batch > 0]
+
+
+def _ahead(won: Winner) -> str:
+    if won.rivals:
+        return f"not told apart from {listed([clean(each, 20) for each in won.rivals])}"
+    if won.margin is None:
+        return "alone"
+    around = f"{digits(won.margin.low)} to {digits(won.margin.high)}"
+    return f"{clean(won.second, 20)} takes {times(won.margin.median)} ({around})"
