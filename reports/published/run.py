@@ -179,7 +179,8 @@ def _parsed(
     except FileNotFoundError:
         return [], []
     *lines, rest = written.split(b"\n")
-    good, wrong = [], []
+    good: list[tuple[int, Line]] = []
+    wrong: list[Finding] = []
     for number, line in enumerate(lines, start=1):
         try:
             good.append((number, parse(line)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from keymark.reports.errors import ReportError
@@ -151,17 +152,26 @@ def _scored(run: Run) -> Shown | None:
         made = score.score(known, [run])
     except ReportError:
         return None
+    if not made.off:
+        return None
     (_, *heads), rows = plan_render.score_table(made)
-    first, *more = plan_render.score_lines(made)
+    typical = median(each.error for each in made.off)
+    worst = max(each.worst for each in made.off)
+    told = f"Half of {len(rows)} kinds of prediction are off by at most {typical:.0%}"
+    _, *more = plan_render.score_lines(made)
     entries = [
         Row(label=f"{name}, {index}", index=index, entries=_entries(rest))
         for name, index, *rest in rows
     ]
     return Shown(
         title="Errors of the planner's predictions",
-        sentence=". ".join([each[0].upper() + each[1:] for each in (more or [first])]) + ".",
+        sentence=". ".join([f"{told}, the worst by {worst:.0%}", *map(_sentence, more)]) + ".",
         grid=Grid(caption="Errors of predictions", heads=tuple(heads[1:]), rows=tuple(entries)),
     )
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _entries(texts: Sequence[str]) -> tuple[Entry, ...]:
