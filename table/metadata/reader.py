@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.errors import CorruptFileError
+from keymark.table.errors import CorruptFileError, SnapshotExpiredError
 from keymark.table.format.hashes.hashing import shards
 from keymark.table.format.hfile.cache import BlockCache
 from keymark.table.format.hfile.reader import HFileReader, Owner
@@ -315,17 +315,23 @@ class MetadataTable:
 
         Raises:
             CorruptFileError: a group is missing, or a file that a completed commit names in one.
+            SnapshotExpiredError: since the timeline was read there are fewer.
         """
         bases: dict[str, list[BaseFile]] = {}
         logs: dict[str, list[LogFile]] = {}
         start = self.dealt_out_anew(partition)
+        times: set[str] = set()
         for status in self.storage.list(f"{METADATA}/{partition}"):
             base = parse_base_file(partition, status.name, status.size)
             log = parse_log_file(partition, status.name, status.size)
             if base is not None and base.instant_time >= start:
                 bases.setdefault(base.file_id, []).append(base)
+                times.add(base.instant_time)
             elif log is not None and log.base_instant_time >= start:
                 logs.setdefault(log.file_id, []).append(log)
+                times.add(log.base_instant_time)
+        if not all(self.validity.opened(time) for time in times):
+            self._refuse_outdated(partition, start)
         groups = (
             self._latest(name, bases.get(name, []), logs.get(name, []))
             for name in sorted(bases.keys() | logs.keys())
@@ -333,6 +339,17 @@ class MetadataTable:
         found = tuple(item for item in groups if item is not None)
         self._check_groups(partition, found)
         return found
+
+    def _refuse_outdated(self, partition: str, start: str) -> None:
+        """SnapshotExpiredError if a partition has been dealt out to fewer groups since `start`.
+
+        Of the slices that this timeline knows some are deleted, then.
+        """
+        if replace(self, timeline=self.timeline.again()).dealt_out_anew(partition) != start:
+            raise SnapshotExpiredError(
+                f"{partition} was dealt out to fewer file groups while it was to be read: read it "
+                "again"
+            )
 
     def dealt_out_anew(self, partition: str) -> str:
         """When a partition was last dealt out to fewer file groups; "" if it never was.

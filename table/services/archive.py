@@ -22,7 +22,6 @@ from keymark.table.layout.naming import METADATA, TEMP, parse_log_file
 from keymark.table.layout.view import Listing, listed_files
 from keymark.table.metadata.partitions import FILES
 from keymark.table.metadata.reader import MetadataTable
-from keymark.table.metadata.replaced import replaced_groups
 from keymark.table.properties.config import TableConfig, archive_folder
 from keymark.table.properties.options import COMMITS_RETAINED, KEEP_MAX, KEEP_MIN, Options
 from keymark.table.services.clean import metadata_commits_retained
@@ -140,10 +139,7 @@ class Archiver:
         bound = min(start, pending, self._compaction())
         gone = outdated(timeline, limits, bound)
         if gone:
-            # A replaced file group must not come back before its files are cleaned.
-            uncleaned = (group.replaced for group in replaced_groups(timeline))
-            bound = min(bound, self._uncompacted(), *uncleaned)
-            gone = outdated(timeline, limits, bound)
+            gone = outdated(timeline, limits, min(bound, self._uncompacted()))
             _sweep_unopened(self.metadata, self.config.maintained)
             _move(timeline, gone, self.lease)
         return gone

@@ -7,9 +7,8 @@
     <B>.clean             what was deleted
 
 A clean that died is done again from its plan. Files of a savepoint stay. The metadata table's own
-old slices and replaced file groups go the same way, on its own timeline, with the suffix 002.
-Source: CleanPlanner, CleanActionExecutor, HoodieBackedTableMetadataWriter.cleanIfNecessary of Hudi
-0.15.
+old slices go the same way, on its own timeline, with the suffix 002. Source: CleanPlanner,
+CleanActionExecutor, HoodieBackedTableMetadataWriter.cleanIfNecessary of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import METADATA, PINS, parse_base_file, parse_log_file
 from keymark.table.layout.view import listed_files, snapshot
 from keymark.table.metadata.reader import MetadataTable
-from keymark.table.metadata.replaced import forget_cleaned
 from keymark.table.metadata.writer import DeltaCommit, take_back_delta
 from keymark.table.runtime.clock import Clock
 from keymark.table.services.retention import Retention
@@ -207,15 +205,9 @@ def clean_metadata_table(
     if retention is None:
         return None
     files: dict[str, list[str]] = {}
-    replaced = metadata.timeline.replaced_file_ids()
     for partition, groups in metadata.slice_files(partitions).items():
-        for file_id, versions in groups.items():
-            opened = [time for time in versions if metadata.validity.opened(time)]
-            gone = retention.outdated(opened)
-            taken_out = replaced.get((partition, file_id))
-            if taken_out is not None and retention.forgets(taken_out):
-                gone |= {time for time in opened if time <= taken_out}
-            for time in gone:
+        for versions in groups.values():
+            for time in retention.outdated([t for t in versions if metadata.validity.opened(t)]):
                 files.setdefault(partition, []).extend(versions[time])
     if not files or any(i.time == _clean_instant(metadata) for i in metadata.timeline.instants):
         # A clean after the same delta commit has the name: the next one's will do.
@@ -258,4 +250,3 @@ def _finish_slices(timeline: Timeline, instant: str, plan: CleanPlan) -> None:
             timeline.storage.delete(f"{METADATA}/{partition}/{name}")
         names[partition] = listed
     timeline.complete(instant, "clean", encode_clean(plan.done(instant, names)))
-    forget_cleaned(timeline)

@@ -13,7 +13,7 @@ from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
-from keymark.table.metadata.replaced import forget_cleaned
+from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import refuse_while_resharding, resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
@@ -79,7 +79,7 @@ class TableServices:
             for partition in partitions_without_files(storage, config):
                 save_partitions(storage, partition, live=None)
         data, metadata = Timeline.load(storage), Timeline.load(storage, METADATA)
-        forget_cleaned(metadata)
+        settle_replaced(metadata)
         if _at_rest(config, data, metadata):
             return
         take_back_orphans(storage, data)
@@ -197,6 +197,7 @@ class TableServices:
         """Deals the record index out to another number of file groups; holds the lease at times."""
         return Resharder(
             storage=storage,
+            clock=self.clock,
             runner=self.runner,
             options=self.options,
             progress=self.progress,

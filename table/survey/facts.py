@@ -62,8 +62,7 @@ def file_facts(found: Slices, writes: Sequence[SurveyInstant]) -> FileFacts:
 def shard_facts(groups: Groups) -> tuple[ShardFacts, ...]:
     """The shards of the record index.
 
-    The metadata table is listed without its timeline: what a writer in flight adds counts, too, and
-    file groups that a re-sharding to fewer took out, until they are cleaned.
+    The metadata table is listed without its timeline: what a writer in flight adds counts, too.
     """
     return tuple(
         ShardFacts(

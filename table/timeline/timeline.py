@@ -39,8 +39,8 @@ class Timeline:
 
     `instants` holds each (time, action) once, in its furthest state, ordered by time. `base` is the
     table's folder relative to the storage's root: "" for data, `.hoodie/metadata` for its metadata.
-    What completed commits say is read once: no name comes again, and files do not change but where
-    the metadata table's replaced file groups are cleaned (`metadata/replaced.py`).
+    What completed commits say is read once: no name comes again, and no file changes, but where a
+    replace commit of the metadata table forgets what is deleted (`metadata/replaced.py`).
     """
 
     storage: Storage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hudi_judge import findings, writer_options
+from hudi_judge import findings, metadata_partitions, writer_options
 from interop_cells import Cell, Ledger
 from test_reshard import split_only
 
@@ -102,3 +102,23 @@ def test_hudi_takes_a_switch_back_that_is_pending(hudi, tmp_path, monkeypatch):
     assert_exact(hudi, root, ledger, 4)
     assert Table.open(str(root), options=CELL.options).reshard_index(2).after == 2
     assert_exact(hudi, root, ledger, 2)
+
+
+@pytest.mark.share("0.15.0")
+@pytest.mark.spark
+@pytest.mark.slow
+def test_hudi_drops_it_and_builds_it_anew(hudi, tmp_path):
+    """Its new shards have the names of those that were taken out."""
+    root = tmp_path / "t"
+    ledger = Ledger(CELL)
+    table = CELL.create(root)
+    table.bulk_insert(ledger.put(range(60), 1))
+    table.reshard_index(6)
+    table.reshard_index(3)
+    asked = writer_options(hudi, root)
+    others = ("hoodie.metadata.record.", "hoodie.index.type")
+    silent = {name: value for name, value in asked.items() if not name.startswith(others)}
+    hudi.write(root, ledger.put(range(30, 90), 2), "upsert", silent)
+    assert "record_index" not in metadata_partitions(root)
+    hudi.write(root, ledger.put(range(20, 100), 3), "upsert", asked)
+    assert_exact(hudi, root, ledger, 10)

@@ -18,12 +18,12 @@ from table_cases import create, data_rows, rows
 from test_reshard import assert_exact, copies_of, filled, shard_count, split_only, stored
 
 from keymark import Table
-from keymark.table.errors import InputError
+from keymark.table.errors import InputError, SnapshotExpiredError, StorageError
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.reader import Validity
 from keymark.table.metadata.reshard_plan import RESHARD, load_plan, resharding
-from keymark.table.properties.config import load_config
+from keymark.table.runtime.clock import SystemClock
 from keymark.table.services.index import reshard
 from keymark.table.services.index.builds import save_partitions
 from keymark.table.state.table_state import TableState
@@ -31,10 +31,14 @@ from keymark.table.storage.local_storage import LocalStorage
 
 FOLDER = f"{METADATA}/{RECORD_INDEX}"
 TIMELINE = f"{METADATA}/.hoodie"
-# With these a file group that was replaced is due for cleaning after some twenty writes.
-NO_SERVICES = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 _DONE = re.compile(r"(\d+)\.(commit|deltacommit|replacecommit)")
 _FILE = re.compile(r"([^_.]+)_\d+-\d+-\d+_(\d+)\.hfile|\.([^_]+)_(\d+)\.log\.\d+_\d+-\d+-\d+")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    """The old shards are deleted at once."""
+    monkeypatch.setattr(reshard, "_READERS_SECONDS", 0)
 
 
 def switches(root):
@@ -44,11 +48,19 @@ def switches(root):
     return {path: ids[RECORD_INDEX] for path, ids in zip(paths, named, strict=True)}
 
 
-def shown_to_hudi(root):
-    """File id -> base instant of its latest slice, by the rules of AbstractTableFileSystemView."""
+def shown_to_hudi(root, unknown=""):
+    """File id -> base instant of its latest slice, by the rules of AbstractTableFileSystemView.
+
+    To one who read the timeline before an instant that is `unknown` to it.
+    """
     names = [path.name for path in (Path(root) / TIMELINE).iterdir()]
-    done = {match[1] for name in names if (match := _DONE.fullmatch(name))}
-    replaced = {file_id for ids in switches(root).values() for file_id in ids}
+    done = {match[1] for name in names if (match := _DONE.fullmatch(name))} - {unknown}
+    replaced = {
+        file_id
+        for path, ids in switches(root).items()
+        for file_id in ids
+        if path.name.partition(".")[0] != unknown
+    }
     shown: dict[str, str] = {}
     for path in (Path(root) / FOLDER).iterdir():
         match = _FILE.fullmatch(path.name)
@@ -187,12 +199,43 @@ def test_a_delta_commit_follows_the_switch(tmp_path, monkeypatch):
         assert_hudi_reads_it(root, 2)
 
 
-def test_who_began_to_read_before_the_switch_reads_on(tmp_path):
-    table = filled(tmp_path / "t", 4)
-    expected = data_rows(table)
-    shards = TableState.load(table.storage).metadata.shards(RECORD_INDEX)
-    Table.open(str(tmp_path / "t")).reshard_index(2)
-    assert {key for shard in shards for key in entries(shard)} == expected.keys()
+class Pausing(SystemClock):
+    """A clock whose sleep, between the switch and the deletion, lets the test look."""
+
+    def __init__(self, look):
+        self.look = look
+
+    def sleep(self, seconds):
+        assert seconds == 0
+        self.look()
+
+
+def test_who_began_to_read_before_the_switch(tmp_path):
+    """It reads the old shards, or is told that they are gone; so is a reader of Hudi's."""
+    root = tmp_path / "t"
+    filled(root, 4)
+    storage = LocalStorage.at(root)
+    state = TableState.load(storage)
+    listed = state.metadata.shards(RECORD_INDEX)
+    expected = data_rows(Table.open(str(root)))
+    seen = []
+
+    def look():
+        seen.append({key for shard in listed for key in entries(shard)})
+        assert sorted(switches(root).values()) == [["record-index-0002-0", "record-index-0003-0"]]
+        assert_hudi_reads_it(root, 2)
+        assert len(shown_to_hudi(root, unknown=next(iter(switches(root))).stem)) == 4
+
+    done = Table(storage, {}, clock=Pausing(look)).reshard_index(2)
+    assert seen == [expected.keys()]
+    assert list(switches(root).values()) == [[]]
+    # Not some of them: a reader would look for keys in the wrong ones.
+    assert shown_to_hudi(root, unknown=done.instant) == {}
+    with pytest.raises(SnapshotExpiredError, match="fewer file groups"):
+        state.metadata.shards(RECORD_INDEX)
+    with pytest.raises(StorageError, match="does not exist"):
+        entries(replace(listed[0], readers=[]))
+    assert_exact(Table.open(str(root)), expected)
 
 
 def test_given_up(tmp_path, monkeypatch):
@@ -241,45 +284,16 @@ def test_a_commit_from_before_the_plan_starts_it_anew(tmp_path, monkeypatch):
     assert not reshard._still_holds(table.storage, late, shards)
 
 
-def test_replaced_groups_are_cleaned_and_their_names_are_free(tmp_path):
-    root = tmp_path / "t"
-    done = filled(root, 4).reshard_index(2)
-    (switch,) = switches(root)
-    assert switches(root)[switch] == ["record-index-0002-0", "record-index-0003-0"]
-    table, ts = Table.open(str(root)), 100
-    while switches(root)[switch]:
-        assert any("record-index-0003-0" in path.name for path in (root / FOLDER).iterdir())
-        write_on(table, 1, ts := ts + 1)
-        assert shown_to_hudi(root).keys() == {"record-index-0000-0", "record-index-0001-0"}
-        assert ts < 140
-    assert ts > 110
-    assert not [p for p in (root / FOLDER).iterdir() if re.search("index-000[23]-", p.name)]
-    assert_exact(Table.open(str(root)))
-    # The switch is archived in the end, and nothing comes back.
-    while switch.exists():
-        write_on(table, 1, ts := ts + 1)
-        assert ts < 200
-    assert done.instant not in {path.name.partition(".")[0] for path in switches(root)}
-    assert_exact(Table.open(str(root)))
-    assert_hudi_reads_it(root, 2)
-
-
-def test_archiving_waits_for_cleaning(tmp_path):
-    options = {
-        "hoodie.keep.min.commits": "11",
-        "hoodie.keep.max.commits": "12",
-        "hoodie.clean.automatic": "false",
-    }
+def test_the_switch_is_archived_in_the_end(tmp_path):
     root = tmp_path / "t"
     filled(root, 4).reshard_index(2)
-    (switch,) = switches(root)
-    table = Table.open(str(root), options=options)
-    write_on(table, 45)
-    assert switch.exists()
-    assert_hudi_reads_it(root, 2)
-    table.clean()
-    write_on(table, 2, ts=300)
-    assert not switch.exists()
+    limits = {"hoodie.keep.min.commits": "11", "hoodie.keep.max.commits": "12"}
+    table, writes = Table.open(str(root), options=limits), 0
+    while switches(root):
+        write_on(table, 1, ts=100 + writes)
+        writes += 1
+        assert writes < 60
+        assert len(shown_to_hudi(root)) == 2
     assert_exact(Table.open(str(root)))
     assert_hudi_reads_it(root, 2)
 
@@ -293,7 +307,6 @@ def test_back_to_more_at_once(tmp_path, again):
     table.reshard_index(2)
     done = table.reshard_index(again)
     assert done.after == again
-    assert [ids for ids in switches(root).values() if ids] == []
     assert_exact(Table.open(str(root)), expected)
     assert_hudi_reads_it(root, again)
     write_on(table, 12)
@@ -302,7 +315,7 @@ def test_back_to_more_at_once(tmp_path, again):
 
 
 def test_hudi_drops_the_index_and_it_is_built_anew(tmp_path):
-    """Hudi deletes the folder; the names are free after the next write of ours."""
+    """Hudi deletes the folder; nothing hides the groups that it makes then."""
     root = tmp_path / "t"
     table = filled(root, 4)
     table.reshard_index(2)
@@ -352,7 +365,7 @@ def test_a_savepoint_from_before_the_switch_is_restored(tmp_path, monkeypatch):
     assert_hudi_reads_it(root, 2)
 
 
-def test_a_purge_takes_the_groups_that_were_replaced_along(tmp_path):
+def test_a_purge_after_it(tmp_path):
     keys = [f"customer-{number:05}" for number in range(40)]
     root = tmp_path / "t"
     counts = {f"hoodie.metadata.record.index.{end}.filegroup.count": "4" for end in ("min", "max")}
@@ -379,7 +392,7 @@ def test_a_shard_is_repaired(tmp_path):
         table.repair_shard(1)
         assert_exact(Table.open(str(root)))
         assert_hudi_reads_it(root, 2)
-        write_on(table, 30)
+        write_on(table, 3)
 
 
 def test_more_groups_than_a_task_has_memory_for_are_refused(tmp_path):
@@ -419,6 +432,7 @@ def test_a_death_at_any_call(tmp_path, first, then):
             Table(storage, {}).reshard_index(then)
         table = assert_right(storage.root, expected, {first, then})
         table.upsert(rows([1], ts=7, value="again"))
+        assert [ids for ids in switches(storage.root).values() if ids] == []
         assert_exact(table)
         if number % 2 and resharding(table.storage) is not None:
             table.abort_reshard()
@@ -428,28 +442,3 @@ def test_a_death_at_any_call(tmp_path, first, then):
         assert_hudi_reads_it(storage.root, then)
         assert not (Path(storage.root) / RESHARD).exists(), number
     assert number > 10
-
-
-@pytest.mark.slow
-def test_a_death_while_replaced_groups_are_cleaned(tmp_path):
-    origin = tmp_path / "origin"
-    filled(origin, 4).reshard_index(2)
-    table = Table.open(str(origin), options=NO_SERVICES)
-    write_on(table, 22)
-    expected = data_rows(table)
-    for _, storage in every_fault(DEAD, copies_of(origin)):
-        with contextlib.suppress(Killed):
-            Table(storage, NO_SERVICES).clean()
-        table = assert_right(storage.root, expected, {2})
-        table.clean()
-        table.upsert(rows([1], ts=500))
-        table.clean()
-        assert list(switches(storage.root).values()) == [[]]
-        assert not [
-            path
-            for path in (Path(storage.root) / FOLDER).iterdir()
-            if re.search("index-000[23]-", path.name)
-        ]
-        assert_exact(table)
-        assert_hudi_reads_it(storage.root, 2)
-        assert RECORD_INDEX in load_config(table.storage).metadata_partitions

@@ -17,7 +17,8 @@ To a multiple of the present number every old group splits by itself, and all of
 
 Readers count the file groups that a completed instant opened: before the switch the old ones, after
 it the new ones. To more, the switch is a delta commit. To fewer, it is a replace commit that takes
-out the file groups beyond the new number (`metadata/replaced.py`); cleaning deletes them.
+out the file groups beyond the new number; all old slices are deleted right after it, still under
+the lease (`metadata/replaced.py`). What a death leaves of them, the next write deletes.
 
 Until the switch the instant is pending on the timeline of the metadata table. What was done stays
 after a death, and goes on from there; `abort` removes it. A write or a compaction by Apache Hudi
@@ -46,7 +47,7 @@ from keymark.table.layout.naming import METADATA, parse_log_file
 from keymark.table.metadata.partitions import RECORD_INDEX, file_id
 from keymark.table.metadata.reader import Shard, largest_shard
 from keymark.table.metadata.records import SCHEMA
-from keymark.table.metadata.replaced import replaced_groups
+from keymark.table.metadata.replaced import settle_replaced
 from keymark.table.metadata.reshard_plan import (
     RESHARD,
     ReshardPlan,
@@ -56,12 +57,12 @@ from keymark.table.metadata.reshard_plan import (
 )
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import RECORD_INDEX_GROUPS_MAX, TASK_MEMORY, Options
+from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
-from keymark.table.services.clean import delete_slices
 from keymark.table.services.index.builds import take_back_build
 from keymark.table.services.index.indexing import Hold, group_sizing
 from keymark.table.services.index.split import DealTask, SplitDone, SplitTask, deal, split
-from keymark.table.services.own_instants import free_instant, put_empty_delta, with_room
+from keymark.table.services.own_instants import free_instant, put_empty_delta
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import DeltaStat, encode_commit
@@ -71,6 +72,8 @@ _ATTEMPTS = 3
 _GROUP_KEYS = 10_000_000
 """Five times the keys of a file group of the published experiment: 2,000,000,000 in 1,000."""
 _KEYS_WORTH_A_TASK = 100_000
+_READERS_SECONDS = 2.0
+"""How long the old shards stay after a switch to fewer, for whoever has just listed them."""
 _OPENING = 1
 """Log version of the block that opens a file group."""
 
@@ -111,6 +114,7 @@ class Resharder:
     """
 
     storage: Storage
+    clock: Clock
     runner: TaskRunner
     options: Options
     progress: Progress
@@ -171,8 +175,6 @@ class Resharder:
             if len(shards) == groups:
                 return groups
             self._refuse_many_at_once(len(shards), groups)
-            if groups > len(shards):
-                state = _with_free_names(state)
             plan = ReshardPlan(
                 before=len(shards),
                 after=groups,
@@ -266,6 +268,9 @@ class Resharder:
                 _put_later_delta(state, plan)
                 state.metadata.timeline.complete(plan.instant, plan.action, content)
                 lease.storage.delete_tree(RESHARD)
+            if plan.after < plan.before:
+                self.clock.sleep(_READERS_SECONDS)
+                settle_replaced(state.metadata.timeline.again())
         digest = total([each.digest for each in done])
         return Resharded(
             before=plan.before,
@@ -320,24 +325,6 @@ def _discard(storage: Storage, plan: ReshardPlan | None) -> None:
     if plan is not None:
         take_back_build(storage, load_config(storage), plan.instant, plan.action)
     storage.delete_tree(RESHARD)
-
-
-def _with_free_names(state: TableState) -> TableState:
-    """The table without the file groups that were replaced: new ones get their names.
-
-    Who began to read before they were replaced is told that files are gone.
-    """
-    assert state.metadata is not None
-    replaced = replaced_groups(state.metadata.timeline)
-    if not replaced:
-        return state
-    metadata = with_room(state).metadata
-    assert metadata is not None
-    files: dict[str, list[str]] = {}
-    for group in replaced:
-        files.setdefault(group.partition, []).extend(group.files)
-    delete_slices(metadata, files, None)
-    return TableState.load(state.storage)
 
 
 def _put_later_delta(state: TableState, plan: ReshardPlan) -> None:

@@ -35,7 +35,6 @@ from keymark.table.index.external import external_entries
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import BUILD, HOODIE, METADATA, SECONDARY, STAGING, TEMP, TORN
 from keymark.table.metadata.reader import MetadataTable
-from keymark.table.metadata.replaced import replaced_groups
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import TASK_MEMORY
 from keymark.table.runtime.runner import Progress, ProgressRunner
@@ -443,20 +442,16 @@ def _current_files(metadata: MetadataTable, partitions: Iterable[str]) -> set[st
 
 
 def _old_files(metadata: MetadataTable, groups: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names of the files of older slices of some groups, and of groups that were replaced.
-
-    By partition.
-    """
+    """Names of the files of older slices of some groups, by partition."""
     wanted = set(groups)
-    partitions = {partition for partition, _ in wanted}
-    partitions |= {group.partition for group in replaced_groups(metadata.timeline)}
+    partitions = sorted({partition for partition, _ in wanted})
+    versions = metadata.slice_files(partitions)
     old: dict[str, list[str]] = {}
-    for partition, found in metadata.slice_files(sorted(partitions)).items():
-        current = {item.file_id: item.base_instant_time for item in metadata.slices(partition)}
-        for file_id, versions in found.items():
-            if file_id in current and (partition, file_id) not in wanted:
+    for partition in partitions:
+        for item in metadata.slices(partition):
+            if (partition, item.file_id) not in wanted:
                 continue
-            for time, names in versions.items():
-                if time != current.get(file_id):
+            for time, names in versions[partition][item.file_id].items():
+                if time != item.base_instant_time:
                     old.setdefault(partition, []).extend(names)
     return old
