@@ -13,8 +13,10 @@ pytestmark = [
 ]
 
 PHONE, LAPTOP = 400, 1280
-PAGES = ("index.html", "write.html", "growth.html", "method.html", f"runs/{RUN_ID}/index.html",
-         "runs/m1/index.html", "runs/hostile/index.html")  # fmt: skip
+PAGES = (
+    *("index.html", "write.html", "growth.html", "published.html", "method.html"),
+    *(f"runs/{name}/index.html" for name in (RUN_ID, "m1", "hostile")),
+)
 
 
 @pytest.fixture(scope="module")
