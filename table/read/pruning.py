@@ -5,11 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from keymark.indexes.installed import of_partition
-from keymark.table.index.protocol import IndexContext, load_index
+from keymark.table.index.protocol import IndexContext, index_name, load_index, spec_of
 from keymark.table.index.stale_index import stale_since
 from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import is_bucket_file_id
 from keymark.table.metadata.partitions import RECORD_INDEX
+from keymark.table.properties.options import INDEX_TYPE
 from keymark.table.state.table_state import TableState
 
 
@@ -20,7 +21,7 @@ def files_of_keys(state: TableState, keys: pa.Array, context: IndexContext) -> t
     """
     files = state.snapshot.files
     can = RECORD_INDEX in state.config.metadata_partitions and state.snapshot.as_of is None
-    if not can or stale_since(state) or all(is_bucket_file_id(file.file_id) for file in files):
+    if not can or stale_since(state) or _may_be_buckets(state):
         return files
     index = load_index(of_partition(RECORD_INDEX).name)
     found = index.lookup(keys.unique(), context)
@@ -28,3 +29,11 @@ def files_of_keys(state: TableState, keys: pa.Array, context: IndexContext) -> t
     wanted = set(zip(*places, strict=True))
     bases = state.snapshot.by_location()
     return tuple(bases[location] for location in sorted(wanted & bases.keys()))
+
+
+def _may_be_buckets(state: TableState) -> bool:
+    """Whether the table has buckets: it says so, or says nothing and its files are named so."""
+    named = state.config.properties.get(INDEX_TYPE)
+    if named is not None:
+        return spec_of(index_name(named)).owns_layout
+    return all(is_bucket_file_id(file.file_id) for file in state.snapshot.files)

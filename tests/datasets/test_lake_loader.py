@@ -107,7 +107,7 @@ def test_what_stands_beside_the_section_wins():
             "each row must add up to 1",
         ),
         (
-            {"numRounds": 1, "partitionDistributionMatrixOpt": [[0.9, *[0.0125] * 8]]},
+            {"numRounds": 1, "partitionDistributionMatrixOpt": [[*[0.3] * 3, *[0.02] * 5]]},
             "the load is spread like none of",
         ),
         (

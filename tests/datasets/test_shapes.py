@@ -72,7 +72,7 @@ def test_gini():
 
 
 @pytest.mark.parametrize("count", [3, 20, 400])
-@pytest.mark.parametrize("sizes", ["flat", "zipf", "recent"])
+@pytest.mark.parametrize("sizes", ["flat", "zipf", "recent", "one"])
 def test_partition_sizes_are_recognised(sizes, count):
     spec = load_spec(
         "trips",
@@ -85,4 +85,4 @@ def test_partition_sizes_are_recognised(sizes, count):
     name, distance = fitted(counts)
     assert name == sizes
     assert distance < 0.06
-    assert fitted(np.array([1, 1, 1, 1, 1_000]))[1] > 0.2
+    assert fitted(np.array([1, 1, 1, 1_000, 1_000, 1_000]))[1] > 0.2

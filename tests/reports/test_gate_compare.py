@@ -44,7 +44,7 @@ def test_growth_by_a_unit_or_by_one_per_cent_of_bytes_is_always_caught(metric, v
     before, after = value, value + 1
     if METRICS[metric].tolerance:
         tolerance = Policy().demand(key(metric)).tolerance
-        before, after = bytes_, bytes_ * (1.01 if tolerance < 0.01 else 1.01 + tolerance)
+        before, after = bytes_, bytes_ * (1.01 if tolerance < 0.01 else 1.01 + 2 * tolerance)
     assert verdict(trials(*[before] * n), trials(*[after] * n), metric=metric) == "regression"
     back = verdict(trials(*[after] * n), trials(*[before] * n), metric=metric)
     assert back == ("regression" if metric == "keys" else "improvement")
