@@ -127,7 +127,7 @@ def write(table, number, change):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(changes=st.lists(writes(), min_size=1, max_size=8), chain=st.integers(1, 3))
 def test_exactly_the_files_with_a_match_are_opened(tmp_path_factory, changes, chain):
     root = tmp_path_factory.mktemp("random") / "t"
