@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
-from keymark.indexes.spec import IndexSpec, spec_from
+from keymark.indexes.spec import UNKNOWN, IndexSpec, spec_from
 
 GROUP = "keymark.indexes"
 SPEC_GROUP = "keymark.index_specs"
@@ -85,6 +85,11 @@ def of_partition(partition: str) -> IndexSpec:
         if spec.metadata_partition == partition:
             return spec
     raise LookupError(f"no index looks keys up in {partition}")
+
+
+def color_of(name: str) -> str:
+    """The colour of an index on charts, whoever has it."""
+    return measured_specs().get(name, UNKNOWN).color
 
 
 def default_index() -> IndexSpec:

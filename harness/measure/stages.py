@@ -2,7 +2,7 @@
 
 A stage is named by what it does, so that two revisions of the code have the same name for it: the
 call that started its job (Spark's name of the stage, without line number and without the folder
-of the code), what Hudi says of the job, and the operators in it.
+of the code), what Hudi says of the job without the files that it names, and the operators in it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 _LINE = re.compile(r":\d+$")
 _OURS = re.compile(r"^.*/(?=(?:table|indexes|datasets|harness)/)")
 _FOLDERS = re.compile(r"^.*/")
+# URLs and absolute paths, one or a list of them: they differ with each run and each instant.
+_PATHS = re.compile(r"(?:^|\s)(?:[a-z][a-z0-9+.-]*:)?/\S*")
 # In nearly every stage, and numbered by Spark.
 _PLAIN = ("WholeStageCodegen", "mapPartitionsInternal", "map", "mapPartitions")
 
@@ -31,6 +33,7 @@ def stage_name(info: Mapping[str, object], said: str = "") -> str:
     inside = _OURS.sub("", place)
     place = inside if inside != place else _FOLDERS.sub("", place)
     operators = sorted(set(_operators(info)))
+    said = _PATHS.sub("", said)
     parts = [said, call + at + place, f"({', '.join(operators)})" if operators else ""]
     return " ".join(part for part in parts if part)
 

@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 
 from keymark.harness.store.results import PHASES
 from keymark.indexes import installed
-from keymark.indexes.spec import UNKNOWN
 from keymark.reports.history.series import History, NumberHistory
 from keymark.reports.render.charts import INK, Drawing, style_panel
 from keymark.reports.render.format_values import axis_scale
@@ -52,7 +51,7 @@ def history_chart(history: History) -> Drawing:
 def _panel(axes: Axes, series: NumberHistory) -> None:
     scale, unit = axis_scale(series.unit, max(map(abs, series.values)))
     index = series.key.cell.split("/")[1] if "/" in series.key.cell else ""
-    color = installed.measured_specs().get(index, UNKNOWN).color
+    color = installed.color_of(index)
     axes.plot(
         series.runs,
         [value / scale for value in series.values],

@@ -8,7 +8,7 @@ column shows no difference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -265,6 +265,17 @@ def filled(whole: SummaryTable) -> SummaryTable:
 def headline(cells: Sequence[CellView]) -> SummaryTable:
     """The answer: what an index costs to write, to look up and to keep."""
     return table(cells, HEADLINE)
+
+
+def paired_ratios(base: CellView, other: CellView, keys: Iterable[str]) -> dict[str, Summary]:
+    """What a cell takes as a multiple of another one, by the key of each measure that both have.
+
+    Ratios are taken within each repetition.
+    """
+    ratios = {
+        key: paired_ratio(BY_KEY[key].values(base), BY_KEY[key].values(other))[0] for key in keys
+    }
+    return {key: ratio for key, ratio in ratios.items() if ratio is not None}
 
 
 def steps(cells: Sequence[CellView]) -> SummaryTable:

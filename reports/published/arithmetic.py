@@ -30,7 +30,7 @@ _COUNTED = (
     *("tasks", "input_bytes", "shuffle_write_bytes", "shuffle_write_records"),
     *("shuffle_read_bytes", "shuffle_read_records"),
 )
-"""Counters that a stage has, too."""
+"""Counters of a step that are sums over its stages."""
 
 # Clocks are read one after the other, and processor times come in ticks of 10 ms of each process.
 _SLACK_S, _SLACK = 0.5, 1.05

@@ -17,7 +17,7 @@ from keymark.reports.sections.growth_part import GrowthPart
 from keymark.reports.sections.overhead_part import overhead_part
 from keymark.reports.stats.bootstrap import median_interval
 from keymark.reports.stats.noise import noise_values
-from keymark.reports.stats.statistics import shape_caveats, summarize
+from keymark.reports.stats.statistics import Summary, shape_caveats, summarize
 
 
 class SectionValues(Protocol):
@@ -85,6 +85,14 @@ def summary(
             for name, parts in others.items()
             if parts
         },
+    }
+
+
+def ratios(found: Mapping[str, Summary]) -> dict[str, Any]:
+    """Ratios by measure, each with its interval and the pairs that it is of."""
+    return {
+        key: {"ratio": each.median, "low": each.low, "high": each.high, "n": each.n}
+        for key, each in found.items()
     }
 
 

@@ -13,12 +13,13 @@ from typing import Any
 
 from keymark.reports.model.data_points import leading
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import BY_KEY
+from keymark.reports.model.tables import paired_ratios
+from keymark.reports.render import export
 from keymark.reports.render.format_values import times
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean
-from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, is_shown, paired_ratio
+from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, is_shown
 
 COMPARED = {"write_latency": "Upsert", "tag": "Tagging", "lookup": "Lookup"}
 """Keys of the times that are compared, with the words for them."""
@@ -94,12 +95,7 @@ def shape_ratios(cells: Sequence[CellView]) -> list[ShapeRatios]:
 
 
 def _beside(first: CellView, cell: CellView) -> ShapeRatios:
-    ratios = {}
-    for key in COMPARED:
-        measure = BY_KEY[key]
-        ratio = paired_ratio(measure.values(first), measure.values(cell))[0]
-        if ratio is not None:
-            ratios[key] = ratio
+    ratios = paired_ratios(first, cell, COMPARED)
     return ShapeRatios(label=cell.label, cell=cell, first=first, ratios=ratios)
 
 
@@ -152,8 +148,5 @@ def _values(each: ShapeRatios) -> dict[str, Any]:
         "cell": clean(each.cell.cell),
         "beside": clean(each.first.cell),
         "shape": each.shape,
-        "ratios": {
-            key: {"ratio": ratio.median, "low": ratio.low, "high": ratio.high, "n": ratio.n}
-            for key, ratio in each.ratios.items()
-        },
+        "ratios": export.ratios(each.ratios),
     }

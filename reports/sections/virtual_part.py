@@ -14,12 +14,13 @@ from typing import Any
 from keymark.harness.store.units import Unit
 from keymark.reports.model.data_points import order_of, words_of
 from keymark.reports.model.projection import CellView, Run
-from keymark.reports.model.tables import BY_KEY
+from keymark.reports.model.tables import paired_ratios
+from keymark.reports.render import export
 from keymark.reports.render.format_values import amount, digits
 from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import NOTHING, clean, listed
-from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, is_shown, paired_ratio
+from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, is_shown
 
 # Says of a table whether its meta columns, the record key among them, are filled.
 _META_FIELDS = "hoodie.populate.meta.fields"
@@ -117,12 +118,7 @@ def pairs(run: Run) -> list[Pair]:
 
 def _pair(stored: CellView, virtual: CellView, *, several: bool) -> Pair:
     label = clean(stored.index, 40) + (f" · {clean(stored.engine, 40)}" if several else "")
-    ratios = {}
-    for key in COMPARED:
-        measure = BY_KEY[key]
-        ratio = paired_ratio(measure.values(stored), measure.values(virtual))[0]
-        if ratio is not None:
-            ratios[key] = ratio
+    ratios = paired_ratios(stored, virtual, COMPARED)
     before, after = (
         cell.values("bulk_insert", "write", "bytes_written") for cell in (stored, virtual)
     )
@@ -219,8 +215,5 @@ def _values(pair: Pair) -> dict[str, Any]:
         "stored_bytes": before,
         "virtual_bytes": after,
         "saved": pair.saved,
-        "ratios": {
-            key: {"ratio": each.median, "low": each.low, "high": each.high, "n": each.n}
-            for key, each in pair.ratios.items()
-        },
+        "ratios": export.ratios(pair.ratios),
     }

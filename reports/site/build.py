@@ -14,7 +14,6 @@ from typing import Any
 from markupsafe import Markup
 
 from keymark.indexes import installed
-from keymark.indexes.spec import UNKNOWN
 from keymark.reports.errors import ReportError
 from keymark.reports.published.check import Checked, check
 from keymark.reports.render.charts import Lettering
@@ -123,8 +122,8 @@ def _write_pages(out: Path, entries: Sequence[RunEntry]) -> None:
         svg, png = each.chart.drawing.alone(Lettering(source=f"Source: Keymark, runs {runs}"))
         write(out / "charts" / f"{each.chart.key}.svg", svg)
         write(out / "charts" / f"{each.chart.key}.png", png)
-    shared: dict[str, Any] = {"pages": PAGES, "up": "", "css": page.style(), "color": _color}
-    shared |= {"entries": entries, "feeds": (CSV, PARQUET)}
+    shared: dict[str, Any] = {"pages": PAGES, "up": "", "css": page.style()}
+    shared |= {"color": installed.color_of, "entries": entries, "feeds": (CSV, PARQUET)}
     answers = [(question, _answers(question, entries)) for question in QUESTIONS]
     known = {entry.run_id: entry for entry in entries}
     picture = {each.chart.key: Markup(each.chart.inline()) for each in maps}  # noqa: S704 - our own
@@ -152,7 +151,3 @@ def _answers(question: Question, entries: Sequence[RunEntry]) -> list[Answered]:
             picture = Markup(shown.inline if fits else "")  # noqa: S704 - built by `svg.inline`
             made.append(Answered(entry=entry, shown=shown, picture=picture))
     return made
-
-
-def _color(index: str) -> str:
-    return installed.measured_specs().get(index, UNKNOWN).color

@@ -158,24 +158,20 @@ def _scored(run: Run) -> Shown | None:
     typical = median(each.error for each in made.off)
     worst = max(each.worst for each in made.off)
     told = f"Half of {len(rows)} kinds of prediction are off by at most {typical:.0%}"
-    _, *more = plan_render.score_lines(made)
+    more = [line[0].upper() + line[1:] for line in plan_render.score_lines(made)[1:]]
     entries = [
-        Row(label=f"{name}, {index}", index=index, entries=_entries(rest))
-        for name, index, *rest in rows
+        Row(
+            label=f"{name}, {index}",
+            index=index,
+            entries=tuple(Entry(value=text or NOTHING) for text in texts),
+        )
+        for name, index, *texts in rows
     ]
     return Shown(
         title="Errors of the planner's predictions",
-        sentence=". ".join([f"{told}, the worst by {worst:.0%}", *map(_sentence, more)]) + ".",
+        sentence=". ".join([f"{told}, the worst by {worst:.0%}", *more]) + ".",
         grid=Grid(caption="Errors of predictions", heads=tuple(heads[1:]), rows=tuple(entries)),
     )
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]
-
-
-def _entries(texts: Sequence[str]) -> tuple[Entry, ...]:
-    return tuple(Entry(value=text or NOTHING) for text in texts)
 
 
 def _charts_of_questions(report: Report) -> Iterator[tuple[str, Chart, str]]:

@@ -1,8 +1,8 @@
 """The base files that a condition leaves of a snapshot, whoever reads them.
 
 Record keys that a condition fixes are asked of the record index, ranges of the column statistics,
-values of the secondary indexes.
-The reader applies the condition to the rows: a file without a match costs time and is never wrong.
+values of the secondary indexes. The reader applies the condition to the rows: a file without a
+match costs time and is never wrong.
 """
 
 from __future__ import annotations

@@ -125,7 +125,8 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
     `_hoodie_record_key`.
     """
     values: dict[str, tuple[Any, ...]] = {}
-    for test in _conjuncts(condition):
+    tests = (part for part in conjuncts(condition) if isinstance(part, Comparison))
+    for test in tests:
         if test.op is Operator.IN and test.column in schema.names:
             kind = schema.field(test.column).type
             if pa.types.is_string(kind) or pa.types.is_integer(kind):
@@ -149,12 +150,20 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
         return None
 
 
-def _conjuncts(condition: Condition) -> Iterator[Comparison]:
+def conjuncts(condition: Condition) -> Iterator[Comparison | AnyOf]:
+    """The parts that must all hold."""
     if isinstance(condition, AllOf):
         for part in condition.parts:
-            yield from _conjuncts(part)
-    elif isinstance(condition, Comparison):
+            yield from conjuncts(part)
+    else:
         yield condition
+
+
+def tested_columns(condition: Condition) -> set[str]:
+    """The columns that a condition tests."""
+    if isinstance(condition, Comparison):
+        return {condition.column}
+    return {name for part in condition.parts for name in tested_columns(part)}
 
 
 def _fitting(values: tuple[Any, ...], kind: pa.DataType) -> tuple[Any, ...]:

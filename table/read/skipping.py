@@ -33,7 +33,13 @@ from keymark.table.metadata.column_stats import Wrapper
 from keymark.table.metadata.partitions import COLUMN_STATS
 from keymark.table.metadata.reader import Shard
 from keymark.table.properties.config import KEY_COLUMN
-from keymark.table.read.predicate import AllOf, Comparison, Condition, Operator
+from keymark.table.read.predicate import (
+    AllOf,
+    Comparison,
+    Condition,
+    Operator,
+    tested_columns,
+)
 from keymark.table.state.table_state import TableState
 
 _UNSURE_LOW = re.compile("[\ufffd\U00010000-\U0010ffff]")
@@ -144,9 +150,8 @@ def skip_files(
         schema: of the table, meta columns included.
         warned: what the table's handle has warned of; a fault of the statistics is told once.
     """
-    columns = set(_columns(condition))
     kept = COLUMN_STATS in state.config.metadata_partitions
-    if not files or not columns or not kept or state.metadata is None:
+    if not files or not tested_columns(condition) or not kept or state.metadata is None:
         return files
     try:
         statistics = _Statistics(schema, files, state.metadata.shards(COLUMN_STATS))
@@ -175,12 +180,6 @@ def _warn(state: TableState, warned: set[str], fault: str) -> None:
             TableWarning,
             stacklevel=6,
         )
-
-
-def _columns(condition: Condition) -> list[str]:
-    if isinstance(condition, Comparison):
-        return [condition.column]
-    return [name for part in condition.parts for name in _columns(part)]
 
 
 def _may_pass(condition: Condition, statistics: _Statistics, bounded: frozenset[str]) -> Any:

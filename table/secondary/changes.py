@@ -50,6 +50,8 @@ def value_changes(
         file: the next slice and its rows.
         source: for each row of the next slice its row in the slice before; beyond those it is new.
     """
+    if not columns:
+        return ()
     (old, stored), (new, rows) = before, file
     is_new = source >= stored.num_rows
     went = np.ones(stored.num_rows, bool)

@@ -7,7 +7,7 @@ value that passes are left. Files that no run covers are left as well.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,13 @@ import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError, TableWarning
 from keymark.table.layout.model import BaseFile
-from keymark.table.read.predicate import AllOf, AnyOf, Comparison, Condition
+from keymark.table.read.predicate import (
+    AnyOf,
+    Comparison,
+    Condition,
+    conjuncts,
+    tested_columns,
+)
 from keymark.table.secondary.comparing import groups_to_read, passing
 from keymark.table.secondary.cover import Cover, no_entries, present
 from keymark.table.secondary.runs import Run, load_runs, read_rows
@@ -47,7 +53,7 @@ def files_with_values(
         warned: what the table's handle has warned of; a damaged index is told once.
     """
     indexed = set(state.config.secondary_columns)
-    if not files or not indexed & _columns(condition):
+    if not files or not indexed & tested_columns(condition):
         return files
     try:
         keep = _Search(state.storage, files, schema, indexed).may_pass(condition)
@@ -63,12 +69,6 @@ def files_with_values(
             )
         return files
     return tuple(file for file, kept in zip(files, keep.tolist(), strict=True) if kept)
-
-
-def _columns(condition: Condition) -> set[str]:
-    if isinstance(condition, Comparison):
-        return {condition.column}
-    return {name for part in condition.parts for name in _columns(part)}
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class _Search:
             return passed
         keep = np.ones(len(self.files), bool)
         tests: dict[str, list[Comparison]] = {}
-        for part in _conjuncts(condition):
+        for part in conjuncts(condition):
             if isinstance(part, AnyOf):
                 keep &= self.may_pass(part)
             elif part.column in self.indexed:
@@ -109,15 +109,6 @@ class _Search:
             return np.ones(len(self.files), bool)
 
 
-def _conjuncts(condition: Condition) -> Iterator[Comparison | AnyOf]:
-    """The parts that must all hold."""
-    if isinstance(condition, AllOf):
-        for part in condition.parts:
-            yield from _conjuncts(part)
-    else:
-        yield condition
-
-
 def _holding(
     cover: Cover, tests: Sequence[Comparison], storage: Storage, kind: pa.DataType
 ) -> _Mask:
@@ -126,14 +117,18 @@ def _holding(
     Raises:
         FileNotFoundError: a run is gone.
     """
-    everything = np.ones(len(cover.uncovered), bool)
     wanted = {
         number: _groups(cover.runs[number], tests, kind)
         for number, group in enumerate(cover.group)
         if (group >= 0).any()
     }
-    if sum(_rows(cover.runs[number], groups) for number, groups in wanted.items()) > _ENTRIES_MAX:
-        return everything
+    entries_asked = sum(
+        cover.runs[number].metadata.row_group(group).num_rows
+        for number, groups in wanted.items()
+        for group in groups
+    )
+    if entries_asked > _ENTRIES_MAX:
+        return np.ones(len(cover.uncovered), bool)
     parts = [no_entries(kind)]
     for number, groups in wanted.items():
         if groups:
@@ -154,7 +149,3 @@ def _groups(run: Run, tests: Sequence[Comparison], kind: pa.DataType) -> list[in
     for test in tests:
         left &= set(groups_to_read(run.metadata, test, kind))
     return sorted(left)
-
-
-def _rows(run: Run, groups: Sequence[int]) -> int:
-    return sum(run.metadata.row_group(group).num_rows for group in groups)

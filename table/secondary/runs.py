@@ -53,10 +53,9 @@ class CoveredFile:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run: its path, size in bytes, footer, and the base files that it tells of."""
+    """A run: its path, its footer, and the base files that it tells of."""
 
     path: str
-    size: int
     metadata: pq.FileMetaData
     files: tuple[CoveredFile, ...]
 
@@ -88,7 +87,7 @@ def _load_run(storage: Storage, path: str) -> Run:
         files = tuple(CoveredFile(*map(str, entry)) for entry in listed)
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(path, 0, f"not a run of a secondary index: {error!r}") from error
-    return Run(path, source.size, metadata, files)
+    return Run(path, metadata, files)
 
 
 def put_run(storage: Storage, column: str, files: Sequence[CoveredFile], entries: pa.Table) -> None:

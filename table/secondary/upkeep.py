@@ -24,6 +24,7 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.layout.view import listed_files
 from keymark.table.properties.config import load_config, save_config
 from keymark.table.properties.options import SECONDARY_COLUMNS
+from keymark.table.read.arrow import open_base
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
 from keymark.table.secondary.changes import ValueChange
 from keymark.table.secondary.comparing import supports
@@ -36,7 +37,6 @@ from keymark.table.secondary.runs import (
     load_runs,
     put_run,
 )
-from keymark.table.state.base_files import open_sized
 from keymark.table.state.table_state import TableState, stored_schema, table_schema
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
@@ -92,9 +92,10 @@ class SecondaryIndexes:
             CorruptFileError: a base file is damaged.
         """
         state = TableState.load(self.lease.storage)
-        old = self._paths(column)
+        old = [status.path for status in self.lease.storage.list(folder_of(column))]
         if table_schema(state.timeline):
-            self._put(state, column, column_type(state, column), _anew(state))
+            anew = [FileChange(file, None) for file in state.snapshot.files]
+            self._put(state, column, column_type(state, column), anew)
         columns = state.config.secondary_columns
         if column not in columns:
             self._declare((*columns, column))
@@ -132,12 +133,18 @@ class SecondaryIndexes:
                 # A power cut tore a run that was put after the last commit.
                 self.build(column)
                 continue
-            if len(runs) > _RUNS_MAX + 2 * len(_tasks_of(state, column, kind, _anew(state))):
+            chains = Chains.of(runs)
+            uncovered = [
+                file
+                for file in state.snapshot.files
+                if not chains.of_file(file.partition_path, file.name)
+            ]
+            if not uncovered:
+                continue
+            if len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
                 self.build(column)
                 continue
-            changes = _changes(state, Chains.of(runs))
-            if not changes:
-                continue
+            changes = _changes(state, uncovered, chains)
             known = {(c.file.path, c.before.path): c for c in noted if c.column == column}
             told, read = _told(changes, known)
             if told:
@@ -157,9 +164,6 @@ class SecondaryIndexes:
         weights = [sum(change.file.size for change in task.changes) for task in tasks]
         ProgressRunner(self.runner, self.progress, "runs").run(cover_files, tasks, weights=weights)
         self.lease.storage.sync()
-
-    def _paths(self, column: str) -> list[str]:
-        return [status.path for status in self.lease.storage.list(folder_of(column))]
 
     def _declare(self, columns: Sequence[str]) -> None:
         """Say in hoodie.properties which columns have an index."""
@@ -259,11 +263,9 @@ def distinct_values(storage: Storage, file: BaseFile, column: str, kind: pa.Data
 
     Raises:
         CorruptFileError: the file is damaged or gone.
+        SnapshotExpiredError: it was cleaned or taken back meanwhile.
     """
-    try:
-        source = open_sized(storage, file)
-    except FileNotFoundError as error:
-        raise CorruptFileError(file.path, 0, "the table needs this file; it is missing") from error
+    source = open_base(storage, file)
     metadata = read_metadata(source)
     rows = read_columns(source, metadata, [column])
     if column not in rows.column_names:
@@ -275,20 +277,16 @@ def distinct_values(storage: Storage, file: BaseFile, column: str, kind: pa.Data
         raise CorruptFileError(file.path, 0, f"column {column} is not {kind}: {error}") from error
 
 
-def _anew(state: TableState) -> list[FileChange]:
-    """All current files, each with all its values."""
-    return [FileChange(file, None) for file in state.snapshot.files]
-
-
-def _changes(state: TableState, chains: Chains) -> list[FileChange]:
-    """The current files that are not covered, each with the newest covered slice before it."""
-    slices: dict[tuple[str, str], list[BaseFile]] = {}
+def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -> list[FileChange]:
+    """Files that are not covered, each with the newest covered slice before it."""
+    slices: dict[tuple[str, str], list[BaseFile]] = {
+        (file.partition_path, file.file_id): [] for file in uncovered
+    }
     for file in listed_files(state.listing):
-        slices.setdefault((file.partition_path, file.file_id), []).append(file)
+        if (group := (file.partition_path, file.file_id)) in slices:
+            slices[group].append(file)
     found = []
-    for file in state.snapshot.files:
-        if chains.of_file(file.partition_path, file.name):
-            continue
+    for file in uncovered:
         before, length = None, 0
         for older in slices[file.partition_path, file.file_id]:
             links = len(chains.of_file(file.partition_path, older.name))
@@ -316,6 +314,12 @@ def _tasks_of(
     if part:
         tasks.append(RunTask(state.storage, column, kind, tuple(part)))
     return tasks
+
+
+def _runs_anew(state: TableState) -> int:
+    """About how many runs an index built anew has."""
+    row_bytes = state.average_record_bytes() or _ROW_BYTES
+    return 1 + int(sum(file.size for file in state.snapshot.files) / row_bytes / _ROWS_PER_RUN)
 
 
 def _useless(state: TableState, runs: Sequence[Run]) -> list[str]:

@@ -19,7 +19,7 @@ from keymark.table.storage.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CoveredFiles:
     """Base files whose chains begin in one run; `runs` are all that their chains go through."""
 
     storage: Storage
@@ -49,7 +49,7 @@ def wrong_files(
     return tuple(sorted({path for paths in found for path in paths}))
 
 
-def _comparisons(state: TableState, column: str, files: Sequence[BaseFile]) -> list[Comparison]:
+def _comparisons(state: TableState, column: str, files: Sequence[BaseFile]) -> list[CoveredFiles]:
     """One for each run in which chains begin: it bounds what a task holds in memory."""
     runs = load_runs(state.storage, column)
     chains = Chains.of(runs)
@@ -62,7 +62,7 @@ def _comparisons(state: TableState, column: str, files: Sequence[BaseFile]) -> l
             through.setdefault(chain[0].run, set()).update(link.run for link in chain)
     kind = column_type(state, column)
     return [
-        Comparison(
+        CoveredFiles(
             storage=state.storage,
             column=column,
             kind=kind,
@@ -73,7 +73,7 @@ def _comparisons(state: TableState, column: str, files: Sequence[BaseFile]) -> l
     ]
 
 
-def compare_values(work: Comparison) -> list[str]:
+def compare_values(work: CoveredFiles) -> list[str]:
     """The paths of the files that differ; a task for a runner."""
     cover = Cover.of(work.files, work.runs)
     entries = [no_entries(work.kind)]

@@ -32,12 +32,15 @@ def info(name, *scopes):
          "collect at harness/x.py"),
         (info("count at HoodieEngine.java:118"), "Obtain key ranges",
          "Obtain key ranges count at HoodieEngine.java"),
+        (info("collectAsMap at HoodieSparkEngineContext.java:164"),
+         "Parallel listing paths file:/a/.hoodie/.temp/2026/M1,file:/a/M2",
+         "Parallel listing paths collectAsMap at HoodieSparkEngineContext.java"),
         (info("f at <console>:1", "Exchange", "Exchange"), "", "f at <console> (Exchange)"),
         (info("alone", "mapPartitionsInternal"), "", "alone"),
         ({"RDD Info": [{"Scope": "{"}, {"Scope": None}, {"Scope": "[]"}]}, "", ""),
         ({}, "", ""),
     ],
-    ids=range(7),
+    ids=range(8),
 )  # fmt: skip
 def test_names_are_the_same_in_other_revisions(found, said, name):
     assert stage_name(found, said) == name

@@ -243,6 +243,13 @@ def writer_options(
     return {**options_of(properties(root), hudi.version), **(extra or {})}
 
 
+def options_without_index(hudi: Hudi, root: Path) -> dict[str, str]:
+    """Those of a user who does not ask for the record index."""
+    own = ("hoodie.metadata.record.", "hoodie.index.type")
+    asked = writer_options(hudi, root)
+    return {name: value for name, value in asked.items() if not name.startswith(own)}
+
+
 def options_of(known: Mapping[str, str], version: str) -> dict[str, str]:
     """The options of a Hudi writer for a table with these properties."""
     partitions = known.get(PARTITIONS, "").split(",")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hudi_judge import findings, metadata_partitions, writer_options
+from hudi_judge import findings, metadata_partitions, options_without_index
 from interop_cells import Cell, Ledger
 
 from keymark import Table
@@ -19,12 +19,8 @@ def test_hudi_drops_the_index_of_a_user_who_does_not_ask_for_it(hudi, tmp_path):
     ledger = Ledger(CELL)
     table = CELL.create(root)
     table.bulk_insert(ledger.put(range(40), 1))
-    options = {
-        name: value
-        for name, value in writer_options(hudi, root).items()
-        if not name.startswith(("hoodie.metadata.record.", "hoodie.index.type"))
-    }
-    hudi.write(root, ledger.put(range(30, 50), 2), "upsert", options)
+    rows = ledger.put(range(30, 50), 2)
+    hudi.write(root, rows, "upsert", options_without_index(hudi, root))
     assert "record_index" not in metadata_partitions(root)
     assert not (root / ".hoodie/metadata/record_index").exists()
     # The rows are safe; only what finds them is gone.

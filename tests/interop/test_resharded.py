@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hudi_judge import findings, metadata_partitions, writer_options
+from hudi_judge import findings, metadata_partitions, options_without_index, writer_options
 from interop_cells import Cell, Ledger
 from test_reshard import split_only
 
@@ -116,9 +116,8 @@ def test_hudi_drops_it_and_builds_it_anew(hudi, tmp_path):
     table.reshard_index(6)
     table.reshard_index(3)
     asked = writer_options(hudi, root)
-    others = ("hoodie.metadata.record.", "hoodie.index.type")
-    silent = {name: value for name, value in asked.items() if not name.startswith(others)}
-    hudi.write(root, ledger.put(range(30, 90), 2), "upsert", silent)
+    rows = ledger.put(range(30, 90), 2)
+    hudi.write(root, rows, "upsert", options_without_index(hudi, root))
     assert "record_index" not in metadata_partitions(root)
     hudi.write(root, ledger.put(range(20, 100), 3), "upsert", asked)
     assert_exact(hudi, root, ledger, 10)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark import Table
+from keymark.datasets.generate.hashing import derive, draw
 
 PARTITIONS, LOADS, SEED = 40, 10, 1
 OPTIONS = {
@@ -40,7 +41,7 @@ OPTIONS = {
 
 def owner_of(numbers: npt.NDArray[np.int64], owners: int, turn: int) -> pa.Array:
     """The owner of each row, who changes with every turn."""
-    mixed = (numbers * 2_654_435_761 + turn * 40_503) % (1 << 31) % owners
+    mixed = draw(derive(SEED, "owner", turn), numbers) % np.uint64(owners)
     return pa.array([f"owner-{number:07d}" for number in mixed.tolist()])
 
 

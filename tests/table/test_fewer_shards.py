@@ -15,7 +15,15 @@ from faults import DEAD, Killed, every_fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_cases import create, data_rows, rows
-from test_reshard import assert_exact, copies_of, filled, shard_count, split_only, stored
+from test_reshard import (
+    assert_exact,
+    copies_of,
+    filled,
+    shard_count,
+    split_only,
+    stored,
+    write_meanwhile,
+)
 
 from keymark import Table
 from keymark.table.errors import InputError, SnapshotExpiredError, StorageError
@@ -167,13 +175,7 @@ def test_writers_go_on(tmp_path, monkeypatch):
     writer = Table.open(str(tmp_path / "t"))
     assert shard_count(writer) == 6
     assert_exact(writer)
-    for ts in range(3, 12):
-        writer.upsert(rows([7, 100 + ts], ts=ts, value=f"x{ts}"))
-        writer.delete([f"k{100 + ts - 1}"])
-    writer.delete(["k7"])
-    writer.upsert(rows([7], ts=99, value="back"))
-    writer.upsert(rows([8], ts=99, partition="p9"))
-    expected = data_rows(writer)
+    expected = write_meanwhile(writer, 9)
     done = Table.open(str(tmp_path / "t")).reshard_index(4)
     assert done.log_files > 0
     assert_exact(Table.open(str(tmp_path / "t")), expected)

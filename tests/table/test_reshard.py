@@ -137,6 +137,17 @@ def split_only(table, groups, monkeypatch):
             table.reshard_index(groups)
 
 
+def write_meanwhile(writer, rounds):
+    """Changes of which the order counts; the rows after them."""
+    for ts in range(3, 3 + rounds):
+        writer.upsert(rows([7, 100 + ts], ts=ts, value=f"x{ts}"))
+        writer.delete([f"k{100 + ts - 1}"])
+    writer.delete(["k7"])
+    writer.upsert(rows([7], ts=99, value="back"))
+    writer.upsert(rows([8], ts=99, partition="p9"))
+    return data_rows(writer)
+
+
 def test_writers_go_on(tmp_path, monkeypatch):
     """What they write between split and switch is in the new file groups; order counts."""
     table = filled(tmp_path / "t")
@@ -144,13 +155,7 @@ def test_writers_go_on(tmp_path, monkeypatch):
     writer = Table.open(str(tmp_path / "t"))
     assert shard_count(writer) == 2
     assert_exact(writer)
-    for ts in range(3, 16):
-        writer.upsert(rows([7, 100 + ts], ts=ts, value=f"x{ts}"))
-        writer.delete([f"k{100 + ts - 1}"])
-    writer.delete(["k7"])
-    writer.upsert(rows([7], ts=99, value="back"))
-    writer.upsert(rows([8], ts=99, partition="p9"))
-    expected = data_rows(writer)
+    expected = write_meanwhile(writer, 13)
     done = Table.open(str(tmp_path / "t")).reshard_index(6)
     assert done.log_files > 0
     fresh = Table.open(str(tmp_path / "t"))
