@@ -42,7 +42,7 @@ test: install ## the tests to run before a commit, in ten minutes
 		TMPDIR=$$(mktemp -d /dev/shm/keymark.XXXXXX); export TMPDIR; \
 		trap 'rm -rf "$$TMPDIR"' EXIT INT TERM; \
 	fi; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long without
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 30 --long without
 
 # Without a registry, tests that ask HBase or a browser are skipped, each by name. An HBase that
 # ran before goes on running.
@@ -55,7 +55,7 @@ test-all: install $(VENV4)/.installed ## the long tests, which `make test` leave
 	fi; \
 	code=0; \
 	$(VENV4)/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "spark and not slow" --long without || code=$$?; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --long only || code=$$?; \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 --durations 60 --long only || code=$$?; \
 	$$stop >/dev/null 2>&1; \
 	exit $$code
 

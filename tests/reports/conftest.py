@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import synthetic_published
+from site_cases import site_of_all_kinds
 from synthetic_plan import plan_run
 from synthetic_runs import quickstart
 
@@ -32,6 +33,13 @@ def fitted(tmp_path_factory):
 def original(tmp_path_factory):
     """A published run; tests must not change its files."""
     return synthetic_published.published(tmp_path_factory.mktemp("original"))
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, original):
+    """A site of runs with every section; tests must not change its files."""
+    with pytest.MonkeyPatch.context() as patch:
+        return site_of_all_kinds(tmp_path_factory.mktemp("site"), original, patch)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from keymark.reports.publish import publish
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("page"),
     pytest.mark.skipif(browser.chromium() is None, reason="no Chromium on this machine"),
 ]
 

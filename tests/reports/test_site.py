@@ -12,7 +12,6 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
-from site_cases import site_of_all_kinds
 from synthetic_published import RUN_ID
 from synthetic_runs import quickstart, sample, write_run
 
@@ -25,6 +24,9 @@ from keymark.reports.site.build import build
 from keymark.reports.site.claims import claims_of
 from keymark.reports.site.model import MOST_BYTES, PAGES, QUESTIONS, Spot
 from keymark.reports.site.overview import index_maps
+
+# One worker makes the site once.
+pytestmark = pytest.mark.xdist_group("site")
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "path", "use"}
 
@@ -47,13 +49,6 @@ class Page(HTMLParser):
     @property
     def ids(self):
         return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, original):
-    """A site of runs with every section; tests must not change its files."""
-    with pytest.MonkeyPatch.context() as patch:
-        return site_of_all_kinds(tmp_path_factory.mktemp("site"), original, patch)
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import browser
 import pytest
-from site_cases import site_of_all_kinds
 from synthetic_published import RUN_ID
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("site"),
     pytest.mark.skipif(browser.chromium() is None, reason="no Chromium on this machine"),
 ]
 
@@ -19,10 +19,8 @@ PAGES = (
 )
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory, original):
-    with pytest.MonkeyPatch.context() as patch:
-        site = site_of_all_kinds(tmp_path_factory.mktemp("site"), original, patch)
+@pytest.fixture
+def out(site):
     return site.index.parent
 
 
