@@ -63,12 +63,12 @@ def python(*arguments):
 
 @pytest.mark.parametrize(
     ("suite", "cases"),
-    [("suite_conformance", {"share": 58, "full": 58}), ("suite_kills", {"share": 7, "full": 16})],
+    [("suite_conformance", {"share": 20, "full": 58}), ("suite_kills", {"share": 7, "full": 16})],
     ids=["conformance", "kills"],
 )
 def test_suite(request, tmp_path, suite, cases):
     asked = request.config.getoption("--cluster")
-    chosen = ["-k", "share"] if (suite, asked) == ("suite_kills", "share") else []
+    chosen = ["-k", "share"] if asked == "share" else []
     code, told, said = python(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "child"),
         *("--cluster", asked, HERE / f"{suite}.py", *chosen),
