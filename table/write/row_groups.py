@@ -22,6 +22,9 @@ from keymark.table.format.schema import with_meta
 from keymark.table.write.file_group import WriteTarget
 from keymark.table.write.merge import Merge
 
+# A footer describes each column chunk: it must not grow with the file.
+_MOST_GROUPS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -61,25 +64,34 @@ def group_starts(metadata: pq.FileMetaData) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
 
 
-def would_copy(merge: Merge, group_rows: int) -> bool:
-    """Whether at least half of a file's row groups would stay if they had so many rows."""
+def group_size(merge: Merge, least: int) -> int | None:
+    """Rows of a row group in a file that is written whole; None for as few row groups as may be.
+
+    Small ones where this batch would have left half of them alone: the next may be like it.
+
+    Args:
+        merge: of all rows.
+        least: rows of a small row group in a file of few (keymark.parquet.group.rows); 0 for none.
+    """
     rows = len(merge.kept)
-    if not group_rows or rows < 2 * group_rows:
-        return False
-    starts = np.append(np.arange(0, rows, group_rows), rows)
-    return 2 * len(_touched(merge, starts, group_rows)) <= len(starts) - 1
+    if not least or rows < 2 * least:
+        return None
+    size = max(least, -(-rows // _MOST_GROUPS))
+    starts = np.append(np.arange(0, rows, size), rows)
+    return size if 2 * len(_touched(merge, starts, size)) <= len(starts) - 1 else None
 
 
-def layout_of(merge: Merge, starts: npt.NDArray[np.int64], group_rows: int) -> Layout | None:
+def layout_of(merge: Merge, starts: npt.NDArray[np.int64], least: int) -> Layout | None:
     """The row groups of the next file; None where too few of them would be copied.
 
     Args:
         merge: of all rows.
         starts: of the row groups of the file before (`group_starts`).
-        group_rows: of a full row group.
+        least: rows of a row group with room for no more, if the file has no larger one.
     """
     count = len(starts) - 1
-    touched = _touched(merge, starts, group_rows)
+    full = max(least, int(np.diff(starts).max()))
+    touched = _touched(merge, starts, full)
     if 2 * len(touched) > count:
         return None
     # A kept row's place in `source` is the number of kept rows before it.
@@ -98,16 +110,16 @@ def layout_of(merge: Merge, starts: npt.NDArray[np.int64], group_rows: int) -> L
         groups.append(RowGroup(int(starts[-1] - starts[-2]), count - 1))
         tail = merge.source[places[-1] :]
     parts.append(tail)
-    groups += [RowGroup(min(group_rows, len(tail) - at)) for at in range(0, len(tail), group_rows)]
+    groups += [RowGroup(min(full, len(tail) - at)) for at in range(0, len(tail), full)]
     source = _local(np.concatenate(parts), touched, starts)
     return Layout(tuple(groups), tuple(touched.tolist()), source)
 
 
-def _touched(merge: Merge, starts: npt.NDArray[np.int64], group_rows: int) -> npt.NDArray[np.int64]:
+def _touched(merge: Merge, starts: npt.NDArray[np.int64], full: int) -> npt.NDArray[np.int64]:
     """The numbers of the row groups that change; the last one where inserted rows join it."""
     changes = np.add.reduceat(merge.changed, starts[:-1], dtype=np.int64)
     inserts = len(merge.source) > np.count_nonzero(merge.kept)
-    if inserts and starts[-1] - starts[-2] < group_rows:
+    if inserts and starts[-1] - starts[-2] < full:
         changes[-1] += 1
     return np.flatnonzero(changes)
 

@@ -41,7 +41,7 @@ from keymark.table.write.merge import (
     with_new_meta,
     with_stored_keys,
 )
-from keymark.table.write.row_groups import can_copy, group_starts, layout_of, would_copy
+from keymark.table.write.row_groups import can_copy, group_size, group_starts, layout_of
 
 
 def write_file_group(work: FileGroupWrite) -> FileGroupResult:
@@ -84,12 +84,9 @@ def _write_all(work: FileGroupWrite, data: BytesReader, footer: BaseFileFooter) 
     table = compose(carried, incoming, merge.source, file.name)
     if not target.stores_meta:
         table = without_values(table, META_COLUMNS)
-    options = target.options
-    if would_copy(merge, target.group_rows):
-        options = replace(options, group_rows=target.group_rows)
     written = write_base_file(
         table,
-        options=options,
+        options=replace(target.options, group_rows=group_size(merge, target.group_rows)),
         # Without deletes the old keys are all there, and their bloom filter goes on.
         previous=footer if merge.keeps_keys else None,
         inserted=_inserted(work, merge),

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
@@ -15,7 +14,7 @@ from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
 from keymark import Table
 from keymark.table.errors import CorruptFileError
 from keymark.table.write.merge import Merge
-from keymark.table.write.row_groups import layout_of, would_copy
+from keymark.table.write.row_groups import group_size, layout_of
 
 GROUP_ROWS = "keymark.parquet.group.rows"
 FILE_NAME = "_hoodie_file_name"
@@ -180,7 +179,9 @@ def test_small_row_groups_pay_where_half_of_them_would_stay():
         source[changed] = 100
         return Merge(source, np.ones(100, bool), np.ones(1, np.uint8))
 
-    assert would_copy(merge_of([1, 11, 21, 31, 41]), 10)
-    assert not would_copy(merge_of([1, 11, 21, 31, 41, 51]), 10)
-    assert not would_copy(merge_of([1]), 51)
-    assert not would_copy(merge_of([1]), 0)
+    assert group_size(merge_of([1, 11, 21, 31, 41]), 10) == 10
+    assert group_size(merge_of([1, 11, 21, 31, 41, 51]), 10) is None
+    assert group_size(merge_of([1]), 51) is None
+    assert group_size(merge_of([1]), 0) is None
+    # At most 64 row groups.
+    assert group_size(merge_of([1]), 1) == 2
