@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.parquet.base_file import read_footer, write_base_file
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.schema import META_COLUMNS, with_meta
 from keymark.table.properties.config import KEY_COLUMN
@@ -50,7 +50,8 @@ def rewrite_group(work: FileGroupWrite) -> FileGroupResult:
         made = target.keys.of_rows(stored, data.name)
         refuse_other_keys(stored, made, data.name)
         table = _filled(work, stored, made, file.name)
-    return put_slice(work, file, table, _NOTHING)
+    written = bytes(write_base_file(table, options=target.options, path=file.path))
+    return put_slice(work, file, written, rows=table.num_rows, outcomes=_NOTHING)
 
 
 def refuse_other_keys(stored: pa.Table, made: pa.Array, name: str) -> None:

@@ -22,8 +22,6 @@ from keymark.table.write.file_group import (
     FileGroupWrite,
     Op,
     Outcome,
-    stored_ordering,
-    write_file_group,
 )
 from keymark.table.write.index_changes import KeyChanges
 from keymark.table.write.large.prepare import (
@@ -42,6 +40,7 @@ from keymark.table.write.placement import (
     rows_without_group,
 )
 from keymark.table.write.transaction import Counts, WriteTransaction
+from keymark.table.write.write_group import stored_ordering, write_file_group
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

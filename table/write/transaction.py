@@ -52,6 +52,7 @@ from keymark.table.metadata.writer import DeltaCommit
 from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import (
     EVENT_TIME_PAYLOAD,
+    GROUP_ROWS,
     KEY_ENCODING,
     OVERWRITE_PAYLOAD,
     PAYLOAD_CLASS,
@@ -344,6 +345,7 @@ def _transaction(
         stat_columns=config.stat_columns,
         indexed=indexed_columns(config, schema),
         ordering=config.ordering if payload == EVENT_TIME_PAYLOAD else None,
+        group_rows=options.integer(GROUP_ROWS),
         ids=writer.ids,
     )
     return WriteTransaction(

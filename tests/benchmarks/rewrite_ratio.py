@@ -26,13 +26,13 @@ import xxhash
 
 from keymark import Table
 from keymark.datasets.generate.digest import digest_arrow
-from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.parquet.base_file import read_footer, write_base_file
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.services import rewrite
 from keymark.table.services.rewrite import Rewriter
 from keymark.table.state.base_files import read_base, stored_rows
 from keymark.table.state.table_state import TableState
 from keymark.table.write.file_group import (
-    FILE_NAME_COLUMN,
     FileGroupResult,
     FileGroupWrite,
     new_file,
@@ -61,13 +61,14 @@ def copy_group(work: FileGroupWrite) -> FileGroupResult:
     """The next slice of a file group, with the rows as they are but for the name of their file."""
     assert work.base is not None
     file = new_file(work)
-    data = read_base(work.target.storage, work.base)
-    stored = stored_rows(data, read_footer(data), work.target.schema)
+    base = read_base(work.target.storage, work.base)
+    stored = stored_rows(base, read_footer(base), work.target.schema)
     if work.target.stores_meta:
         names = pa.repeat(pa.scalar(file.name), stored.num_rows)
         place = stored.schema.get_field_index(FILE_NAME_COLUMN)
         stored = stored.set_column(place, FILE_NAME_COLUMN, names)
-    return put_slice(work, file, stored, np.empty(0, np.uint8))
+    data = bytes(write_base_file(stored, options=work.target.options, path=file.path))
+    return put_slice(work, file, data, rows=stored.num_rows, outcomes=np.empty(0, np.uint8))
 
 
 def copy(table: Table) -> None:

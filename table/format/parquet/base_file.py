@@ -11,10 +11,9 @@ which damage and misplacement are found (`parquet_checksums.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +22,11 @@ from keymark.table.errors import CorruptFileError, InvalidOptionError
 from keymark.table.format.bloom.filter import DYNAMIC, SIMPLE, BloomFilter
 from keymark.table.format.parquet.bounds import check_size
 from keymark.table.format.parquet.checksums import Checksums
+from keymark.table.format.parquet.column_choice import (
+    dictionary_columns,
+    leaves_of,
+    ordered_columns,
+)
 from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk, column_chunks
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
 from keymark.table.format.parquet.footer_place import find_footer
@@ -44,8 +48,6 @@ _CODECS: dict[str, tuple[str, int | None]] = {
     "zstd": ("zstd", 1),
     "uncompressed": ("none", None),
 }
-# Rows looked at when a column's encoding is chosen.
-_SAMPLE = 512
 # Files up to this size are read whole: one request instead of one per column.
 _WHOLE_READ = 1 << 22
 
@@ -70,11 +72,13 @@ class BaseFileOptions:
     """How base files are written.
 
     `codec` is hoodie.parquet.compression.codec, `block_size` hoodie.parquet.block.size: bytes of
-    a row group in memory. `avro_schema` is the Avro JSON of all columns, for the footer.
+    a row group in memory; `group_rows` bounds its rows, too. `avro_schema` is the Avro JSON of all
+    columns, for the footer.
     """
 
     codec: str = "gzip"
     block_size: int = 125829120
+    group_rows: int | None = None
     avro_schema: str | None = None
     footer: FooterOptions = field(default_factory=FooterOptions)
 
@@ -120,58 +124,90 @@ def write_base_file(
     Returns:
         The file.
     """
+    keys = table.column(_RECORD_KEY) if options.footer.bloom_enabled else None
+    entries = hudi_entries(keys, options, previous, inserted)
+    step = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
+    step = min(step, options.group_rows or step)
+    # Readers stumble over a row group without rows: an emptied file has no row group.
+    sizes = [min(step, table.num_rows - at) for at in range(0, table.num_rows, step)]
+    return encode(table, sizes, options=options, entries=entries, path=path)
+
+
+def encode(
+    table: pa.Table,
+    sizes: Sequence[int],
+    *,
+    options: BaseFileOptions,
+    entries: Mapping[bytes, bytes],
+    path: str | None = None,
+) -> pa.Buffer:
+    """A Parquet file in memory.
+
+    Args:
+        table: its rows.
+        sizes: rows of each row group.
+        options: the codec.
+        entries: key-value entries of the footer.
+        path: as `write_base_file` takes it.
+    """
     # Metadata of the schema would be repeated beside the footer's own keys.
     table = table.replace_schema_metadata(None)
-    entries = _footer_entries(table, options, previous, inserted)
     codec = options.codec.lower()
     if codec == "gzip":
-        zipped = gzip_pages(_write(table, options, "uncompressed", entries).to_pybytes(), path)
+        zipped = gzip_pages(_write(table, sizes, "uncompressed", entries).to_pybytes(), path)
         if zipped is not None:
             return pa.py_buffer(zipped)
-    written = _write(table, options, codec, entries)
+    written = _write(table, sizes, codec, entries)
     return written if path is None else pa.py_buffer(with_checksums(written.to_pybytes(), path))
 
 
 def _write(
-    table: pa.Table, options: BaseFileOptions, codec: str, entries: dict[bytes, bytes]
+    table: pa.Table, sizes: Sequence[int], codec: str, entries: Mapping[bytes, bytes]
 ) -> pa.Buffer:
     name, level = _CODECS[codec]
-    leaves = _leaves_of(table)
+    leaves = leaves_of(table)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
         compression=name,
         compression_level=level,
-        use_dictionary=_dictionary_columns(table, leaves),
-        write_statistics=_ordered_columns(leaves),
+        use_dictionary=dictionary_columns(table, leaves),
+        write_statistics=ordered_columns(leaves),
         store_schema=False,
         coerce_timestamps="us",
         version="2.6",
     ) as writer:
-        rows = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
-        # Readers stumble over a row group without rows: an emptied file has no row group.
-        if table.num_rows:
-            writer.write_table(table, row_group_size=rows)
-        writer.add_key_value_metadata(entries)
+        start = 0
+        for rows in sizes:
+            writer.write_table(table.slice(start, rows), row_group_size=rows)
+            start += rows
+        writer.add_key_value_metadata(dict(entries))
     return sink.getvalue()
 
 
-def _footer_entries(
-    table: pa.Table,
+def hudi_entries(
+    keys: pa.ChunkedArray | None,
     options: BaseFileOptions,
     previous: BaseFileFooter | None,
     inserted: pa.Array | None,
 ) -> dict[bytes, bytes]:
+    """The key-value entries of a base file's footer, without checksums.
+
+    Args:
+        keys: of all its rows; None for a file without bloom filter.
+        options: how it is written.
+        previous: as `write_base_file` takes it.
+        inserted: likewise.
+    """
     entries = {}
-    if options.footer.bloom_enabled:
-        keys = table.column(_RECORD_KEY)
+    if keys is not None:
         type_code, text = _bloom_text(keys, options.footer, previous, inserted)
         entries[BLOOM_ENTRY] = text
         if type_code != SIMPLE:
             entries[BLOOM_TYPE_ENTRY] = type_code.encode()
         # Hudi's bloom indexes take a missing range for all keys, and fail without the filter.
-        if table.num_rows:
+        if len(keys):
             ends = pc.min_max(keys)
             entries[MIN_KEY] = ends["min"].as_py().encode()
             entries[MAX_KEY] = ends["max"].as_py().encode()
@@ -207,101 +243,6 @@ def _bloom_text(
     )
     bloom.add(keys)
     return bloom.type_code, bloom.serialize()
-
-
-def _dictionary_columns(
-    table: pa.Table, leaves: Mapping[str, pa.Array | pa.ChunkedArray]
-) -> list[str] | bool:
-    """Paths of those of its leaf columns that a dictionary makes smaller.
-
-    A dictionary of unique values costs space instead, and Arrow's writer, unlike Java's, keeps
-    one until it is a megabyte large. Columns with a negative zero get none: Parquet's filter on
-    dictionaries (DictionaryFilter) takes it for another number than zero, so that by such a
-    dictionary Spark would skip rows that it looks for.
-    """
-    step = max(1, table.num_rows // _SAMPLE)
-    # Rows from all over the file: neighbours in a sorted column look more alike than they are.
-    rows = pa.array(range(0, table.num_rows, step))
-    sample = _leaves_of(table.take(rows)) if step > 1 else leaves
-    chosen = [
-        path
-        for path, values in sample.items()
-        if _repeats(values, step) and not _holds_negative_zero(leaves[path])
-    ]
-    # An empty list would mean all columns.
-    return chosen or False
-
-
-def _ordered_columns(leaves: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[str] | bool:
-    """Paths of the leaf columns that get a range in the footer: all that hold no NaN.
-
-    Arrow leaves NaN out of the range. To Spark NaN is above all numbers, so that by such a range
-    it would skip rows that it looks for.
-    """
-    ordered = [path for path, values in leaves.items() if not _holds_nan(values)]
-    # An empty list would mean all columns.
-    return True if len(ordered) == len(leaves) else ordered or False
-
-
-def _holds_nan(values: pa.Array | pa.ChunkedArray) -> bool:
-    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
-
-
-def _holds_negative_zero(values: pa.Array | pa.ChunkedArray) -> bool:
-    if not pa.types.is_floating(values.type):
-        return False
-    numbers = np.asarray(values)
-    return bool(np.any((numbers == 0) & np.signbit(numbers)))
-
-
-def _leaves_of(table: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
-    """The values of a table's leaf columns, by path."""
-    return {
-        path: values
-        for item, column in zip(table.schema, table.columns, strict=True)
-        for path, values in _leaves(item.name, column)
-    }
-
-
-def _leaves(
-    path: str, array: pa.Array | pa.ChunkedArray
-) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:
-    """The leaf columns that Parquet makes of an array, with their values."""
-    kind = array.type
-    if pa.types.is_nested(kind) and isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_struct(kind):
-        for i, member in enumerate(kind):
-            yield from _leaves(f"{path}.{member.name}", array.field(i))
-    elif pa.types.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", array.keys)
-        yield from _leaves(f"{path}.key_value.value", array.items)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _leaves(f"{path}.list.element", array.flatten())
-    else:
-        yield path, array
-
-
-def _repeats(values: pa.Array | pa.ChunkedArray, step: int) -> bool:
-    """Whether dictionary and indices take at most half of the plain values.
-
-    Args:
-        values: a sample of the column, one in `step` of its values.
-        step: 1 if these are all values.
-    """
-    count = len(values) - values.null_count
-    if count == 0 or pa.types.is_boolean(values.type):
-        return False
-    counts = pc.value_counts(values.drop_null()).field("counts").to_numpy(zero_copy_only=False)
-    distinct = len(counts)
-    if step > 1:
-        # Good and Turing: the share of values seen once is the chance that the next is new.
-        seen_once = int((counts == 1).sum())
-        distinct = count * step if seen_once == count else distinct * count // (count - seen_once)
-    total = count * step
-    width = max(1.0, values.nbytes / count)
-    indices = total * min(distinct, total).bit_length() / 8
-    return bool(distinct * width + indices < total * width / 2)
 
 
 def read_footer(source: RangeReader, *, misplaced: bool = False) -> BaseFileFooter:

@@ -77,7 +77,7 @@ def _of_dictionary(source: RangeReader, chunk: pq.ColumnChunkMetaData, most: int
     start, end = chunk.dictionary_page_offset, chunk.data_page_offset
     if not chunk.has_dictionary_page or start is None or not 0 < start < end <= source.size:
         return 0
-    if end - start > _DICTIONARY_BYTES or chunk.num_values <= 1:
+    if end - start > _DICTIONARY_BYTES:
         return most
     data = source.read(start, end - start)
     _, page = next(chunk_pages(data, range(len(data)), chunk.compression, source.name))

@@ -18,6 +18,14 @@ from dataclasses import dataclass
 from isal import isal_zlib
 
 from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.file_fields import (
+    CHUNK_META,
+    FILE_ENTRIES,
+    FILE_ROW_GROUPS,
+    GROUP_COLUMNS,
+    META_COMPRESSED,
+    chunk_start,
+)
 from keymark.table.format.parquet.thrift import BINARY, LIST, STRUCT, Fields, write_struct
 
 FILE_ENTRY = b"keymark.file"
@@ -26,11 +34,6 @@ CHECKSUMS_ENTRY = b"keymark.crc32"
 _MAGIC = b"PAR1"
 _DIGITS = 8
 _CHECKSUMS = re.compile(rb"([0-9a-f]{8})+")
-# Field numbers of parquet.thrift.
-_ROW_GROUPS, _ENTRIES = 4, 5
-_COLUMNS = 1
-_CHUNK_META = 3
-_SIZE, _DATA_OFFSET, _DICTIONARY_OFFSET = 7, 9, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,8 @@ def close_file(out: bytearray, footer: Fields, path: str | None) -> bytes:
     """
     start = len(out)
     if path is not None:
-        groups: list[Fields] = footer[_ROW_GROUPS][1][1]
-        chunks = [chunk[_CHUNK_META][1] for group in groups for chunk in group[_COLUMNS][1][1]]
+        groups: list[Fields] = footer[FILE_ROW_GROUPS][1][1]
+        chunks = [chunk[CHUNK_META][1] for group in groups for chunk in group[GROUP_COLUMNS][1][1]]
         text = b"".join(_crc_of_chunk(out, chunk) for chunk in chunks) + b"0" * _DIGITS
         footer = _with_entries(footer, {FILE_ENTRY: path.encode(), CHECKSUMS_ENTRY: text})
         write_struct(out, footer)
@@ -87,10 +90,8 @@ def close_file(out: bytearray, footer: Fields, path: str | None) -> bytes:
 
 
 def _crc_of_chunk(out: bytearray, meta: Fields) -> bytes:
-    start = meta[_DATA_OFFSET][1]
-    if _DICTIONARY_OFFSET in meta:
-        start = min(start, meta[_DICTIONARY_OFFSET][1])
-    return _hex(isal_zlib.crc32(memoryview(out)[start : start + meta[_SIZE][1]]))
+    start = chunk_start(meta)
+    return _hex(isal_zlib.crc32(memoryview(out)[start : start + meta[META_COMPRESSED][1]]))
 
 
 def _hex(checksum: int) -> bytes:
@@ -99,9 +100,9 @@ def _hex(checksum: int) -> bytes:
 
 def _with_entries(footer: Fields, entries: Mapping[bytes, bytes]) -> Fields:
     """The footer with more key-value entries."""
-    known = footer[_ENTRIES][1][1] if _ENTRIES in footer else []
+    known = footer[FILE_ENTRIES][1][1] if FILE_ENTRIES in footer else []
     added = [{1: (BINARY, key), 2: (BINARY, value)} for key, value in entries.items()]
-    changed = {**footer, _ENTRIES: (LIST, (STRUCT, [*known, *added]))}
+    changed = {**footer, FILE_ENTRIES: (LIST, (STRUCT, [*known, *added]))}
     return dict(sorted(changed.items()))
 
 

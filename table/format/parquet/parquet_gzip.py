@@ -18,44 +18,44 @@ import struct
 from isal import isal_zlib
 
 from keymark.table.format.parquet.checksums import close_file
+from keymark.table.format.parquet.file_fields import (
+    CHUNK_FIELDS,
+    CHUNK_META,
+    CHUNK_OFFSET,
+    FILE_ROW_GROUPS,
+    GROUP_BYTES,
+    GROUP_COLUMNS,
+    GROUP_COMPRESSED,
+    GROUP_OFFSET,
+    META_CODEC,
+    META_COMPRESSED,
+    META_DATA_OFFSET,
+    META_DICTIONARY_OFFSET,
+    META_PLACES,
+    META_UNCOMPRESSED,
+    chunk_start,
+)
 from keymark.table.format.parquet.thrift import Fields, ThriftReader, write_struct
 
 _MAGIC = b"PAR1"
 _GZIP_WBITS = 31
 _LEVEL = 1
 
-# Field numbers of parquet.thrift.
-_FILE_ROW_GROUPS = 4
-_GROUP_COLUMNS = 1
-_GROUP_BYTES = 2
-_GROUP_OFFSET = 5
-_GROUP_COMPRESSED = 6
-_CHUNK_OFFSET = 2
-_CHUNK_META = 3
-_META_CODEC = 4
-_META_UNCOMPRESSED = 6
-_META_COMPRESSED = 7
-_META_DATA_OFFSET = 9
-_META_DICTIONARY_OFFSET = 11
+# Field numbers of PageHeader.
 _PAGE_TYPE = 1
-_PAGE_UNCOMPRESSED = 2
 _PAGE_COMPRESSED = 3
+_PAGE_CHECKSUM = 4
 
 _CODEC_UNCOMPRESSED = 0
 _CODEC_GZIP = 2
 _DATA_PAGE = 0
 _DICTIONARY_PAGE = 2
-# What refers to places in the file that move, or to bytes that change, and is not set anew here:
-# page indexes, index pages, Parquet's own bloom filters, checksums.
-_CHUNK_FIELDS = frozenset({_CHUNK_OFFSET, _CHUNK_META})
-_META_MOVED = frozenset({10, 14, 15})
-_PAGE_CHECKSUM = 4
 
 _NAME = "a file that was just written"
 
 
-class _UnknownShapeError(Exception):
-    """The file has something that would not survive."""
+class UnknownShapeError(Exception):
+    """A column chunk has something that would not survive: it refers to places that move."""
 
 
 def gzip_pages(data: bytes, path: str | None = None) -> bytes | None:
@@ -68,12 +68,12 @@ def gzip_pages(data: bytes, path: str | None = None) -> bytes | None:
     Returns:
         The same file with codec GZIP; None if it has parts that this cannot carry over.
     """
-    footer, _ = _footer(data)
+    footer, _ = footer_of(data)
     out = bytearray(_MAGIC)
     try:
-        for group in footer[_FILE_ROW_GROUPS][1][1]:
+        for group in footer[FILE_ROW_GROUPS][1][1]:
             _zip_group(group, data, out)
-    except _UnknownShapeError:
+    except UnknownShapeError:
         return None
     return close_file(out, footer, path)
 
@@ -85,12 +85,12 @@ def with_checksums(data: bytes, path: str) -> bytes:
         data: the file.
         path: of the file in its table.
     """
-    footer, start = _footer(data)
+    footer, start = footer_of(data)
     return close_file(bytearray(memoryview(data)[:start]), footer, path)
 
 
-def _footer(data: bytes) -> tuple[Fields, int]:
-    """The footer of a file that was just written, and where it starts."""
+def footer_of(data: bytes) -> tuple[Fields, int]:
+    """The footer of a file that was just written or checked, and where it starts."""
     (length,) = struct.unpack("<I", data[-8:-4])
     start = len(data) - 8 - length
     return ThriftReader(data, _NAME, start, most=len(data)).struct(), start
@@ -99,28 +99,31 @@ def _footer(data: bytes) -> tuple[Fields, int]:
 def _zip_group(group: Fields, data: bytes, out: bytearray) -> None:
     """Append the pages of a row group, and set the group's sizes and places."""
     start = len(out)
-    metas = []
-    for chunk in group[_GROUP_COLUMNS][1][1]:
-        if not chunk.keys() <= _CHUNK_FIELDS:
-            raise _UnknownShapeError
-        meta = chunk[_CHUNK_META][1]
-        chunk_start = len(out)
+    for chunk in group[GROUP_COLUMNS][1][1]:
+        if not chunk.keys() <= CHUNK_FIELDS:
+            raise UnknownShapeError
+        meta = chunk[CHUNK_META][1]
+        place = len(out)
         _zip_chunk(meta, data, out)
-        metas.append(meta)
-        if chunk[_CHUNK_OFFSET][1]:
-            _put(chunk, _CHUNK_OFFSET, chunk_start)
-    _put(group, _GROUP_BYTES, sum(meta[_META_UNCOMPRESSED][1] for meta in metas))
-    _put(group, _GROUP_COMPRESSED, sum(meta[_META_COMPRESSED][1] for meta in metas))
-    _put(group, _GROUP_OFFSET, start)
+        if chunk[CHUNK_OFFSET][1]:
+            _put(chunk, CHUNK_OFFSET, place)
+    put_sizes(group, start)
+
+
+def put_sizes(group: Fields, start: int) -> None:
+    """Set a row group's sizes, from those of its column chunks, and its place."""
+    metas = [chunk[CHUNK_META][1] for chunk in group[GROUP_COLUMNS][1][1]]
+    _put(group, GROUP_BYTES, sum(meta[META_UNCOMPRESSED][1] for meta in metas))
+    _put(group, GROUP_COMPRESSED, sum(meta[META_COMPRESSED][1] for meta in metas))
+    _put(group, GROUP_OFFSET, start)
 
 
 def _zip_chunk(meta: Fields, data: bytes, out: bytearray) -> None:
     """Append the pages of a column chunk, and set the chunk's codec, sizes and places."""
-    if meta[_META_CODEC][1] != _CODEC_UNCOMPRESSED or meta.keys() & _META_MOVED:
-        raise _UnknownShapeError
-    first = _META_DICTIONARY_OFFSET if _META_DICTIONARY_OFFSET in meta else _META_DATA_OFFSET
-    at = meta[first][1]
-    end = at + meta[_META_COMPRESSED][1]
+    if meta[META_CODEC][1] != _CODEC_UNCOMPRESSED or meta.keys() & META_PLACES:
+        raise UnknownShapeError
+    at = chunk_start(meta)
+    end = at + meta[META_COMPRESSED][1]
     start, raw = len(out), 0
     places: dict[int, int] = {}
     while at < end:
@@ -128,7 +131,7 @@ def _zip_chunk(meta: Fields, data: bytes, out: bytearray) -> None:
         header = reader.struct()
         kind, size = header[_PAGE_TYPE][1], header[_PAGE_COMPRESSED][1]
         if kind not in (_DATA_PAGE, _DICTIONARY_PAGE) or _PAGE_CHECKSUM in header:
-            raise _UnknownShapeError
+            raise UnknownShapeError
         at = reader.at + size
         page = isal_zlib.compress(memoryview(data)[reader.at : at], _LEVEL, _GZIP_WBITS)
         places.setdefault(kind, len(out))
@@ -137,13 +140,13 @@ def _zip_chunk(meta: Fields, data: bytes, out: bytearray) -> None:
         write_struct(out, header)
         raw += len(out) - before + size
         out += page
-    _put(meta, _META_CODEC, _CODEC_GZIP)
-    _put(meta, _META_COMPRESSED, len(out) - start)
-    _put(meta, _META_UNCOMPRESSED, raw)
+    _put(meta, META_CODEC, _CODEC_GZIP)
+    _put(meta, META_COMPRESSED, len(out) - start)
+    _put(meta, META_UNCOMPRESSED, raw)
     if _DATA_PAGE in places:
-        _put(meta, _META_DATA_OFFSET, places[_DATA_PAGE])
+        _put(meta, META_DATA_OFFSET, places[_DATA_PAGE])
     if _DICTIONARY_PAGE in places:
-        _put(meta, _META_DICTIONARY_OFFSET, places[_DICTIONARY_PAGE])
+        _put(meta, META_DICTIONARY_OFFSET, places[_DICTIONARY_PAGE])
 
 
 def _put(fields: Fields, number: int, value: int) -> None:

@@ -22,12 +22,12 @@ from keymark.table.write.file_group import (
     Op,
     Outcome,
     WriteTarget,
-    write_file_group,
 )
 from keymark.table.write.large.parts import KeyRule
 from keymark.table.write.large.place import PlacedGroup, Share
 from keymark.table.write.large.prepare import SpooledRows
 from keymark.table.write.transaction import Counts, WriteTransaction
+from keymark.table.write.write_group import write_file_group
 
 # So many tasks at least, where there are so many file groups: cores are to be busy to the end.
 _PACKS = 64

@@ -15,11 +15,12 @@ from keymark.table.layout.naming import bucket_file_id, bucket_of
 from keymark.table.storage.storage import Storage
 from keymark.table.write.assign import FileSizing, fill
 from keymark.table.write.batch import Batch
-from keymark.table.write.file_group import WriteTarget, stored_ordering
+from keymark.table.write.file_group import WriteTarget
 from keymark.table.write.large.parts import RowsOnWay, SortedPart, Way
 from keymark.table.write.large.prepare import SpooledRows
 from keymark.table.write.large.spool import batch_of
 from keymark.table.write.transaction import WriteTransaction
+from keymark.table.write.write_group import stored_ordering
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ def test_long_texts_in_lists_are_refused():
 
 def test_repeated_values_of_usual_length_are_read():
     assert read(one_value(100, 500_000)).num_rows == 500_000
+    assert read(one_value(100, 1)).num_rows == 1
     assert read(pa.array([["berlin"]] * 1_000)).num_rows == 1_000
     assert read(pa.nulls(1_000_000, pa.string())).num_rows == 1_000_000
     with pytest.raises(CorruptFileError, match="would become"):
