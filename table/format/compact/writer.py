@@ -196,10 +196,9 @@ class CompactWriter:
         parts = (self._part(part) for part in range(PARTS))
         for words in parts if bits else [np.concatenate(list(parts))]:
             # The byte that only the directory tells is no part of an entry.
-            if bits < _MOST_BITS:
-                words &= _LOW
-            words.sort()
-            yield words
+            entries = words & _LOW if bits < _MOST_BITS else words
+            entries.sort()
+            yield entries
 
 
 def _write(file: BinaryIO, words: _Words) -> None:
