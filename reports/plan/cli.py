@@ -103,7 +103,7 @@ def _cores(cores: Span | None, machine: Machine | None, known: Calibration) -> S
     if machine is None:
         return cores or Span.of(known.cores)
     if cores is not None:
-        raise ReportError(f"a {machine.name} has {machine.cores} cores: leave --cores out")
+        raise ReportError(f"{machine.name} has {machine.cores} cores: leave --cores out")
     return Span.of(machine.cores)
 
 

@@ -117,14 +117,15 @@ def costs(made: Plan) -> list[str]:
     bill = made.wish.bill
     if bill is None:
         return []
-    said = [f"cost a month: {digits(bill.prices.writes_per_day)} writes a day"]
+    said = [f"cost a month: {bill.prices.writes_per_day:g} writes a day"]
     if bill.machine is not None:
         said += _machine(made, bill.machine)
     listed: dict[str, list[str]] = {}
     for quote in bill.quotes:
         of = bill.machine.name if bill.machine and quote.of == "executor" else quote.of
+        listed_amount = f"{quote.amount:.9f}".rstrip("0").rstrip(".")
         text = (
-            f"{quote.amount:.10g} {quote.currency} {_UNIT_WORDS[quote.unit]} in {quote.region}, "
+            f"{listed_amount} {quote.currency} {_UNIT_WORDS[quote.unit]} in {quote.region}, "
             f"price list of {quote.date.isoformat()}: {quote.page}"
         )
         listed.setdefault(text, []).append(of.upper() if of in REQUEST_KINDS else of)
@@ -147,12 +148,12 @@ def costs(made: Plan) -> list[str]:
 def _machine(made: Plan, machine: Machine) -> list[str]:
     """Its size, and which indexes need more memory than it has."""
     memory = amount(machine.memory_bytes, Unit.BYTES.value)
-    said = [f"an executor is a {machine.name}: {machine.cores} cores, {memory} of memory"]
+    said = [f"executor: {machine.name}, {machine.cores} cores, {memory} of memory"]
     for index, each in made.of("memory_bytes").items():
         needed = each.estimate.value * machine.cores
         if needed > machine.memory_bytes:
             said.append(
-                f"{index} needs more memory than a {machine.name} has: "
+                f"{index} needs more memory than {machine.name} has: "
                 f"{amount(needed, Unit.BYTES.value)} for {machine.cores} tasks at a time"
             )
     return said

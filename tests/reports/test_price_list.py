@@ -105,12 +105,13 @@ def test_the_answer_names_date_and_source_of_each_price(capsys, tmp_path):
     page = tmp_path / "plan.html"
     code, said = plan(capsys, *SIZE, "--machine", "n2-standard-16", "--html", page)
     assert code == 0
-    assert "cost a month: 24.0 writes a day" in said
-    assert "an executor is a n2-standard-16: 16 cores, 64.0 GiB of memory" in said
+    assert "cost a month: 24 writes a day" in said
+    assert "executor: n2-standard-16, 16 cores, 64.0 GiB of memory" in said
     for quote in machine("n2-standard-16").quotes:
-        (line,) = [each for each in said.splitlines() if f"{quote.amount:.10g} USD" in each]
+        listed = f"{quote.amount:.9f}".rstrip("0")
+        (line,) = [each for each in said.splitlines() if f" {listed} USD" in each]
         assert line.endswith(f"price list of {quote.date.isoformat()}: {quote.page}")
-    assert "PUT, LIST" in said or "LIST, PUT" in said
+    assert "  LIST, PUT: 0.005 USD for 1,000 requests in us-central1" in said
     assert "requests are not in the cost: this calibration has none" in said
     text = page.read_text()
     assert "What the cost is made of" in text
@@ -155,7 +156,7 @@ def test_a_price_file_comes_before_the_list(capsys, tmp_path):
     [
         (("--machine", "m99.huge"), "no price of a machine m99.huge ships (m5.2xlarge, "),
         (("--machine", "m99.huge"), "--prices FILE takes prices of your own"),
-        (("--machine", "m5.4xlarge", "--cores", 4), "a m5.4xlarge has 16 cores: leave --cores out"),
+        (("--machine", "m5.4xlarge", "--cores", 4), "m5.4xlarge has 16 cores: leave --cores out"),
         (("--writes-per-day", 4), "it needs --machine or --prices"),
     ],
 )
