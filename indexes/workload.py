@@ -9,6 +9,8 @@ MAX_FILE_BYTES = 125_829_120
 """Hudi's `hoodie.parquet.max.file.size`."""
 SMALL_FILE_BYTES = 104_857_600
 """Hudi's `hoodie.parquet.small.file.limit`: smaller files take new rows."""
+SHARD_BYTES = 1 << 30
+"""Hudi's `hoodie.metadata.record.index.max.filegroup.size`: the largest shard of a record index."""
 FILTER_BYTES = 431_000
 """A bloom filter in a base file's footer at Hudi's defaults: 60,000 keys, 1e-9 (measured)."""
 LOCAL_BYTES = 64 << 20

@@ -9,7 +9,7 @@ import math
 
 from keymark.indexes.shared.cost import BLOCK_BYTES, SLOT_BYTES, asked_bytes
 from keymark.indexes.spec import Equation, IndexCost
-from keymark.indexes.workload import Workload, touched
+from keymark.indexes.workload import SHARD_BYTES, Workload, touched
 
 WORK_PER_KEY_BYTE = 8
 """A lookup spends about this many bytes of work per byte of key.
@@ -21,9 +21,6 @@ ENTRY_BYTES = 68
 """Of a decoded mapping beside its key (key 36 bytes: 104 in all; measured)."""
 INFLATION = 4
 """A mapping has 26 bytes on storage and 104 in a decoded block."""
-SHARD_BYTES = 1 << 30
-"""`hoodie.metadata.record.index.max.filegroup.size`."""
-
 GROWTH = 2.0
 
 PREFIX = "hoodie.metadata.record.index"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
@@ -15,6 +13,7 @@ from keymark.reports.advise.findings import (
     Urgency,
     findings,
 )
+from keymark.reports.advise.history import History
 from keymark.reports.advise.log_split import LogSplit
 from keymark.reports.advise.situation import Asked, Situation, situation
 from keymark.reports.plan import answer
@@ -22,35 +21,10 @@ from keymark.reports.plan.answer import Plan, PlanRequest
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.predict import PARTS, Estimate, quantity
 from keymark.reports.plan.render import worded
-from keymark.table.survey.model import TableSurvey, WriteFacts
+from keymark.table.survey.model import TableSurvey
 
 _WORTH = 0.1
 """Share of a write that another index must save to be advised."""
-_SECONDS_A_DAY = 86400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """The table's own upserts, in medians.
-
-    Attributes:
-        upserts: how many were read.
-        batch, files, partitions, bytes_written: of one.
-        new_share: of all their rows.
-        amplification: rows written for a changed one; None where log files take the changes.
-        seconds: from request to completion; None where the table's version does not keep it.
-        rows_a_day: by which the table grows; None where its writes are less than an hour apart.
-    """
-
-    upserts: int
-    batch: float
-    files: float
-    partitions: float
-    bytes_written: float
-    new_share: float
-    amplification: float | None
-    seconds: float | None
-    rows_a_day: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +34,6 @@ class Advice:
     Attributes:
         survey: the table.
         situation: it in the planner's words.
-        history: None where no upsert was read.
         plan: what each index would cost; None where no batch is known.
         parts: seconds of each part of a write with the index in use, by the plan.
         findings: what is urgent first.
@@ -70,7 +43,6 @@ class Advice:
 
     survey: TableSurvey
     situation: Situation
-    history: History | None
     plan: Plan | None
     parts: dict[str, Estimate]
     findings: tuple[Finding, ...]
@@ -91,17 +63,15 @@ def advise(
     if found.at is not None:
         wish = PlanRequest(at=found.at, executors=asked.executors, keys_stay=found.keys_stay)
         plan = answer.plan(calibration, wish)
-    history = _history(survey, found.upserts)
     better = plan and _better_index(plan, found)
     said = (*((better,) if better else ()), *findings(survey, found))
     return Advice(
         survey=survey,
         situation=found,
-        history=history,
         plan=plan,
         parts=_parts(plan, found),
         findings=said,
-        outlook=tuple(_outlook(survey, history)),
+        outlook=tuple(_outlook(survey, found.history)),
         log=log,
     )
 
@@ -137,44 +107,6 @@ def _parts(plan: Plan | None, found: Situation) -> dict[str, Estimate]:
     return {part: quantity(plan.calibration, part, name, at) for part in PARTS}
 
 
-def _history(survey: TableSurvey, upserts: Sequence[WriteFacts]) -> History | None:
-    if not upserts:
-        return None
-    changed = sum(write.updated + write.inserted for write in upserts)
-    seconds = [write.seconds for write in upserts if write.seconds is not None]
-    return History(
-        upserts=len(upserts),
-        batch=median(write.batch for write in upserts),
-        files=median(write.files for write in upserts),
-        partitions=median(write.partitions for write in upserts),
-        bytes_written=median(write.bytes_written for write in upserts),
-        new_share=sum(write.inserted for write in upserts) / changed if changed else 0.0,
-        amplification=None
-        if survey.merge_on_read
-        else median(write.rows_written / write.batch for write in upserts),
-        seconds=median(seconds) if seconds else None,
-        rows_a_day=_rows_a_day(survey.writes),
-    )
-
-
-def _rows_a_day(writes: Sequence[WriteFacts]) -> float | None:
-    """Rows by which the writes after the first one changed the table, by the day."""
-    if len(writes) < 3:
-        return None
-    span = (_moment(writes[-1].time) - _moment(writes[0].time)).total_seconds()
-    if span < 3600:
-        return None
-    grown = sum(write.inserted - write.deleted for write in writes[1:])
-    return grown / span * _SECONDS_A_DAY
-
-
-def _moment(time: str) -> datetime:
-    try:
-        return datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    except ValueError:
-        return datetime.fromtimestamp(0, UTC)
-
-
 def _outlook(survey: TableSurvey, history: History | None) -> list[str]:
     """When the answer changes as the table grows."""
     grows = history.rows_a_day if history else None
@@ -207,7 +139,7 @@ def document(made: Advice) -> dict[str, Any]:
         "table": survey,
         "writes": writes,
         "index": {"name": found.index and found.index.name, "known_by": found.index_known_by},
-        "history": made.history and asdict(made.history),
+        "history": found.history and asdict(found.history),
         "findings": [asdict(each) for each in made.findings],
         "parts": {part: asdict(each) for part, each in made.parts.items()},
         "outlook": list(made.outlook),

@@ -13,14 +13,13 @@ from enum import StrEnum
 from statistics import median
 
 from keymark.harness.store.units import Unit
+from keymark.indexes.workload import SHARD_BYTES
 from keymark.reports.advise.situation import Situation
 from keymark.reports.render.format_values import amount
 from keymark.table.survey.model import ShardFacts, TableSurvey
 
 HUDI_SHARDS = 10
 """`hoodie.metadata.record.index.min.filegroup.count`: Hudi makes no index with fewer."""
-SHARD_BYTES = 1 << 30
-"""`hoodie.metadata.record.index.max.filegroup.size`."""
 PUBLISHED_KEYS = 2_000_000
 """Keys a shard of the published experiment: 2,000,000,000 in 1,000 file groups."""
 SHARD_KEYS = 5 * PUBLISHED_KEYS

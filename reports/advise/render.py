@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from keymark.harness.store.units import Unit
-from keymark.reports.advise.advice import Advice, History
+from keymark.reports.advise.advice import Advice
 from keymark.reports.advise.findings import Finding, Urgency
+from keymark.reports.advise.history import History
 from keymark.reports.advise.log_split import LogSplit
 from keymark.reports.plan import render as plan_text
 from keymark.reports.plan.predict import Estimate
@@ -80,8 +81,8 @@ def _headline(made: Advice) -> str:
 def _facts(made: Advice) -> list[tuple[str, str]]:
     survey = made.survey
     found = [("table", _table(survey)), ("files", _files(survey))]
-    if made.history:
-        found.append(("upserts", _upserts(made.history)))
+    if made.situation.history:
+        found.append(("upserts", _upserts(made.situation.history)))
     found.append(("index", _index(made)))
     keys = survey.keys
     ordered = {True: "growing", False: "without order", None: "order not known"}[keys.ordered]
@@ -122,7 +123,7 @@ def _files(survey: TableSurvey) -> str:
 
 def _upserts(history: History) -> str:
     said = (
-        f"{history.upserts:,} of {history.batch:,.0f} rows, {history.new_share:.0%} new, into "
+        f"{history.upserts:,} of {history.batch:,.0f} rows, {history.new_share or 0:.0%} new, into "
         f"{history.files:,.0f} files of {history.partitions:,.0f} partitions, "
         f"{amount(history.bytes_written, Unit.BYTES.value)} written"
     )

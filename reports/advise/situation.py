@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 
 from keymark.indexes.installed import measured_specs
 from keymark.indexes.spec import IndexSpec
 from keymark.indexes.workload import FILTER_BYTES, Workload
+from keymark.reports.advise.history import History, history
 from keymark.reports.errors import ReportError
-from keymark.table.survey.model import TableSurvey, WriteFacts
+from keymark.table.survey.model import TableSurvey
 
-_UPSERTS = ("UPSERT", "UPSERT_PREPPED", "INSERT", "INSERT_PREPPED")
+_NEW_SHARE = 0.5
+"""Of a batch where the table's own writes do not tell, as `plan` has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +42,14 @@ class Situation:
             timeline nor the user tells a batch.
         index: in use, as far as known; None: not known.
         index_known_by: what says so.
-        upserts: those whose medians are in `at`.
+        history: the upserts whose medians are in `at`; None where no upsert was read.
         keys_stay: whether partition-local indexes will do.
     """
 
     at: Workload | None
     index: IndexSpec | None
     index_known_by: str
-    upserts: tuple[WriteFacts, ...]
+    history: History | None
     keys_stay: bool
 
 
@@ -58,15 +59,13 @@ def situation(survey: TableSurvey, asked: Asked) -> Situation:
     Raises:
         ReportError: the user names an index that does not exist.
     """
-    upserts = tuple(
-        write for write in survey.writes if write.operation in _UPSERTS and write.batch > 0
-    )
+    past = history(survey)
     index, known_by = _index(survey, asked)
     return Situation(
-        at=_workload(survey, asked, upserts),
+        at=_workload(survey, asked, past),
         index=index,
         index_known_by=known_by,
-        upserts=upserts,
+        history=past,
         keys_stay=asked.keys_stay or (index is not None and not index.is_global),
     )
 
@@ -89,14 +88,11 @@ def _index(survey: TableSurvey, asked: Asked) -> tuple[IndexSpec | None, str]:
     return None, "a table does not tell it; --index NAME does"
 
 
-def _workload(
-    survey: TableSurvey, asked: Asked, upserts: tuple[WriteFacts, ...]
-) -> Workload | None:
-    batch = asked.batch or (median(write.batch for write in upserts) if upserts else 0)
+def _workload(survey: TableSurvey, asked: Asked, past: History | None) -> Workload | None:
+    batch = asked.batch or (past.batch if past else 0)
     if not survey.rows or not batch:
         return None
-    rows = sum(write.updated + write.inserted for write in upserts)
-    inserted = sum(write.inserted for write in upserts)
+    new_share = past.new_share if past else None
     files = survey.files
     index = survey.record_index
     return Workload(
@@ -107,21 +103,19 @@ def _workload(
         files=float(max(files.base_files, 1)),
         shards=len(index.shards) if index else 0,
         buckets=float(max(files.groups, 1)),
-        new_share=inserted / rows if rows else 0.5,
+        new_share=_NEW_SHARE if new_share is None else new_share,
         key_bytes=survey.keys.mean_bytes or 36.0,
         row_bytes=max((files.base_bytes - files.base_files * _filter(survey)) / survey.rows, 1.0),
         ordered=bool(survey.keys.ordered),
-        changed_files=_changed_files(survey, asked, upserts),
+        changed_files=_changed_files(survey, asked, past),
     )
 
 
-def _changed_files(
-    survey: TableSurvey, asked: Asked, upserts: tuple[WriteFacts, ...]
-) -> float | None:
+def _changed_files(survey: TableSurvey, asked: Asked, past: History | None) -> float | None:
     """The files that a batch of the table's own changes; of another batch nothing is known."""
-    if asked.batch or not upserts or survey.merge_on_read:
+    if asked.batch or past is None or survey.merge_on_read:
         return None
-    return float(min(median(write.files for write in upserts), survey.files.base_files))
+    return float(min(past.files, survey.files.base_files))
 
 
 def _filter(survey: TableSurvey) -> float:

@@ -12,7 +12,8 @@ from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, crossovers, shards_for
 from keymark.reports.plan.inputs import Inputs
 from keymark.reports.plan.predict import Estimate, Prediction, beyond, predictions
-from keymark.reports.plan.price import Prices
+from keymark.reports.plan.price import Bill, Prices
+from keymark.reports.plan.price_list import REQUEST_KINDS, RequestKind
 from keymark.reports.plan.regret import Regrets, least_regretted, regrets
 
 _SITUATION = (
@@ -30,14 +31,14 @@ class PlanRequest:
         executors: that the cores belong to.
         keys_stay: a key never changes its partition, so that partition-local indexes will do.
         indexes: to choose from instead of all that suit.
-        prices: what a month is reckoned with.
+        bill: what a month is reckoned with.
     """
 
     at: Workload
     executors: int = 1
     keys_stay: bool = False
     indexes: tuple[str, ...] = ()
-    prices: Prices | None = None
+    bill: Bill | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +98,8 @@ def plan(calibration: Calibration, wish: PlanRequest, inputs: Inputs | None = No
     over = None
     if inputs is not None:
         over = regrets(calibration, inputs.spans, inputs.workload, candidates)
-    if wish.prices is not None:
-        found += _money(found, wish.prices, wish.executors)
+    if wish.bill is not None:
+        found += _money(found, wish.bill.prices, wish.executors)
     return Plan(
         wish=replace(wish, at=at),
         calibration=calibration,
@@ -145,6 +146,39 @@ def _money(found: Sequence[Prediction], prices: Prices, executors: int) -> list[
     ]
 
 
+def unpriced(made: Plan) -> list[str]:
+    """The kinds of requests that a write makes and that have no price: GET, PUT, ..."""
+    if made.wish.bill is None:
+        return []
+    priced = made.wish.bill.prices.requests_1000
+    return [kind.upper() for kind in REQUEST_KINDS if kind not in priced and counted(made, kind)]
+
+
+def counted(made: Plan, kind: RequestKind) -> bool:
+    """Whether the calibration has counted requests of a kind."""
+    return bool(made.of(f"{kind}_requests"))
+
+
+def _cost(made: Plan, bill: Bill) -> dict[str, Any]:
+    machine, prices = bill.machine, bill.prices
+    return {
+        "currency": prices.currency,
+        "writes_per_day": prices.writes_per_day,
+        "machine": machine
+        and {
+            "name": machine.name,
+            "cloud": machine.cloud,
+            "cores": machine.cores,
+            "memory_bytes": machine.memory_bytes,
+            "sizes_page": machine.sizes_page,
+        },
+        "prices": [asdict(quote) | {"date": quote.date.isoformat()} for quote in bill.quotes],
+        "storage": not bill.without_storage,
+        "requests": any(counted(made, kind) for kind in REQUEST_KINDS),
+        "requests_without_price": unpriced(made),
+    }
+
+
 def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
     """The answer as `plan --json` prints it; `also` is that of another engine beside it."""
     at = made.wish.at
@@ -169,6 +203,7 @@ def document(made: Plan, also: Plan | None = None) -> dict[str, Any]:
             for each in made.predictions
         ],
         "crossovers": [asdict(each) for each in made.crossovers],
+        **({"cost": _cost(made, made.wish.bill)} if made.wish.bill else {}),
         "situation": {
             "executors": made.wish.executors,
             **{name: getattr(at, name) for name in _SITUATION},

@@ -20,6 +20,8 @@ from keymark.reports.plan import constants as fitted
 from keymark.reports.plan.answer import PlanRequest
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.inputs import Inputs
+from keymark.reports.plan.price import Bill
+from keymark.reports.plan.price_list import Machine
 from keymark.reports.plan.spans import Span
 from keymark.reports.render.text import clean
 
@@ -45,7 +47,9 @@ def plan(
     broadcast_bytes: flags.BroadcastBytes = 10 << 20,
     calibration_: flags.Calibration = None,
     fit_rows: flags.FitRows = None,
+    machine: flags.Machine = None,
     prices: flags.Prices = None,
+    writes_per_day: flags.WritesPerDay = None,
     score: flags.Score = None,
     constants: flags.Constants = False,
     save: flags.Save = None,
@@ -69,7 +73,7 @@ def plan(
         "batch": batch,
         "partitions": partitions,
         "executors": executors,
-        "cores": cores or Span.of(known.cores),
+        "cores": _cores(cores, machine, known),
         "row_bytes": row_bytes or Span.of(known.row_bytes),
         "key_bytes": key_bytes or Span.of(known.key_bytes),
         "new_share": new_share,
@@ -87,12 +91,30 @@ def plan(
         executors=round(executors.middle),
         keys_stay=keys_stay,
         indexes=tuple(index or ()),
-        prices=price.load(prices) if prices else None,
+        bill=_bill(prices, machine, writes_per_day),
     )
-    made = answer.plan(known, wish, inputs)
     chosen = engine is None and not calibration_ and known.engine != NATIVE
     also = answer.plan(calibration.load(), wish, inputs) if chosen else None
-    _tell(made, also, html, as_json=as_json)
+    _tell(answer.plan(known, wish, inputs), also, html, as_json=as_json)
+
+
+def _cores(cores: Span | None, machine: Machine | None, known: Calibration) -> Span:
+    """The cores of an executor: those said, or the machine's, or the calibration's."""
+    if machine is None:
+        return cores or Span.of(known.cores)
+    if cores is not None:
+        raise ReportError(f"{machine.name} has {machine.cores} cores: leave --cores out")
+    return Span.of(machine.cores)
+
+
+def _bill(
+    prices: Path | None, machine: Machine | None, writes_per_day: float | None
+) -> Bill | None:
+    if machine is not None or prices is not None:
+        return price.load(prices, machine, writes_per_day)
+    if writes_per_day is not None:
+        raise ReportError("--writes-per-day is for a cost: it needs --machine or --prices")
+    return None
 
 
 def _tell(made: answer.Plan, also: answer.Plan | None, html: Path | None, *, as_json: bool) -> None:

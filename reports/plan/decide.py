@@ -15,7 +15,7 @@ from itertools import pairwise
 from keymark.indexes.workload import Workload, files_for
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.formulas import CostModel
-from keymark.reports.plan.predict import added, beyond
+from keymark.reports.plan.predict import added, beyond, likely_added
 
 FAR = 100.0
 """Beyond so many times the largest table that was measured there is no single winner."""
@@ -140,7 +140,7 @@ def shards_for(calibration: Calibration, at: Workload) -> Shards | None:
         for_all_cores = (-(-count // at.cores) * at.cores for count in (least, max(least, 10)))
         counts = {least, 2 * least, 4 * least, *for_all_cores}
         costs = {
-            count: added(calibration, index, replace(at, shards=count)).value
+            count: likely_added(calibration, index, replace(at, shards=count))
             for count in sorted(counts)
         }
         best = min(costs, key=lambda count: costs[count])
@@ -182,9 +182,10 @@ def crossovers(
     for along in ("rows", "batch"):
         places = sweep(at, along)
         costs = [
-            {index: added(calibration, index, place) for index in candidates} for place in places
+            {index: likely_added(calibration, index, place) for index in candidates}
+            for place in places
         ]
-        best = [min(candidates, key=lambda index: each[index].value) for each in costs]
+        best = [min(candidates, key=lambda index: each[index]) for each in costs]
         for number, (below, above) in enumerate(pairwise(best)):
             if below == above:
                 continue

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from keymark import counts
+from keymark.reports.plan import price_list
 from keymark.reports.plan.spans import Span, read_span
 
 ONE, TEN, HALF = Span.of(1), Span.of(10), Span.of(0.5)
@@ -128,7 +129,20 @@ Calibration = Annotated[
     list[str] | None,
     typer.Option("--calibration", metavar="RUN", help="calibration run, or a saved fit; or a URL"),
 ]
-Prices = Annotated[Path | None, typer.Option(help="price file (TOML)")]
+Prices = Annotated[Path | None, typer.Option(help="price file (TOML): adds the cost of a month")]
+Machine = Annotated[
+    price_list.Machine | None,
+    typer.Option(
+        parser=price_list.machine,
+        metavar="NAME",
+        help="machine type of an executor, such as m5.4xlarge: gives its cores, its memory and its "
+        "list price, and adds the cost of a month",
+    ),
+]
+WritesPerDay = Annotated[
+    float | None,
+    typer.Option(min=0, help="batches written a day, for the cost of a month; with --machine: 24"),
+]
 Score = Annotated[
     list[str] | None,
     typer.Option(

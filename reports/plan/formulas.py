@@ -119,22 +119,7 @@ class CostModel:
 
     def equation(self, quantity: str, index: str) -> Equation | None:
         """What says a quantity of an index; None where it is nothing."""
-        if index not in self.known:
-            return None
-        if quantity == "write":
-            return _WRITE_LAID_OUT if self.known[index].owns_layout else _WRITE
-        if quantity == "around":
-            return _AROUND
-        if quantity in REQUESTS:
-            return Equation(f"{quantity}/{index}", lambda at, _mode: self._requested(index, at))
-        own = self.cost(index).equations.get(quantity)
-        return _LISTED if own is None and quantity == "index" and self.of_hudi else own
-
-    def _requested(self, index: str, at: Workload) -> dict[str, float]:
-        """What the requests of a write grow with: files that it writes, and what tagging reads."""
-        read = self.amounts("tag", index, replace(at, cores=1), TASKS)
-        asked = sum(value for name, value in read.items() if name.startswith(_ASKED))
-        return {"once": 1.0, "written": rewritten(at), "asked": asked}
+        return _equations(self.of_hudi).get((quantity, index))
 
     def name_of(self, quantity: str, index: str) -> str | None:
         """The name of that equation; None where it is nothing."""
@@ -148,8 +133,8 @@ class CostModel:
 
     def equations(self) -> tuple[tuple[str, Equation], ...]:
         """Every index with each of its equations, in the order of the quantities."""
-        pairs = ((index, self.equation(name, index)) for name in QUANTITIES for index in self.known)
-        return tuple((index, found) for index, found in pairs if found is not None)
+        found = _equations(self.of_hudi).items()
+        return tuple((index, equation) for (_, index), equation in found)
 
     def equation_names(self) -> tuple[str, ...]:
         """The names of all equations."""
@@ -161,7 +146,7 @@ class CostModel:
 
     def indexes_of(self, name: str) -> tuple[str, ...]:
         """The indexes that share an equation."""
-        return tuple(dict.fromkeys(i for i, found in self.equations() if found.name == name))
+        return _sharing(self.of_hudi).get(name, ())
 
     def mode_of(self, quantity: str, index: str, at: Workload) -> str:
         """Who does a piece of work: Spark from `keymark.local.bytes` on, as the product decides."""
@@ -207,6 +192,52 @@ def _known(of_hudi: bool) -> Mapping[str, IndexSpec]:  # noqa: FBT001
         if (spec.hudi_cost if of_hudi else spec.cost) is not None
     }
     return MappingProxyType(found)
+
+
+@functools.cache
+def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FBT001
+    """By quantity and index, in the order of the quantities; made once, for predictions ask often.
+
+    A quantity that is nothing for an index is left out.
+    """
+    found = {}
+    for quantity in QUANTITIES:
+        for index, spec in _known(of_hudi).items():
+            cost = spec.hudi_cost if of_hudi else spec.cost
+            assert cost is not None
+            equation = _equation(quantity, spec, cost)
+            if equation is None and quantity == "index" and of_hudi:
+                equation = _LISTED
+            if equation is not None:
+                found[quantity, index] = equation
+    return MappingProxyType(found)
+
+
+def _equation(quantity: str, spec: IndexSpec, cost: IndexCost) -> Equation | None:
+    if quantity == "write":
+        return _WRITE_LAID_OUT if spec.owns_layout else _WRITE
+    if quantity == "around":
+        return _AROUND
+    if quantity in REQUESTS:
+        return Equation(f"{quantity}/{spec.name}", lambda at, _mode: _requested(cost, at))
+    return cost.equations.get(quantity)
+
+
+def _requested(cost: IndexCost, at: Workload) -> dict[str, float]:
+    """What the requests of a write grow with: files that it writes, and what tagging reads."""
+    tag = cost.equations.get("tag")
+    read = tag.formula(replace(at, cores=1), TASKS) if tag else {}
+    asked = sum(value for name, value in read.items() if name.startswith(_ASKED))
+    return {"once": 1.0, "written": rewritten(at), "asked": asked}
+
+
+@functools.cache
+def _sharing(of_hudi: bool) -> Mapping[str, tuple[str, ...]]:  # noqa: FBT001
+    """The indexes that share an equation, by its name."""
+    found: dict[str, dict[str, None]] = {}
+    for (_, index), equation in _equations(of_hudi).items():
+        found.setdefault(equation.name, {})[index] = None
+    return MappingProxyType({name: tuple(indexes) for name, indexes in found.items()})
 
 
 def unit_of(quantity: str) -> Unit:

@@ -19,6 +19,7 @@ def html(made: Plan) -> str:
         tie=render.tied(made.choice),
         remarks=render.remarks(made),
         css=style(),
+        costs=render.costs(made),
         heads=heads,
         rows=rows,
         constants=render.constants_table(made.calibration),

@@ -24,6 +24,7 @@ _SLACK = 1.01
 
 PARTS = ("tag", "index", "write", "around")
 """Whose times add up to the latency of a write."""
+_ADDED = ("tag", "index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,13 @@ def _unit(metric: str) -> Unit:
 
 def added(calibration: Calibration, index: str, at: Workload) -> Estimate:
     """What an index adds to a write: tagging, and keeping itself up to date."""
-    parts = [quantity(calibration, part, index, at) for part in ("tag", "index")]
+    parts = [quantity(calibration, part, index, at) for part in _ADDED]
     return total(parts)
+
+
+def likely_added(calibration: Calibration, index: str, at: Workload) -> float:
+    """The same without a range."""
+    return sum(likely(calibration, part, index, at) for part in _ADDED)
 
 
 def total(parts: Sequence[Estimate]) -> Estimate:
@@ -128,22 +134,40 @@ def total(parts: Sequence[Estimate]) -> Estimate:
 
 
 def quantity(calibration: Calibration, name: str, index: str, at: Workload) -> Estimate:
-    """One quantity of one index; zero where its formula says that there is nothing to do.
+    """One quantity of one index; zero where its formula says that there is nothing to do."""
+    fitted, work = _work(calibration, name, index, at)
+    if fitted is None:
+        return NOTHING
+    far = farthest(calibration, at)
+    seen = [e for e in calibration.errors if (e.quantity, e.index) == (name, index)]
+    return estimate(fitted, work, off=distance_error(fitted.spread, seen, far))
+
+
+def likely(calibration: Calibration, name: str, index: str, at: Workload) -> float:
+    """The value of a quantity. A range costs a hundred times as much: it asks all the draws."""
+    fitted, work = _work(calibration, name, index, at)
+    return 0.0 if fitted is None else max(0.0, _sum(fitted.values, _row(fitted, work)))
+
+
+def _work(
+    calibration: Calibration, name: str, index: str, at: Workload
+) -> tuple[FittedEquation | None, Mapping[str, float]]:
+    """The constants of a quantity and its amounts; no constants where it is nothing.
 
     Where one mode was not calibrated the other one's constants stand in: the work is the same.
     """
     model = calibration.model
     equation = model.equation_of(name, index, at)
-    if equation is None or equation not in calibration.equations:
-        return NOTHING
-    fitted = calibration.equations[equation]
+    fitted = calibration.equations.get(equation) if equation else None
+    if fitted is None:
+        return None, {}
     mode = model.mode_of(name, index, at)
-    if not fitted.knows(mode):
-        mode = other(mode)
-    work = model.amounts(name, index, at, mode)
-    far = farthest(calibration, at)
-    seen = [e for e in calibration.errors if (e.quantity, e.index) == (name, index)]
-    return estimate(fitted, work, off=distance_error(fitted.spread, seen, far))
+    return fitted, model.amounts(name, index, at, mode if fitted.knows(mode) else other(mode))
+
+
+def _row(equation: FittedEquation, amounts: Mapping[str, float]) -> list[float]:
+    """The amounts in the order of the constants. One never calibrated counts as nothing."""
+    return [amounts.get(name, 0.0) for name in equation.amounts]
 
 
 def distance_error(spread: float, seen: Sequence[SeenError], far: float) -> float:
@@ -176,11 +200,11 @@ def estimate(
 
     Args:
         equation: the fitted constants.
-        amounts: of the workload. One that the calibration never met counts as nothing.
+        amounts: of the workload.
         off: how far a cell may be off, as |log(measured / predicted)|; None: as within the
             calibration.
     """
-    row = [amounts.get(name, 0.0) for name in equation.amounts]
+    row = _row(equation, amounts)
     value = _sum(equation.values, row)
     if value <= 0:
         return NOTHING

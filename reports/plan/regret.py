@@ -14,7 +14,7 @@ from keymark.indexes.workload import Workload
 from keymark.reports.plan.calibration import Calibration
 from keymark.reports.plan.decide import Choice, options_of, shards_for
 from keymark.reports.plan.formulas import CostModel
-from keymark.reports.plan.predict import PARTS, quantity
+from keymark.reports.plan.predict import PARTS, likely
 from keymark.reports.plan.spans import Span
 
 GOOD = 0.05
@@ -136,7 +136,7 @@ def _costs(
     at = replace(at, shards=shards.count if shards else 1)
     costs = {}
     for index in indexes:
-        parts = {part: quantity(calibration, part, index, at).value for part in PARTS}
+        parts = {part: likely(calibration, part, index, at) for part in PARTS}
         costs[index] = (parts["tag"] + parts["index"], sum(parts.values()))
     return costs
 

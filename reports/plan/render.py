@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 
 from keymark.harness.engines import NATIVE, hudi_name
 from keymark.harness.store.units import Unit
-from keymark.reports.plan.answer import Plan
+from keymark.reports.plan.answer import Plan, counted, unpriced
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
-from keymark.reports.plan.formulas import REQUESTS
 from keymark.reports.plan.predict import Estimate
+from keymark.reports.plan.price_list import REQUEST_KINDS, Machine
 from keymark.reports.plan.regret import Regrets
 from keymark.reports.plan.score import Score
 from keymark.reports.render.format_values import amount, digits
 
 _UNITS = frozenset(Unit)
 _LITTLE = 0.05
+_UNIT_WORDS = MappingProxyType({
+    "hour": "an hour",
+    "GiB hour": "a GiB and hour",
+    "GiB month": "a GiB and month",
+    "1000 requests": "for 1,000 requests",
+})  # fmt: skip
 COLUMNS = (
     ("write_s", "write"),
     ("added_s", "index's part"),
@@ -96,17 +103,59 @@ def lines(made: Plan) -> list[str]:
     if made.outside:
         far = [f"{name} {factor:,.1f} times" for name, factor in made.outside.items()]
         said.append(f"EXTRAPOLATED, ranges are widened: beyond the calibration by {', '.join(far)}")
-    priced = made.wish.prices is not None and made.wish.prices.requests_1000
-    if priced and not any(made.of(kind) for kind in REQUESTS):
-        said.append(
-            "requests are not in the cost: this calibration has none; one of tables on a store has "
-            f"({calibrating(made.calibration.engine)} --tables s3://bucket/folder)"
-        )
+    said += costs(made)
     apart = [index for index in made.of("write_s") if index not in made.candidates]
     if apart:
         named = bool(made.wish.indexes)
         why = "not asked for" if named else "keys may change their partition (else: --keys-stay)"
         said.append(f"not compared: {', '.join(apart)}; {why}")
+    return said
+
+
+def costs(made: Plan) -> list[str]:
+    """What a month is reckoned with, each price that ships with its date and source."""
+    bill = made.wish.bill
+    if bill is None:
+        return []
+    said = [f"cost a month: {bill.prices.writes_per_day:g} writes a day"]
+    if bill.machine is not None:
+        said += _machine(made, bill.machine)
+    listed: dict[str, list[str]] = {}
+    for quote in bill.quotes:
+        of = bill.machine.name if bill.machine and quote.of == "executor" else quote.of
+        listed_amount = f"{quote.amount:.9f}".rstrip("0").rstrip(".")
+        text = (
+            f"{listed_amount} {quote.currency} {_UNIT_WORDS[quote.unit]} in {quote.region}, "
+            f"price list of {quote.date.isoformat()}: {quote.page}"
+        )
+        listed.setdefault(text, []).append(of.upper() if of in REQUEST_KINDS else of)
+    said += [f"  {', '.join(names)}: {text}" for text, names in listed.items()]
+    if bill.without_storage:
+        said.append(
+            "storage is not in the cost: no price list with it ships for this cloud; "
+            "storage_gb_month in a file for --prices adds it"
+        )
+    if not any(counted(made, kind) for kind in REQUEST_KINDS):
+        said.append(
+            "requests are not in the cost: this calibration has none; one of tables on a store has "
+            f"({calibrating(made.calibration.engine)} --tables s3://bucket/folder)"
+        )
+    elif kinds := unpriced(made):
+        said.append(f"{', '.join(kinds)} requests are not in the cost: no price of them is given")
+    return said
+
+
+def _machine(made: Plan, machine: Machine) -> list[str]:
+    """Its size, and which indexes need more memory than it has."""
+    memory = amount(machine.memory_bytes, Unit.BYTES.value)
+    said = [f"executor: {machine.name}, {machine.cores} cores, {memory} of memory"]
+    for index, each in made.of("memory_bytes").items():
+        needed = each.estimate.value * machine.cores
+        if needed > machine.memory_bytes:
+            said.append(
+                f"{index} needs more memory than {machine.name} has: "
+                f"{amount(needed, Unit.BYTES.value)} for {machine.cores} tasks at a time"
+            )
     return said
 
 
