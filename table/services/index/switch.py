@@ -92,6 +92,8 @@ class Switcher:
             steps.append(f"write into hoodie.properties: {', '.join(texts)}")
         elif not (builds or enters):
             steps = []
+        if self._loses_key_runs(after):
+            steps.append(f"delete the {self.before} index")
         meaning = self._meaning(state, after, facts) if steps else ()
         return IndexSwitch(before=self.before, after=after, steps=tuple(steps), meaning=meaning)
 
@@ -125,13 +127,17 @@ class Switcher:
                 name: v for name, v in config.properties.items() if name not in index_properties()
             }
             save_config(storage, {**kept, **self._facts(state, after)})
-        if not spec_of(after).keeps_key_runs:
+        if self._loses_key_runs(after):
             values.drop_keys()
         return switch
 
     def _gets_key_runs(self, after: str) -> bool:
         """Whether runs of the record keys are needed that are not there."""
         return spec_of(after).keeps_key_runs and not spec_of(self.before).keeps_key_runs
+
+    def _loses_key_runs(self, after: str) -> bool:
+        """Whether runs of the record keys are there that are not needed any more."""
+        return spec_of(self.before).keeps_key_runs and not spec_of(after).keeps_key_runs
 
     def _enters(self, state: TableState, after: str, facts: Mapping[str, str]) -> bool:
         """Whether keys need entries outside of the table that they do not have."""
