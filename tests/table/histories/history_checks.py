@@ -36,11 +36,11 @@ from keymark.table.metadata.column_stats import column_stats_records
 from keymark.table.metadata.records import SCHEMA, decode_locations
 from keymark.table.properties.config import decode_properties
 from keymark.table.read.arrow import plan_read
+from keymark.table.state.table_state import TableState
+from keymark.table.timeline.instant_name import instant_millis
 from keymark.table.values.cover import Chains
 from keymark.table.values.indexed import folder_of
 from keymark.table.values.runs import load_runs
-from keymark.table.state.table_state import TableState
-from keymark.table.timeline.instant_name import instant_millis
 
 COLUMNS = ("k", "n", "p", "q", "ts", "v")
 META = ".hoodie/metadata"
