@@ -29,7 +29,7 @@ from keymark.indexes.shared.scope import Scope, scopes
 from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import CorruptFileError, TableWarning
 from keymark.table.index.protocol import IndexContext
-from keymark.table.layout.naming import KEYS
+from keymark.table.layout.naming import KEY_RUNS
 from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.read.predicate import Comparison, Operator
 from keymark.table.runtime.runner import quiet_worker
@@ -132,7 +132,7 @@ def _search_runs(
     if not asked:
         return _NOTHING, _NOTHING, []
     files = np.concatenate([np.arange(scope.files.start, scope.files.stop) for scope in asked])
-    runs = load_runs(context.storage, KEYS)
+    runs = load_runs(context.storage, KEY_RUNS)
     cover = Cover.of([context.snapshot.files[number] for number in files.tolist()], runs)
     searches = [
         (number, RunSearch(context.storage, run, blocks, keys))

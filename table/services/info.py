@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import KEYS, METADATA
+from keymark.table.layout.naming import KEY_RUNS, METADATA
 from keymark.table.metadata.partitions import PARTITIONS, RECORD_INDEX
 from keymark.table.metadata.reader import Shard, slice_of
 from keymark.table.properties.config import load_config
@@ -89,7 +89,7 @@ def describe_partitions(storage: Storage, index: str) -> list[PartitionInfo]:
         )
     folders = {f"secondary({column})": folder_of(column) for column in config.secondary_columns}
     if config.keeps_key_runs:
-        folders[index] = KEYS
+        folders[index] = KEY_RUNS
     for name, folder in folders.items():
         runs = storage.list(folder)
         found.append(
@@ -141,7 +141,7 @@ class _CountRows:
 
 
 def _key_runs(storage: Storage) -> tuple[ShardInfo, ...]:
-    sizes = {status.path: status.size for status in storage.list(KEYS)}
+    sizes = {status.path: status.size for status in storage.list(KEY_RUNS)}
     return tuple(
         ShardInfo(
             file_group=run.path.rpartition("/")[2].removesuffix(".parquet"),
@@ -149,7 +149,7 @@ def _key_runs(storage: Storage) -> tuple[ShardInfo, ...]:
             bytes=sizes[run.path],
             log_files=0,
         )
-        for run in load_runs(storage, KEYS)
+        for run in load_runs(storage, KEY_RUNS)
         if run.path in sizes
     )
 

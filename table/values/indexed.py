@@ -17,7 +17,7 @@ from keymark.table.format.parquet.base_file import read_columns, read_metadata
 from keymark.table.format.schema import without_meta
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import KEYS, SECONDARY
+from keymark.table.layout.naming import KEY_RUNS, SECONDARY
 from keymark.table.properties.config import KEY_COLUMN, TableConfig
 from keymark.table.read.arrow import open_base
 from keymark.table.state.table_state import TableState, stored_schema
@@ -42,7 +42,7 @@ class Indexed:
     @property
     def folder(self) -> str:
         """Where its runs are."""
-        return folder_of(self.column) if self.keys is None else KEYS
+        return folder_of(self.column) if self.keys is None else KEY_RUNS
 
     @property
     def by_partition(self) -> bool:

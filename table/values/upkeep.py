@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import KEYS
+from keymark.table.layout.naming import KEY_RUNS
 from keymark.table.layout.view import listed_files
 from keymark.table.properties.config import load_config, save_config
 from keymark.table.properties.options import SECONDARY_COLUMNS
@@ -112,7 +112,7 @@ class ValueIndexes:
 
     def drop_keys(self) -> None:
         """Delete the index of the record keys."""
-        self.lease.storage.delete_tree(KEYS)
+        self.lease.storage.delete_tree(KEY_RUNS)
 
     def take_in_columns(self, state: TableState, noted: Sequence[ValueChange] = ()) -> None:
         """Bring every secondary index up to date with a table's current base files.

@@ -36,7 +36,6 @@ from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import (
     BUILD,
     HOODIE,
-    KEYS,
     METADATA,
     SECONDARY,
     STAGING,
@@ -429,8 +428,8 @@ def _sweep(state: TableState) -> None:
             state.storage.delete_tree(folder)
     declared = {folder_of(column) for column in state.config.secondary_columns}
     if state.config.keeps_key_runs:
-        declared.add(KEYS)
-    for path in (*survey(state.storage, SECONDARY)[0], *survey(state.storage, KEYS)[0]):
+        declared.add(KEY_RUNS)
+    for path in (*survey(state.storage, SECONDARY)[0], *survey(state.storage, KEY_RUNS)[0]):
         if path.rpartition("/")[0] not in declared:
             state.storage.delete(path)
     named = {HOODIE, *state.config.maintained}
