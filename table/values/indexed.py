@@ -1,7 +1,9 @@
 """What is indexed by its values: a column of a table's rows, or their record keys.
 
-.hoodie/.keymark/secondary/<column>   a secondary index, on the column that the table names
-.hoodie/.keymark/keys                 record keys, for an index that `keeps_key_runs`
+    .hoodie/.keymark/secondary/<column>   a secondary index, on a column that the table names
+    .hoodie/.keymark/keys                 record keys, for an index that `keeps_key_runs`
+
+The folders hold runs (`runs.py`).
 """
 
 from __future__ import annotations

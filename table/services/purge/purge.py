@@ -36,6 +36,7 @@ from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import (
     BUILD,
     HOODIE,
+    KEY_RUNS,
     METADATA,
     SECONDARY,
     STAGING,
