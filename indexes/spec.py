@@ -143,6 +143,8 @@ class IndexSpec:
         is_default: whether new tables get it where nothing is said.
         is_compared: whether scenarios that name no indexes measure it.
         metadata_partition: the partition of the metadata table that it looks keys up in.
+        keeps_key_runs: whether it looks keys up in runs of the record keys that Keymark keeps
+            beside the metadata table (`table/values`).
         build_options: names of the options that say how that partition is built.
         owns_layout: whether it decides which file group a key is in.
         tags_in_tasks: whether a task that has only a part of a batch's keys finds them with its
@@ -157,10 +159,14 @@ class IndexSpec:
         unsupported_options: that Hudi has for it and Keymark refuses, each with what it asks for.
         requirements: what must be there before it works.
         counters: what its lookups count.
+        named_to_hudi: the `hoodie.index.type` that Keymark's tables name for Hudi's writers, where
+            these do not have the index in tables of that version.
         in_hudi: whether Apache Hudi has it.
         hudi_before: the first release of Hudi that has it no more.
         hudi_since: the first release of Hudi that has it.
         hudi_table_versions: of Hudi's tables that can have it; none: all.
+        hudi_partition: the partition of Hudi's metadata table that Hudi looks keys up in, where
+            Keymark keeps the index elsewhere.
         hudi_options: what Hudi's writer needs beside the type.
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
@@ -178,6 +184,7 @@ class IndexSpec:
     is_default: bool = False
     is_compared: bool = False
     metadata_partition: str | None = None
+    keeps_key_runs: bool = False
     build_options: tuple[str, ...] = ()
     owns_layout: bool = False
     tags_in_tasks: bool = False
@@ -190,10 +197,12 @@ class IndexSpec:
     unsupported_options: Mapping[str, str] = field(default_factory=dict)
     requirements: Requirements = field(default_factory=Requirements)
     counters: tuple[LookupCounter, ...] = ()
+    named_to_hudi: str = ""
     in_hudi: bool = False
     hudi_before: tuple[int, ...] | None = None
     hudi_since: tuple[int, ...] = ()
     hudi_table_versions: tuple[int, ...] = ()
+    hudi_partition: str | None = None
     hudi_options: Mapping[str, str] = field(default_factory=dict)
     published_shuffle: float = 0.0
     cells: str = ""
@@ -205,6 +214,16 @@ class IndexSpec:
         """Whether it finds the keys of any table, wherever their rows are."""
         apart = self.metadata_partition or self.entries or self.owns_layout
         return self.is_global and not apart
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it is built from the keys of base files, and kept in the table."""
+        return self.metadata_partition is not None or self.keeps_key_runs
+
+    @property
+    def partition_in_hudi(self) -> str | None:
+        """The partition of the metadata table that Hudi looks keys up in."""
+        return self.hudi_partition or self.metadata_partition
 
     @property
     def takes_loaded_files(self) -> bool:

@@ -21,6 +21,7 @@ from keymark.table.index.choice import choose_index, table_options
 from keymark.table.index.external import external_entries, rebuild
 from keymark.table.index.protocol import (
     LookupStats,
+    index_name,
     load_index,
     spec_of,
     usable_index,
@@ -288,11 +289,23 @@ class Table(TableHandle):
         with self._held() as (services, lease):
             return services.restorer(lease).restore(savepoint)
 
-    def build_index(self, partition: str = RECORD_INDEX, progress: Progress = no_progress) -> bool:
+    def build_index(self, partition: str | None = None, progress: Progress = no_progress) -> bool:
         """Build a metadata partition while nobody writes; False if the table has it.
 
-        The name of an index that keeps its entries outside the table has these made anew.
+        The name of an index that keeps its entries outside the table, or in runs of the record
+        keys, has these made anew.
+
+        Args:
+            partition: its name; None for that of the table's index, the record index if none is.
+            progress: shows how far it came.
         """
+        keeps_runs = spec_of(self.choice.name).keeps_key_runs
+        if partition is None:
+            partition = self.choice.name if keeps_runs else RECORD_INDEX
+        if keeps_runs and partition == self.choice.name:
+            with self._held(progress) as (services, lease):
+                services.value_indexes(lease).build_keys()
+            return True
         if partition == self.choice.name and (
             entries := external_entries(partition, self.options(), self._runner())
         ):
@@ -314,12 +327,12 @@ class Table(TableHandle):
         Reads with comparisons of that column open only the files that hold a match.
         """
         with self._held(progress) as (services, lease):
-            services.secondary_indexes(lease).build(column)
+            services.value_indexes(lease).build(column)
 
     def drop_secondary(self, column: str) -> None:
         """Give the secondary index of a column up and delete it."""
         with self._held() as (services, lease):
-            services.secondary_indexes(lease).drop(column)
+            services.value_indexes(lease).drop(column)
 
     def schedule_index(self, partition: str = RECORD_INDEX) -> str:
         """Open a metadata partition for writers, for `run_index` to build; the instant."""
@@ -337,8 +350,8 @@ class Table(TableHandle):
             return services.indexer(lease).repair(number, lease)
 
     def indexes(self) -> list[PartitionInfo]:
-        """The partitions of the metadata table: in use, being built, or absent."""
-        return describe_partitions(self.storage)
+        """The partitions of the metadata table, in use, being built, or absent, and the rest."""
+        return describe_partitions(self.storage, self.choice.name)
 
     def abort_index(self, partition: str = RECORD_INDEX) -> None:
         """Give up a scheduled partition."""
@@ -346,7 +359,15 @@ class Table(TableHandle):
             services.indexer(lease).abort(partition)
 
     def drop_index(self, partition: str = RECORD_INDEX) -> None:
-        """Take a metadata partition out of use and delete it."""
+        """Take a metadata partition out of use and delete it.
+
+        Of an index in runs of the record keys, these go, and the table has the index that Hudi's
+        writers are told.
+        """
+        own = spec_of(self.choice.name)
+        if own.keeps_key_runs and partition == own.name:
+            self.use_index(index_name(own.named_to_hudi))
+            return
         with self._held() as (services, lease):
             services.indexer(lease).drop(partition)
 

@@ -40,6 +40,8 @@ LONG = (
     "tests/indexes/test_conformance_large.py::test_history_of_spark_frames",
     "tests/indexes/test_hbase_faults.py",
     "tests/indexes/test_hbase_for_real.py",
+    "tests/indexes/test_partitioned_record.py::test_every_fault_leaves_answers_right",
+    "tests/indexes/test_partitioned_record.py::test_a_large_batch_is_one_join[True]",
     "tests/indexes/test_simple.py::test_a_large_batch_is_one_join[simple]",
     "tests/indexes/test_toy_index.py",
     "tests/table/index_build/test_ordered_keys.py::test_a_shard_of_a_load_is_sorted",

@@ -93,7 +93,7 @@ LAYERS = (
     ("state", "rows.keys", "survey"),
     ("index",),
     ("index.build",),
-    ("read", "secondary"),
+    ("read", "values"),
     ("write",),
     ("services", "rows"),
     ("runtime.spark",),

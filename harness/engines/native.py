@@ -74,7 +74,7 @@ class NativeEngine:
         storage = storage_at(self._tables.of(path), given)
         config = load_config(storage)
         facts = {name: value for name, value in given.items() if name in fixed_options()}
-        has_it = config.properties.get(INDEX_TYPE) == given[INDEX_TYPE]
+        has_it = config.index_type == given[INDEX_TYPE]
         said = {**(config.properties if has_it else {}), **options}
         facts |= index_table_properties(index, config.record_key, said)
         declare_index(storage, config, facts)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from keymark.harness.engines import is_native
 from keymark.harness.engines.base import MeasuredTable
 from keymark.harness.errors import CellError
 from keymark.harness.run import outside_entries, workload
@@ -203,6 +204,8 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
             context.tables.copy(source, path)
             outside_entries.refill(cell, path)
             table = context.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
+            if is_native(cell.engine) and measured_specs()[cell.index].keeps_key_runs:
+                table.build_index()
         else:
             table = _create(context, cell, path)
             table.bulk_insert(context.engines[cell.engine].hold_rows(context.inputs.load()))
@@ -218,7 +221,7 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
 
 def _rewrite_note(cell: Cell, source: Path) -> str | None:
     spec = measured_specs()[cell.index]
-    partition = spec.metadata_partition
+    partition = spec.metadata_partition if is_native(cell.engine) else spec.partition_in_hudi
     if (named := independent.named_key(source)) is not None:
         reason = f"the source's keys name their only column ({named!r}), which not all releases do"
     elif spec.owns_layout:

@@ -83,7 +83,7 @@ def disk_bytes(scenario: Scenario) -> int:
         indexed = [
             cell.data.rows * _ENTRY_BYTES
             for cell in schedule.tables
-            if measured_specs()[cell.index].metadata_partition is not None
+            if measured_specs()[cell.index].is_built
             and (cell.table_id not in schedule.loaders or schedule.builds(cell))
         ]
         need += sum(indexed) + max(indexed, default=0)

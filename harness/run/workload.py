@@ -192,7 +192,7 @@ def verify_rows(
     if mistake is None and (not is_whole or table_version(cell.engine) > BASE_VERSION):
         found = context.readings.digest(context.tables.seen(path), inputs.columns)
         mistake = verify.rows_mistake(found, expected)
-    has_index = measured_specs()[cell.index].metadata_partition is not None
+    has_index = measured_specs()[cell.index].is_built
     if mistake is None and has_index and (is_whole or step in (LOAD, BUILD_ON_LOAD)):
         mistake = verify.check_mistake(table.check())
     return mistake

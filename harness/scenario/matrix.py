@@ -252,8 +252,7 @@ class Schedule:
     def builds(self, cell: Cell) -> bool:
         """Whether a table that starts from a loaded one gets an index built upon its files."""
         loader = self.loaders[cell.table_id]
-        is_in_metadata = measured_specs()[cell.index].metadata_partition is not None
-        return is_in_metadata and loader.index != cell.index
+        return measured_specs()[cell.index].is_built and loader.index != cell.index
 
     @property
     def size(self) -> int:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from keymark.harness.tables import hudi_rs
 
-RECORD_INDEX = ".hoodie/metadata/record_index/"
+INDEX_FOLDERS = (".hoodie/metadata/record_index/", ".hoodie/.keymark/keys/")
+"""Of entries of record keys: the record index, and runs of the keys."""
 META_FOLDER = ".hoodie/"
 _COMMIT = re.compile(r"\.hoodie/\d{17}\.(commit|deltacommit|replacecommit)")
 _LATER_COMMIT = re.compile(r"\.hoodie/timeline/(\d+)_\d+\.(?:commit|deltacommit|replacecommit)")
@@ -43,8 +44,8 @@ class Listing:
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the record_index partition of the metadata table."""
-        return sum(size for path, size in self.sizes.items() if path.startswith(RECORD_INDEX))
+        """Bytes of the entries of record keys."""
+        return sum(size for path, size in self.sizes.items() if path.startswith(INDEX_FOLDERS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Written:
     Attributes:
         data_files: new base files, and log files that are new or have grown.
         data_bytes: their bytes (phase `write`).
-        index_bytes: new bytes in the record_index partition (phase `index`).
+        index_bytes: new bytes of entries of record keys (phase `index`).
         total_bytes: new bytes in all, the timeline and other metadata included.
     """
 
@@ -100,6 +101,6 @@ def written(before: Listing, after: Listing) -> Written:
     return Written(
         data_files=len(data),
         data_bytes=sum(data.values()),
-        index_bytes=sum(size for path, size in grown.items() if path.startswith(RECORD_INDEX)),
+        index_bytes=sum(size for path, size in grown.items() if path.startswith(INDEX_FOLDERS)),
         total_bytes=sum(grown.values()),
     )

@@ -1,1 +1,1 @@
-"""Hudi's record index of each partition; Keymark has none."""
+"""The record index of each partition."""

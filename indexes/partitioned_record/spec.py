@@ -1,12 +1,14 @@
 """What is true of the record index of each partition, which Hudi has since 1.1 (RFC-96).
 
-Its file groups belong to a partition of the data, so that a key is looked for in the partition of
-the incoming row only, and may be in several partitions.
+A key is looked for in the partition of the incoming row only, and may be in several partitions.
+Hudi keeps its entries in file groups of the metadata table, in tables of version 8 and later. In
+tables of version 6 Keymark keeps them in runs of its own, and Hudi's writers are told of the simple
+index, which finds the same keys.
 """
 
 from __future__ import annotations
 
-from keymark.indexes.spec import IndexSpec, Requirements
+from keymark.indexes.spec import IndexSpec, LookupCounter, Requirements
 
 _ENABLE = "hoodie.metadata.record.level.index.enable"
 
@@ -15,14 +17,21 @@ SPEC = IndexSpec(
     table_type="RECORD_LEVEL_INDEX",
     is_global=False,
     order=7,
-    color="#56b4e9",
-    metadata_partition="record_index",
+    color="#882255",
+    keeps_key_runs=True,
     requirements=Requirements(
         options=("hoodie.index.type", _ENABLE),
         steps=("build the index from the keys of the base files",),
     ),
+    counters=(
+        LookupCounter(name="shards_read", title="index shards read"),
+        LookupCounter(name="blocks_decoded", title="index blocks decoded"),
+        LookupCounter(name="files_read", title="base files read"),
+    ),
+    named_to_hudi="SIMPLE",
     in_hudi=True,
     hudi_since=(1, 1, 0),
     hudi_table_versions=(8, 9),
+    hudi_partition="record_index",
     hudi_options={_ENABLE: "true"},
 )

@@ -106,6 +106,39 @@ def probe_keys(work: KeyProbe) -> KeysFound:
     return KeysFound(positions, work.first + first[positions])
 
 
+def search_files(
+    keys: pa.Array, asked: Sequence[Scope], context: IndexContext
+) -> tuple[_Numbers, _Numbers]:
+    """Row of the key and number of the file for each match, found by reading the files' keys."""
+    tasks = [
+        (scope.rows, probe)
+        for scope in asked
+        for probe in key_probes(scope, keys.take(pa.array(scope.rows)), context)
+    ]
+    probes = [probe for _, probe in tasks]
+    answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
+    nothing = np.empty(0, np.int64)
+    matches = zip(tasks, answers, strict=True)
+    rows = [rows[answer.positions] for (rows, _), answer in matches]
+    numbers = [answer.files for answer in answers]
+    return np.concatenate([nothing, *rows]), np.concatenate([nothing, *numbers])
+
+
+def first_of_each(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:
+    """The first file number of each of `count` keys, ABSENT where no file holds it.
+
+    Args:
+        count: number of keys.
+        rows: the row of the key of each match.
+        numbers: the file number of each match.
+    """
+    found = np.full(count, ABSENT, np.int64)
+    # Of several files the first is assigned last.
+    order = np.argsort(-numbers, kind="stable")
+    found[rows[order]] = numbers[order]
+    return found
+
+
 def positions_in(stored: pa.Array, keys: pa.Array) -> _Numbers:
     """Positions of the keys (distinct) that are among the stored ones, ascending."""
     hits = pc.drop_null(pc.index_in(stored, value_set=keys)).to_numpy()

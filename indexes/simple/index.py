@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
+from keymark.indexes.shared.frame_join import join_keys, small_frame
 from keymark.indexes.shared.key_scan import (
-    ABSENT,
     file_weight,
-    key_probes,
+    first_of_each,
     locations,
-    probe_keys,
     read_keys,
+    search_files,
 )
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.shared.scope import Scope, scopes
@@ -36,13 +35,12 @@ from keymark.indexes.spec import IndexSpec
 from keymark.table.errors import CorruptFileError
 from keymark.table.index.protocol import IndexContext
 from keymark.table.properties.config import KEY_COLUMN
-from keymark.table.read.spark import scan_files, with_conf
+from keymark.table.read.spark import scan_files
 from keymark.table.rows.arrow import to_arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-_ARROW = "spark.sql.execution.arrow.pyspark.enabled"
 _KEYS = pa.schema([(KEY_COLUMN, pa.string())])
 
 _Numbers = npt.NDArray[np.int64]
@@ -67,12 +65,8 @@ class SimpleIndex(LookupIndex):
         if large and not context.config.virtual_keys:
             rows, numbers = _join_by_spark(keys, asked, context)
         else:
-            rows, numbers = _search(keys, asked, context)
-        # A key that is in several files belongs to the first: it is assigned last.
-        order = np.argsort(-numbers, kind="stable")
-        found = np.full(len(keys), ABSENT, np.int64)
-        found[rows[order]] = numbers[order]
-        return locations(found, context)
+            rows, numbers = search_files(keys, asked, context)
+        return locations(first_of_each(len(keys), rows, numbers), context)
 
     def tag_frame(self, keys: DataFrame, context: IndexContext) -> DataFrame | None:
         """Locate the keys of a large batch; see table.index.protocol.FrameIndex."""
@@ -88,24 +82,6 @@ class SimpleIndex(LookupIndex):
             return None
         context.stats.files_read += len(numbers)
         return _joined(keys, numbers, context, is_global=self.is_global)
-
-
-def _search(
-    keys: pa.Array, asked: Sequence[Scope], context: IndexContext
-) -> tuple[_Numbers, _Numbers]:
-    """Row of the key and number of the file for each match, found in threads."""
-    tasks = [
-        (scope.rows, probe)
-        for scope in asked
-        for probe in key_probes(scope, keys.take(pa.array(scope.rows)), context)
-    ]
-    probes = [probe for _, probe in tasks]
-    answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
-    nothing = np.empty(0, np.int64)
-    matches = zip(tasks, answers, strict=True)
-    rows = [rows[answer.positions] for (rows, _), answer in matches]
-    numbers = [answer.files for answer in answers]
-    return np.concatenate([nothing, *rows]), np.concatenate([nothing, *numbers])
 
 
 def _join_by_spark(
@@ -131,7 +107,7 @@ def _join(
     of_files = np.repeat(np.arange(len(asked)), [len(scope.files) for scope in asked])
     of_keys = np.repeat(np.arange(len(asked)), [len(scope.rows) for scope in asked])
     lean = _stored(files, context, scope=of_files)
-    wanted = _frame(context.spark(), key=keys.take(pa.array(rows)), row=rows, scope=of_keys)
+    wanted = small_frame(context.spark(), key=keys.take(pa.array(rows)), row=rows, scope=of_keys)
     return to_arrow(lean.join(wanted, ["key", "scope"]).select("row", "file"))
 
 
@@ -139,22 +115,10 @@ def _joined(
     keys: DataFrame, files: Sequence[int], context: IndexContext, *, is_global: bool
 ) -> DataFrame:
     """The matches (part, row and the columns of LOCATION_SCHEMA)."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  only where Spark is used
-
-    chosen = [context.snapshot.files[number] for number in files]
-    paths = pa.array([file.partition_path for file in chosen])
-    places = _frame(
-        context.spark(),
-        file=np.array(files),
-        partition_path=paths,
-        file_id=pa.array([file.file_id for file in chosen]),
-        instant_time=pa.array([file.instant_time for file in chosen]),
-    )
+    paths = pa.array([context.snapshot.files[number].partition_path for number in files])
     on = ["key"] if is_global else ["key", "partition"]
     lean = _stored(files, context, partition=paths).select(*on, "file")
-    # Spark takes the keys for few, as it cannot know better: without a hint it would collect them.
-    found = lean.join(keys.hint("merge"), on).select("part", "row", "file")
-    return found.join(F.broadcast(places), "file").drop("file")
+    return join_keys(lean, keys, files, context, on=on)
 
 
 def _stored(files: Sequence[int], context: IndexContext, **more: pa.Array | _Numbers) -> DataFrame:
@@ -167,20 +131,7 @@ def _stored(files: Sequence[int], context: IndexContext, **more: pa.Array | _Num
     if len(names.unique()) < len(chosen):
         raise CorruptFileError(context.storage.root, 0, "two base files have the same name")
     stored = scan_files(spark, context.storage, chosen, _KEYS, name="name")
-    numbered = _frame(spark, name=names, file=np.array(files), **more)
+    numbered = small_frame(spark, name=names, file=np.array(files), **more)
     return (
         stored.withColumnRenamed(KEY_COLUMN, "key").join(F.broadcast(numbered), "name").drop("name")
     )
-
-
-def _frame(spark: SparkSession, **columns: pa.Array | _Numbers) -> DataFrame:
-    """A DataFrame of texts and numbers; Spark knows its size."""
-    texts = {name: values for name, values in columns.items() if isinstance(values, pa.Array)}
-    schema = ", ".join(f"{name} {'string' if name in texts else 'int'}" for name in columns)
-    values = {
-        name: texts[name].to_pandas() if name in texts else values.astype(np.int32)
-        for name, values in columns.items()
-    }
-    # Let pandas frames become DataFrames through Arrow.
-    with with_conf(spark, _ARROW, "true"):
-        return spark.createDataFrame(pd.DataFrame(values), schema)

@@ -26,7 +26,7 @@ from keymark.table.runtime.bar import Bar
 app = typer.Typer(no_args_is_help=True)
 
 PartitionArg = Annotated[
-    str, typer.Argument(metavar="[NAME]", help="record_index, column_stats, ...")
+    str, typer.Argument(metavar="[NAME]", help="record_index, column_stats, ..., the table's index")
 ]
 ColumnOpt = Annotated[
     str | None, typer.Option("--column", metavar="NAME", help="Of a secondary index.")
@@ -39,7 +39,7 @@ _SECONDARY = "secondary"
 def list_partitions(
     path: PathArg, option: OptionOpt = None, master: MasterOpt = None, as_json: JsonOpt = False
 ) -> None:
-    """List the partitions of the metadata table."""
+    """List the partitions of the metadata table, and the indexes beside them."""
     found = open_table(path, option, master).indexes()
     answer({"partitions": [dataclasses.asdict(part) for part in found]}, as_json=as_json)
 
@@ -83,7 +83,7 @@ def build(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Build a partition, or the secondary index of a column, at once, while nobody else writes."""
+    """Build a partition, the table's own index or that of a column, while nobody else writes."""
     secondary = _secondary_column(name, column)
     table = open_table(path, option, master)
     with Bar() as bar:
@@ -146,7 +146,7 @@ def drop(
     master: MasterOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """Remove a partition of the metadata table, or the secondary index of a column."""
+    """Remove a partition of the metadata table, the table's own index or that of a column."""
     secondary = _secondary_column(name, column)
     table = open_table(path, option, master)
     if secondary is not None:

@@ -24,6 +24,7 @@ from keymark.table.properties.options import (
     HIVE_STYLE,
     INDEX_TYPE,
     KEY_ENCODING,
+    OWN_INDEX_TYPE,
     PAYLOAD_CLASS,
     URL_ENCODE,
     Options,
@@ -56,7 +57,8 @@ def fixed_options() -> tuple[str, ...]:
 def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
     """Options must not differ from the facts that the table carries."""
     for name in fixed_options():
-        fact, asked = config.properties.get(name), given.get(name)
+        fact = config.index_type if name == INDEX_TYPE else config.properties.get(name)
+        asked = given.get(name)
         if fact is not None and asked is not None and fact.lower() != asked.lower():
             raise InvalidOptionError(f"option {name}={asked} differs from the table's own {fact}")
     check_key_agreement(config, given)
@@ -64,9 +66,10 @@ def check_agreement(config: TableConfig, given: Mapping[str, str]) -> None:
 
 def choose_index(config: TableConfig, given: Mapping[str, str], storage: Storage) -> IndexChoice:
     """The table's index: its fact, its record_index partition, the option given, or a default."""
-    fact, given_type = config.properties.get(INDEX_TYPE), given.get(INDEX_TYPE)
+    fact, given_type = config.index_type, given.get(INDEX_TYPE)
     if fact is not None:
-        return IndexChoice(index_name(fact), f"{INDEX_TYPE} in hoodie.properties")
+        named_by = OWN_INDEX_TYPE if OWN_INDEX_TYPE in config.properties else INDEX_TYPE
+        return IndexChoice(index_name(fact), f"{named_by} in hoodie.properties")
     asked = None if given_type is None else spec_of(index_name(given_type))
     if RECORD_INDEX in config.metadata_partitions:
         built = of_partition(RECORD_INDEX)
@@ -144,7 +147,9 @@ def index_table_properties(
 ) -> dict[str, str]:
     """The facts that a table has because of its index."""
     spec, options = spec_of(index), Options(given)
-    facts = {INDEX_TYPE: spec.table_type}
+    facts = {INDEX_TYPE: spec.named_to_hudi or spec.table_type}
+    if spec.named_to_hudi:
+        facts[OWN_INDEX_TYPE] = spec.table_type
     for option in spec.fixed_options:
         if not option.of_key:
             facts[option.name] = options.text(option.name)

@@ -22,11 +22,13 @@ from keymark.table.errors import CorruptFileError, NotATableError, UnsupportedTa
 from keymark.table.layout.naming import PROPERTIES, PROPERTIES_BACKUP
 from keymark.table.properties.options import (
     COLUMN_STATS_COLUMNS,
+    INDEX_TYPE,
     KEY_ENCODING,
     KEY_GENERATOR,
     KEYS_IGNORED,
     META_FIELDS,
     NAMED_ENCODING,
+    OWN_INDEX_TYPE,
     PARTITION_SPEC,
     PAYLOAD_CLASS,
     PLAIN_ENCODING,
@@ -106,6 +108,18 @@ class TableConfig:
     def secondary_columns(self) -> tuple[str, ...]:
         """The columns with a secondary index."""
         return _names(self.properties.get(SECONDARY_COLUMNS, ""))
+
+    @property
+    def index_type(self) -> str | None:
+        """The type of the table's index, as its spec has it; None where the table names none."""
+        return self.properties.get(OWN_INDEX_TYPE, self.properties.get(INDEX_TYPE))
+
+    @property
+    def keeps_key_runs(self) -> bool:
+        """Whether the table's index looks keys up in runs of the record keys."""
+        return any(
+            spec.keeps_key_runs and spec.table_type == self.index_type for spec in specs().values()
+        )
 
     @property
     def generates_keys(self) -> bool:

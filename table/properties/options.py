@@ -63,6 +63,8 @@ RECORD_INDEX_PREFIX = "hoodie.metadata.record.index"
 RECORD_INDEX_GROUPS_MAX = 10_000
 # Whether a write that finds shards past Hudi's largest size makes more of them.
 RESHARD_AUTOMATIC = "keymark.record.index.reshard.automatic"
+# The index, where `hoodie.index.type` names another one that Hudi's writers have.
+OWN_INDEX_TYPE = "keymark.index.type"
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 LOCAL_BYTES = "keymark.local.bytes"
@@ -245,7 +247,7 @@ def index_options() -> Mapping[str, IndexOption]:
 def index_properties() -> tuple[str, ...]:
     """The options that a table keeps because of its index."""
     fixed = (option.name for option in index_options().values() if option.fixed)
-    return (INDEX_TYPE, *fixed)
+    return (INDEX_TYPE, OWN_INDEX_TYPE, *fixed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.read.arrow import ReadPlan
 from keymark.table.read.predicate import Comparison, Condition, Operator, fixed_keys
 from keymark.table.read.skipping import ReadStats, skip_files
-from keymark.table.secondary.find import files_with_values
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
+from keymark.table.values.find import files_with_values
 
 _FIRST_DAY = dt.date(1970, 1, 1)
 _FIRST_MOMENT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

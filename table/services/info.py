@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import METADATA
+from keymark.table.layout.naming import KEY_RUNS, METADATA
 from keymark.table.metadata.partitions import PARTITIONS, RECORD_INDEX
 from keymark.table.metadata.reader import Shard, slice_of
 from keymark.table.properties.config import load_config
 from keymark.table.read.arrow import open_base
 from keymark.table.runtime.runner import TaskRunner
-from keymark.table.secondary.runs import folder_of
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
+from keymark.table.values.indexed import folder_of
+from keymark.table.values.runs import load_runs
 
 # About what reading a footer costs, beside bytes of other work.
 _FOOTER_BYTES = 128 << 10
@@ -22,7 +23,10 @@ _FOOTER_BYTES = 128 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardInfo:
-    """One file group of the record index; `bytes` are those of its current slice."""
+    """One file group of the record index; `bytes` are those of its current slice.
+
+    Of an index that keeps key runs, it is a run: `entries` counts keys that came and that went.
+    """
 
     file_group: str
     entries: int
@@ -49,9 +53,9 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """A partition of the metadata table, or the secondary index of a column.
+    """A partition of the metadata table, or an index of values: of a column, or of record keys.
 
-    `state` is in use, being built, or absent. The files of a secondary index are its runs.
+    `state` is in use, being built, or absent. The files of an index of values are its runs.
     """
 
     partition: str
@@ -60,8 +64,13 @@ class PartitionInfo:
     bytes: int
 
 
-def describe_partitions(storage: Storage) -> list[PartitionInfo]:
-    """Partitions that Keymark can build, and secondary indexes, with the size of their files."""
+def describe_partitions(storage: Storage, index: str) -> list[PartitionInfo]:
+    """Partitions that Keymark can build, and indexes of values, with the size of their files.
+
+    Args:
+        storage: of the table.
+        index: name of the table's index.
+    """
     config = load_config(storage)
     found = []
     for name in PARTITIONS:
@@ -78,11 +87,14 @@ def describe_partitions(storage: Storage) -> list[PartitionInfo]:
                 bytes=sum(file.size for file in files),
             )
         )
-    for column in config.secondary_columns:
-        runs = storage.list(folder_of(column))
+    folders = {f"secondary({column})": folder_of(column) for column in config.secondary_columns}
+    if config.keeps_key_runs:
+        folders[index] = KEY_RUNS
+    for name, folder in folders.items():
+        runs = storage.list(folder)
         found.append(
             PartitionInfo(
-                partition=f"secondary({column})",
+                partition=name,
                 state="in use",
                 file_groups=len(runs),
                 bytes=sum(run.size for run in runs),
@@ -92,20 +104,23 @@ def describe_partitions(storage: Storage) -> list[PartitionInfo]:
 
 
 def describe(state: TableState, index: str, reason: str, runner: TaskRunner) -> TableInfo:
-    """Count rows by the footers and entries by reading every shard."""
+    """Count rows by the footers and entries by reading every shard, or the footer of every run."""
     files = state.snapshot.files
-    shards = _shards(state, runner)
+    keeps_runs = state.config.keeps_key_runs
+    shards = _key_runs(state.storage) if keeps_runs else _shards(state, runner)
     weights = [min(file.size, _FOOTER_BYTES) for file in files]
     counts = runner.run(_CountRows(state.storage), files, weights=weights)
-    entries = sum(shard.entries for shard in shards)
+    rows = sum(counts)
+    # Runs have entries of keys that went, too.
+    keys = rows if keeps_runs else sum(shard.entries for shard in shards)
     size = sum(shard.bytes for shard in shards)
     commits = state.timeline.commit_times()
     return TableInfo(
-        rows=sum(counts),
+        rows=rows,
         index=index,
         index_reason=reason,
         table_version=int(state.config.properties["hoodie.table.version"]),
-        bytes_per_key=size / entries if entries else None,
+        bytes_per_key=size / keys if keys and shards else None,
         base_files=len(files),
         base_bytes=sum(file.size for file in files),
         partitions=len(state.snapshot.partition_paths()),
@@ -123,6 +138,20 @@ class _CountRows:
 
     def __call__(self, file: BaseFile) -> int:
         return read_footer(open_base(self.storage, file)).num_rows
+
+
+def _key_runs(storage: Storage) -> tuple[ShardInfo, ...]:
+    sizes = {status.path: status.size for status in storage.list(KEY_RUNS)}
+    return tuple(
+        ShardInfo(
+            file_group=run.path.rpartition("/")[2].removesuffix(".parquet"),
+            entries=run.metadata.num_rows,
+            bytes=sizes[run.path],
+            log_files=0,
+        )
+        for run in load_runs(storage, KEY_RUNS)
+        if run.path in sizes
+    )
 
 
 def _shards(state: TableState, runner: TaskRunner) -> tuple[ShardInfo, ...]:

@@ -26,8 +26,6 @@ from keymark.table.properties.options import (
 )
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.runner import Progress, TaskRunner, no_progress
-from keymark.table.secondary.changes import ValueChange
-from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.archive import Archived, Archiver, Limits
 from keymark.table.services.clean import (
     Cleaner,
@@ -51,6 +49,8 @@ from keymark.table.storage.fence import FencedStorage
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.timeline import COMMIT_ACTIONS, Timeline
+from keymark.table.values.changes import ValueChange
+from keymark.table.values.upkeep import ValueIndexes
 
 Step = Callable[[TableState, Lease], Change | None]
 
@@ -113,12 +113,12 @@ class TableServices:
         columns = column_names(self.options.optional(SECONDARY_COLUMNS))
         for column in columns:
             if column not in config.secondary_columns:
-                self.secondary_indexes(lease).build(column)
+                self.value_indexes(lease).build(column)
 
     def maintain(
         self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()
     ) -> None:
-        """Take base files into secondary indexes; re-shard, compact, clean and archive when due.
+        """Take base files into indexes of values; re-shard, compact, clean and archive when due.
 
         The write is done and visible: a service that fails is told of and tried again later. What
         the write read of the table is handed on from step to step.
@@ -127,13 +127,16 @@ class TableServices:
             state: the table that the write began with.
             change: what the write did to it.
             lease: holds the table.
-            values: what the write changed in columns with a secondary index, as far as it is known.
+            values: what the write changed in values that are indexed, as far as it is known.
         """
         steps: list[tuple[str, Step]] = []
+        # Before cleaning: what changed in a file group is told by its slice before.
         if state.config.secondary_columns:
-            # Before cleaning: what changed in a file group is told by its slice before.
-            take_in = partial(self._take_in, values)
+            take_in = partial(self._take_in_columns, values)
             steps.append(("the upkeep of secondary indexes", take_in))
+        if state.config.keeps_key_runs:
+            take_in = partial(self._take_in_keys, values)
+            steps.append((f"the upkeep of the index {self.index}", take_in))
         if self.options.flag(RESHARD_AUTOMATIC):
             steps.append(("re-sharding", self._reshard_if_due))
         steps.append(("compaction", self._compact_if_due))
@@ -187,9 +190,9 @@ class TableServices:
             progress=self.progress,
         )
 
-    def secondary_indexes(self, lease: Lease) -> SecondaryIndexes:
-        """Builds, drops and keeps the secondary indexes."""
-        return SecondaryIndexes(lease=lease, runner=self.runner, progress=self.progress)
+    def value_indexes(self, lease: Lease) -> ValueIndexes:
+        """Builds, drops and keeps the indexes of values."""
+        return ValueIndexes(lease=lease, runner=self.runner, progress=self.progress)
 
     def resharder(
         self, storage: Storage, hold: Hold, cores: int, *, by_service: bool = False
@@ -218,8 +221,13 @@ class TableServices:
             entries=entries,
         )
 
-    def _take_in(self, values: Sequence[ValueChange], state: TableState, lease: Lease) -> None:
-        self.secondary_indexes(lease).take_in(state, values)
+    def _take_in_columns(
+        self, values: Sequence[ValueChange], state: TableState, lease: Lease
+    ) -> None:
+        self.value_indexes(lease).take_in_columns(state, values)
+
+    def _take_in_keys(self, values: Sequence[ValueChange], state: TableState, lease: Lease) -> None:
+        self.value_indexes(lease).take_in_keys(state, values)
 
     def _reshard_if_due(self, state: TableState, lease: Lease) -> Change | None:
         if RECORD_INDEX not in state.config.metadata_partitions:

@@ -28,8 +28,9 @@ from keymark.table.metadata.column_stats import column_stats_records, stat_schem
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from keymark.table.metadata.writer import partition_metadata
 from keymark.table.runtime.ids import RANDOM, Ids
-from keymark.table.secondary.changes import ValueChange
 from keymark.table.storage.storage import BytesReader, Storage
+from keymark.table.values.changes import ValueChange
+from keymark.table.values.indexed import Indexed
 
 
 class Op(IntEnum):
@@ -69,8 +70,8 @@ class WriteTarget:
     """Whether rows are written with meta columns; else those hold null."""
     stat_columns: tuple[str, ...] = ()
     """The columns that column_stats describes; empty for all."""
-    indexed: tuple[str, ...] = ()
-    """The columns with a secondary index."""
+    indexed: tuple[Indexed, ...] = ()
+    """What is indexed by its values."""
     ordering: str | None = None
     """The ordering column, where the stored row wins by event time; None: the incoming row wins."""
     group_rows: int = 0
@@ -109,7 +110,7 @@ class FileGroupResult:
     """What came of it: the file and its stat (None where nothing changed), outcomes per key.
 
     `records` holds keys and values for the metadata partitions that describe base files, `values`
-    what changes in the columns with a secondary index; of a new file group nothing.
+    what changes in values that are indexed; of a new file group nothing.
     """
 
     file: BaseFile | None

@@ -58,12 +58,13 @@ from keymark.table.properties.options import (
     PAYLOAD_CLASS,
     Options,
 )
-from keymark.table.secondary.changes import ValueChange, indexed_columns
 from keymark.table.state.table_state import Change, TableState, table_schema
 from keymark.table.storage.lease import Lease, LeaseTerms, hold
 from keymark.table.storage.storage import Storage
 from keymark.table.timeline.commit_metadata import encode_commit
 from keymark.table.timeline.instant_name import COMPLETED
+from keymark.table.values.changes import ValueChange
+from keymark.table.values.indexed import indexed_of
 from keymark.table.write.batch import DELETED_COLUMN
 from keymark.table.write.clock_check import check_clock
 from keymark.table.write.file_group import FileGroupResult, WriteTarget
@@ -139,7 +140,7 @@ class WriteTransaction(Transaction):
         target: what all file groups of the commit share.
         avro_schema: of the table's rows, for the commit.
         written: the base files of the commit once it is completed.
-        values: what changed in the columns with a secondary index, as far as it was noted.
+        values: what changed in values that are indexed, as far as it was noted.
         phases: the wall time of each phase in seconds.
     """
 
@@ -343,7 +344,7 @@ def _transaction(
         keys=StoredKeys.of(config),
         stores_meta=config.stores_meta,
         stat_columns=config.stat_columns,
-        indexed=indexed_columns(config, schema),
+        indexed=indexed_of(config, schema),
         ordering=config.ordering if payload == EVENT_TIME_PAYLOAD else None,
         group_rows=options.integer(GROUP_ROWS),
         ids=writer.ids,

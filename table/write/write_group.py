@@ -22,9 +22,9 @@ from keymark.table.format.parquet.base_file import (
 from keymark.table.format.parquet.next_file import NextFile, write_next_file
 from keymark.table.format.schema import META_COLUMNS
 from keymark.table.layout.model import BaseFile
-from keymark.table.secondary.changes import value_changes
 from keymark.table.state.base_files import read_base, stored_rows, without_values
 from keymark.table.storage.storage import BytesReader
+from keymark.table.values.changes import value_changes
 from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -143,7 +143,9 @@ def _write_changed_groups(
 
 def _stored_columns(target: WriteTarget, data: BytesReader, footer: BaseFileFooter) -> pa.Table:
     """Of all stored rows the columns that a merge looks at."""
-    wanted = dict.fromkeys([*target.indexed, *([target.ordering] if target.ordering else [])])
+    wanted = dict.fromkeys(each.column for each in target.indexed)
+    if target.ordering:
+        wanted[target.ordering] = None
     # Arrow takes no names for no rows.
     return read_columns(data, footer.metadata, list(wanted)) if wanted else pa.table({})
 

@@ -16,10 +16,10 @@ from keymark.table.properties.options import Options
 from keymark.table.runtime.clock import Clock
 from keymark.table.runtime.ids import RANDOM, Ids
 from keymark.table.runtime.runner import TaskRunner
-from keymark.table.secondary.changes import ValueChange
 from keymark.table.state.table_state import Change, TableState
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
+from keymark.table.values.changes import ValueChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ class Services(Protocol):
     def maintain(
         self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()
     ) -> None:
-        """Take files into secondary indexes, compact, clean and archive after a write, when due.
+        """Take files into indexes of values, compact, clean and archive after a write, when due.
 
         Never fails the write.
 
@@ -47,7 +47,7 @@ class Services(Protocol):
             state: the table that the write began with.
             change: what the write did to it.
             lease: holds the table.
-            values: what the write changed in columns with a secondary index, as far as it is known.
+            values: what the write changed in values that are indexed, as far as it is known.
         """
 
 

@@ -21,7 +21,7 @@ from table_cases import SMALL_BLOOMS
 from keymark import Table
 
 INDEXES = ("record", "global_simple", "global_bloom", "bucket")
-LOCAL_INDEXES = ("bucket", "simple", "bloom")
+LOCAL_INDEXES = ("bucket", "simple", "bloom", "partitioned_record")
 KEYS = ("simple", "composite_hive", "non_partitioned", "unicode")
 SERVICES = ("maintained", "taken_back", "built", "purged")
 OPERATIONS = ("delete", "insert", "bulk_insert", "delete_flag")
@@ -46,6 +46,7 @@ INDEX_OPTIONS = {
     "bucket": {"hoodie.bucket.index.num.buckets": "3"},
     "simple": {},
     "bloom": {},
+    "partitioned_record": {},
 }
 PARTITIONS = {
     "simple": ["2024/01/30", "2024/01/31", "2024/02/01"],

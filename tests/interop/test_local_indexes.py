@@ -1,5 +1,7 @@
 """Indexes that look in one partition, SIMPLE, BLOOM and BUCKET: Hudi writes on, and so do we.
 
+Hudi is told of SIMPLE where the table has Keymark's record index of each partition.
+
 What a table holds is told by (partition, key): a key that arrives with another partition is a new
 row. `test_both_ways` has the same indexes with all services and operations.
 """
@@ -14,6 +16,7 @@ from hudi_judge import VERSIONS, by_key, findings, options_of, properties, texts
 from interop_cells import Cell, Ledger, frame, shared
 
 from keymark import Table
+from keymark.table.index.protocol import LookupStats
 
 LOCAL = {"simple": VERSIONS[0], "bloom": VERSIONS[-1], "bucket": VERSIONS[0]}
 KEYS = {"simple": "composite_hive", "bloom": "unicode", "bucket": "simple"}
@@ -101,6 +104,44 @@ def test_keymark_upserts_what_hudi_wrote(hudi, index, tmp_path):
     hudi.write(root, places.put([*range(12), *range(53, 58)]), "upsert", options)
     hudi.write(root, places.put(range(1, 5), shift=1), "upsert", options)
     same(hudi, root, places, given)
+
+
+@pytest.mark.share("0.15.0")
+@pytest.mark.spark
+@pytest.mark.slow
+def test_what_hudi_writes_is_taken_into_the_record_index_of_each_partition(hudi, tmp_path):
+    cell = Cell("partitioned_record", "composite_hive", "maintained", "delete")
+    places, root = Places(cell), tmp_path / "t"
+    table = cell.create(root)
+    table.bulk_insert(places.put(range(40)))
+    assert table.upsert(places.put([*range(10), *range(40, 50)])).updated == 10
+    assert files_read(table, places) == 0
+    options = writer_options(hudi, root)
+    assert options["hoodie.index.type"] == "SIMPLE"
+    hudi.write(root, places.put([*range(20, 30), *range(50, 60)]), "upsert", options)
+    hudi.write(root, places.put(range(6, 10), shift=1), "upsert", options)
+    hudi.write(root, places.drop(range(12, 15)), "delete", options)
+    table = same(hudi, root, places, cell.options)
+    assert table.choice.name == "partitioned_record"
+    assert files_read(table, places) > 0
+    assert table.check().ok
+    result = table.upsert(places.put([*range(25, 35), *range(55, 65)]))
+    assert (result.updated, result.inserted) == (15, 5)
+    assert files_read(table, places) == 0
+    assert table.upsert(places.put(range(5, 9), shift=1)).updated == 3
+    assert table.delete(places.drop(range(6, 8), shift=1)).deleted == 2
+    table = same(hudi, root, places, cell.options)
+    assert files_read(table, places) == 0
+    assert table.check().ok
+
+
+def files_read(table, places):
+    """How many base files a lookup of all keys reads, all of which it must find."""
+    stats = LookupStats()
+    keys = sorted({key for _, key in places.rows})
+    found = table.lookup(keys, stats=stats)
+    assert found["file_id"].null_count == 0
+    return stats.files_read
 
 
 @pytest.mark.spark

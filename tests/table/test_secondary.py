@@ -28,7 +28,8 @@ from typer.testing import CliRunner
 from keymark import Table
 from keymark.table.cli import app
 from keymark.table.errors import InputError, StorageError, TableWarning, UnsupportedTableError
-from keymark.table.secondary import upkeep
+from keymark.table.values import upkeep
+from keymark.table.values.indexed import Indexed
 
 FOLDER = ".hoodie/.keymark/secondary"
 VALUES = ["a", "ab", "b", "ü", "😀", None]
@@ -209,8 +210,8 @@ def test_files_of_others_are_opened_until_the_next_write_takes_them_in(table):
 def test_a_write_reads_no_file_again_for_its_own_changes(table, monkeypatch):
     """What it changed in a file group it knows from merging."""
     read = []
-    real = upkeep.distinct_values
-    monkeypatch.setattr(upkeep, "distinct_values", lambda *args: read.append(args) or real(*args))
+    real = Indexed.distinct
+    monkeypatch.setattr(Indexed, "distinct", lambda *args: read.append(args) or real(*args))
     table.upsert(batch(2, [4, 1], ["needle", None], ["p1"]))
     table.delete(["k5"])
     assert read == []
@@ -260,13 +261,13 @@ def test_nested_columns_are_refused(tmp_path):
 
 def test_check_finds_a_wrong_entry_and_a_build_repairs_it(table):
     root = root_of(table)
-    real = upkeep.distinct_values
+    real = Indexed.distinct
 
     def misread(*args):
         return pa.array(["wrong" if value == "a" else value for value in real(*args).to_pylist()])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upkeep, "distinct_values", misread)
+        patch.setattr(Indexed, "distinct", misread)
         table.build_secondary("v")
     found = table.check()
     assert not found.ok

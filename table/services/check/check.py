@@ -5,7 +5,8 @@ rows           each base file by itself (`check_files.py`)
 keys           the record index against the data by digests, and key by key where these differ
                (`check_index.py`); without one, whether keys are in one row only (`check_keys.py`)
 records        `column_stats` and `bloom_filters` against the footers (`check_records.py`)
-values         the secondary indexes against the columns (`table/secondary/verify.py`)
+values         the secondary indexes against the columns, and runs of record keys against the keys
+               (`table/values/verify.py`)
 pending work   what was begun and not completed (`pending.py`) explains some differences: exactly
                these are no damage
 
@@ -35,7 +36,6 @@ from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import TASK_MEMORY, Options
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
-from keymark.table.secondary.verify import wrong_files
 from keymark.table.services.check.files import FileCheck, FileFacts, check_file
 from keymark.table.services.check.index import count_differences
 from keymark.table.services.check.keys import KeyCheckScan
@@ -48,6 +48,8 @@ from keymark.table.state.uncommitted import uncommitted_files
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import FileStatus, Storage
 from keymark.table.timeline.timeline import COMMIT_ACTIONS
+from keymark.table.values.indexed import indexed_column, record_keys
+from keymark.table.values.verify import WrongFile, wrong_files
 
 _LOOKS = 3
 _PATHS_MAX = 20
@@ -59,8 +61,8 @@ class CheckResult:
 
     Attributes:
         keys: in the data.
-        missing: keys that the record index lacks.
-        extra: keys in the record index only.
+        missing: keys that the index lacks: the record index, or runs of the record keys.
+        extra: keys in the index only.
         wrong: keys that the record index has in another file group, or in a shard that their hash
             does not name.
         duplicate: keys in more than one place of the data; with an index that looks in one
@@ -239,11 +241,12 @@ class _Comparison:
             if rows or each.range_lacks or each.filter_lacks
         ]
         records = compare_records(state, listed, self.runner)
-        secondary = wrong_files(state, present, self.runner)
+        secondary, keys = self._compare_values(present)
+        paths = (*wrong, *records.paths, *secondary, *(file.path for file in keys))
         result = CheckResult(
             keys=sum(each.rows for each in facts),
-            missing=0,
-            extra=0,
+            missing=sum(file.missing for file in keys),
+            extra=sum(file.extra for file in keys),
             wrong=0,
             duplicate=0,
             digest=total([total(each.digests) for each in facts]).hex,
@@ -261,13 +264,30 @@ class _Comparison:
             unlisted_paths=files.unlisted[:_PATHS_MAX],
             uncommitted_paths=files.uncommitted[:_PATHS_MAX],
             late_paths=tuple(sorted(late))[:_PATHS_MAX],
-            wrong_paths=tuple(dict.fromkeys((*wrong, *records.paths, *secondary)))[:_PATHS_MAX],
+            wrong_paths=tuple(dict.fromkeys(paths))[:_PATHS_MAX],
             compared=self._compared(),
             pending=pending.lines,
         )
         if RECORD_INDEX in used:
             return self._with_index(result, present, facts)
         return self._with_keys(result, present)
+
+    def _compare_values(self, files: Sequence[BaseFile]) -> tuple[list[str], list[WrongFile]]:
+        """The paths of files of which a secondary index is wrong; those of which runs of keys are.
+
+        Before the first row there are no columns.
+        """
+        state = self.state
+        columns = state.config.secondary_columns if files else ()
+        secondary = {
+            wrong.path
+            for column in columns
+            for wrong in wrong_files(state, indexed_column(state, column), files, self.runner)
+        }
+        keys = []
+        if state.config.keeps_key_runs:
+            keys = wrong_files(state, record_keys(state.config), files, self.runner)
+        return sorted(secondary), keys
 
     @property
     def _has_filters(self) -> bool:
@@ -289,6 +309,8 @@ class _Comparison:
             name for name in (FILES, RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS) if name in used
         ]
         names += [f"secondary index on {column}" for column in self.state.config.secondary_columns]
+        if self.state.config.keeps_key_runs:
+            names.append(self.index)
         names.append("commits")
         if RECORD_INDEX not in used:
             names.append("unique keys")
@@ -391,8 +413,8 @@ class _Comparison:
         return replace(
             result,
             keys=same + found.keys,
-            missing=found.missing,
-            extra=found.extra,
+            missing=result.missing + found.missing,
+            extra=result.extra + found.extra,
             wrong=found.wrong,
             duplicate=duplicate,
             shards=differing,

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from keymark.indexes.installed import specs
 from keymark.table.errors import CorruptFileError, InputError, InvalidOptionError, TableError
 from keymark.table.index.build.bloom_filters import build_bloom_filters
 from keymark.table.index.build.column_stats import build_column_stats
@@ -435,7 +436,8 @@ def group_sizing(options: Options) -> GroupSizing:
 
 def _check_name(partition: str) -> None:
     if not supported(partition):
-        raise InvalidOptionError(f"{partition!r} is not a partition of the metadata table")
+        use = f"; `keymark table index use PATH {partition}`" if partition in specs() else ""
+        raise InvalidOptionError(f"{partition!r} is not a partition of the metadata table{use}")
 
 
 def _delete_others(target: BuildTarget) -> None:

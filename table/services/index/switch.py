@@ -81,6 +81,9 @@ class Switcher:
                 f"make the entries of {_entries(after, facts)} anew, from the keys of "
                 f"{files} base files"
             )
+        if self._gets_key_runs(after):
+            files = len(state.snapshot.files)
+            steps.append(f"build the {after} index from the keys of {files} base files")
         changed = {n: v for n, v in facts.items() if state.config.properties.get(n) != v}
         gone = [n for n in index_properties() if n in state.config.properties and n not in facts]
         if changed or gone:
@@ -89,6 +92,8 @@ class Switcher:
             steps.append(f"write into hoodie.properties: {', '.join(texts)}")
         elif not (builds or enters):
             steps = []
+        if self._loses_key_runs(after):
+            steps.append(f"delete the {self.before} index")
         meaning = self._meaning(state, after, facts) if steps else ()
         return IndexSwitch(before=self.before, after=after, steps=tuple(steps), meaning=meaning)
 
@@ -113,13 +118,26 @@ class Switcher:
             entries = external_entries(after, services.options, services.runner)
             assert entries is not None
             rebuild(entries.index, entries.context(state), services.progress)
+        values = self.services.value_indexes(lease)
+        if self._gets_key_runs(after):
+            values.build_keys()
         with lease.fenced():
             config = load_config(storage)
             kept = {
                 name: v for name, v in config.properties.items() if name not in index_properties()
             }
             save_config(storage, {**kept, **self._facts(state, after)})
+        if self._loses_key_runs(after):
+            values.drop_keys()
         return switch
+
+    def _gets_key_runs(self, after: str) -> bool:
+        """Whether runs of the record keys are needed that are not there."""
+        return spec_of(after).keeps_key_runs and not spec_of(self.before).keeps_key_runs
+
+    def _loses_key_runs(self, after: str) -> bool:
+        """Whether runs of the record keys are there that are not needed any more."""
+        return spec_of(self.before).keeps_key_runs and not spec_of(after).keeps_key_runs
 
     def _enters(self, state: TableState, after: str, facts: Mapping[str, str]) -> bool:
         """Whether keys need entries outside of the table that they do not have."""
@@ -211,6 +229,11 @@ class Switcher:
             found.append(
                 f"the entries of {_entries(self.before, config.properties)} stay as they are, and "
                 "nobody brings them up to date: delete them"
+            )
+        if new.named_to_hudi:
+            found.append(
+                f"Apache Hudi is told {INDEX_TYPE}={new.named_to_hudi}; files that it writes are "
+                "searched for keys themselves, until a write of Keymark's takes them in"
             )
         found.append("writers that name another index, of Hudi's too, are refused")
         return tuple(found)

@@ -6,7 +6,7 @@ retire    older slices with a key, listed or not, are deleted as a clean: <B>.cl
 compact   groups of the metadata table with a key are merged without it, and others with blocks are
           merged as well, as Hudi expects of a compaction: <X>001.commit, and
           their older slices are deleted: <X>002.clean
-renew     secondary indexes are built anew from the rows that are left
+renew     indexes of values are built anew from the rows that are left
 sweep     markers, key files, spills and partitions that nothing names
 prove     every file that is left is decoded and searched, whether the table lists it, or storage
           shows it, or both; what cannot be searched is named, and nothing is proven then
@@ -33,13 +33,20 @@ from keymark.table.errors import InputError, StorageError
 from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.index.external import external_entries
 from keymark.table.keygen.stored import StoredKeys
-from keymark.table.layout.naming import BUILD, HOODIE, METADATA, SECONDARY, STAGING, TEMP, TORN
+from keymark.table.layout.naming import (
+    BUILD,
+    HOODIE,
+    KEY_RUNS,
+    METADATA,
+    SECONDARY,
+    STAGING,
+    TEMP,
+    TORN,
+)
 from keymark.table.metadata.reader import MetadataTable
 from keymark.table.properties.config import load_config
 from keymark.table.properties.options import TASK_MEMORY
 from keymark.table.runtime.runner import Progress, ProgressRunner
-from keymark.table.secondary.runs import folder_of
-from keymark.table.secondary.upkeep import SecondaryIndexes
 from keymark.table.services.clean import Cleaner, delete_slices
 from keymark.table.services.compact import Chosen, Compactor
 from keymark.table.services.index.builds import refuse_while_building
@@ -61,6 +68,8 @@ from keymark.table.services.purge.key_matches import (
 )
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.lease import Lease
+from keymark.table.values.indexed import folder_of
+from keymark.table.values.upkeep import ValueIndexes
 from keymark.table.write.client import delete_found
 from keymark.table.write.transaction import hold_recovered
 from keymark.table.write.writer import Writer
@@ -259,7 +268,7 @@ class Purger:
         check.refuse_unread_rows()
         self._retire(check, lease, check.outdated())
         runner, progress = self.writer.runner, self.progress
-        SecondaryIndexes(lease=lease, runner=runner, progress=progress).renew()
+        ValueIndexes(lease=lease, runner=runner, progress=progress).renew()
         _sweep(check.state)
         if check.state.metadata is not None:
             check.look(lambda path: path.startswith(f"{METADATA}/"))
@@ -419,7 +428,9 @@ def _sweep(state: TableState) -> None:
         if folder != STAGING and state.storage.exists(folder):
             state.storage.delete_tree(folder)
     declared = {folder_of(column) for column in state.config.secondary_columns}
-    for path in survey(state.storage, SECONDARY)[0]:
+    if state.config.keeps_key_runs:
+        declared.add(KEY_RUNS)
+    for path in (*survey(state.storage, SECONDARY)[0], *survey(state.storage, KEY_RUNS)[0]):
         if path.rpartition("/")[0] not in declared:
             state.storage.delete(path)
     named = {HOODIE, *state.config.maintained}

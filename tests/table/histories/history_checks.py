@@ -36,10 +36,11 @@ from keymark.table.metadata.column_stats import column_stats_records
 from keymark.table.metadata.records import SCHEMA, decode_locations
 from keymark.table.properties.config import decode_properties
 from keymark.table.read.arrow import plan_read
-from keymark.table.secondary.cover import Chains
-from keymark.table.secondary.runs import load_runs
 from keymark.table.state.table_state import TableState
 from keymark.table.timeline.instant_name import instant_millis
+from keymark.table.values.cover import Chains
+from keymark.table.values.indexed import folder_of
+from keymark.table.values.runs import load_runs
 
 COLUMNS = ("k", "n", "p", "q", "ts", "v")
 META = ".hoodie/metadata"
@@ -295,7 +296,7 @@ class Checker:
         if column != "k" and value == "absent":
             where = f"{column} = -1"
         state = TableState.load(table.storage)
-        chains = Chains.of(load_runs(table.storage, column))
+        chains = Chains.of(load_runs(table.storage, folder_of(column)))
         uncovered = {
             (file.partition_path, file.file_id)
             for file in state.snapshot.files

@@ -1,4 +1,4 @@
-"""How the runs of a column cover base files.
+"""How runs cover base files.
 
 The values of a base file follow from a chain of runs: from a slice of its file group whose values
 are all there, over the slices after it, to the file. A file that no chain reaches, as after a write
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.layout.model import BaseFile
-from keymark.table.secondary.runs import Run
+from keymark.table.values.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """How the runs of a column cover some files.
+    """How runs cover some files.
 
     Attributes:
         runs: the runs.
@@ -90,6 +90,10 @@ class Cover:
                 group[link.run][link.file] = number
                 order[link.run][link.file] = place
         return cls(runs, group, order, uncovered)
+
+    def files_of(self, number: int) -> npt.NDArray[np.int64]:
+        """The files of a run that lead to one of those covered, by their place in it."""
+        return np.flatnonzero(self.group[number] >= 0)
 
     def placed(self, number: int, entries: pa.Table) -> pa.Table:
         """The entries of a run that count, as `present` takes them."""
@@ -126,6 +130,9 @@ def present(entries: pa.Table) -> pa.Table:
     Returns:
         Columns group and value, each pair once.
     """
+    if not pc.max(entries["order"]).as_py():
+        # All are of files whose values are all there, each of them once.
+        return entries.select(["group", "value"])
     # Of the entries for one value the latest counts.
     there = pc.cast(pc.invert(entries["gone"]), pa.int64())
     rank = pc.add(pc.multiply(entries["order"], 2), there)

@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.table.layout.model import BaseFile
-from keymark.table.properties.config import TableConfig
-from keymark.table.secondary.comparing import supports
+from keymark.table.values.indexed import Indexed
 
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """The values of a column that came to a file group with its next slice, and those that went."""
+    """The values that came to a file group with its next slice, and those that went.
+
+    `column` is the name of what is indexed.
+    """
 
     column: str
     file: BaseFile
@@ -26,44 +28,36 @@ class ValueChange:
     gone: pa.Array
 
 
-def indexed_columns(config: TableConfig, schema: pa.Schema | None) -> tuple[str, ...]:
-    """The columns of a table's rows that have a secondary index."""
-    if schema is None:
-        return ()
-    names = (name for name in config.secondary_columns if schema.names.count(name) == 1)
-    return tuple(name for name in names if supports(schema.field(name).type))
-
-
 def value_changes(
-    columns: Sequence[str],
+    indexed: Sequence[Indexed],
     before: tuple[BaseFile, pa.Table],
     file: tuple[BaseFile, pa.Table],
     source: npt.NDArray[np.int64],
 ) -> tuple[ValueChange, ...]:
-    """The changes of some columns between two slices of a file group.
+    """The changes of indexed values between two slices of a file group.
 
     Only rows that changed are looked for among the others: few of many.
 
     Args:
-        columns: those with a secondary index.
+        indexed: what is indexed.
         before: a slice and its rows.
         file: the next slice and its rows.
         source: for each row of the next slice its row in the slice before; beyond those it is new.
     """
-    if not columns:
+    if not indexed:
         return ()
     (old, stored), (new, rows) = before, file
     is_new = source >= stored.num_rows
     went = np.ones(stored.num_rows, bool)
     went[source[~is_new]] = False
     found = []
-    for name in columns:
-        old_values, new_values = stored[name].combine_chunks(), rows[name].combine_chunks()
+    for each in indexed:
+        old_values, new_values = each.of_rows(stored, old.path), each.of_rows(rows, new.path)
         came = pc.unique(new_values.filter(pa.array(is_new)))
         gone = pc.unique(old_values.filter(pa.array(went)))
         found.append(
             ValueChange(
-                column=name,
+                column=each.column,
                 file=new,
                 before=old,
                 came=_without(came, old_values),

@@ -1,8 +1,8 @@
-"""The files of a secondary index, and which base files they tell of.
+"""Runs: the files of an index of values, and which base files they tell of.
 
-    .hoodie/.keymark/secondary/<column>/<name>.parquet     a run: values of some base files
+    <folder of what is indexed>/<name>.parquet     a run: values of some base files
 
-    value   of the column's type; sorted, nulls last
+    value   of the type of what is indexed; sorted, nulls last; record keys by partition path first
     file    int32: the base file, by its place in the footer's entry `keymark.files`
     gone    bool: the file lacks this value, which the slice before had
 
@@ -20,8 +20,9 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,8 +30,8 @@ import pyarrow.parquet as pq
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.base_file import read_columns, read_metadata
 from keymark.table.format.parquet.parquet_gzip import with_checksums
-from keymark.table.layout.naming import SECONDARY
 from keymark.table.storage.storage import Storage
+from keymark.table.values.indexed import Indexed
 
 ROW_GROUP = 1 << 16
 """Rows of a run that are read at once."""
@@ -60,19 +61,14 @@ class Run:
     files: tuple[CoveredFile, ...]
 
 
-def folder_of(column: str) -> str:
-    """Where the runs of a column are."""
-    return f"{SECONDARY}/{quote(column, safe='')}"
-
-
-def load_runs(storage: Storage, column: str) -> list[Run]:
-    """The runs of a column.
+def load_runs(storage: Storage, folder: str) -> list[Run]:
+    """The runs in a folder.
 
     Raises:
         CorruptFileError: a run is damaged.
     """
     found = []
-    for status in storage.list(folder_of(column)):
+    for status in storage.list(folder):
         # A writer may have deleted it by now.
         with contextlib.suppress(FileNotFoundError):
             found.append(_load_run(storage, status.path))
@@ -86,21 +82,29 @@ def _load_run(storage: Storage, path: str) -> Run:
         listed = json.loads((metadata.metadata or {})[_FILES])
         files = tuple(CoveredFile(*map(str, entry)) for entry in listed)
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(path, 0, f"not a run of a secondary index: {error!r}") from error
+        raise CorruptFileError(path, 0, f"not a run of an index: {error!r}") from error
     return Run(path, metadata, files)
 
 
-def put_run(storage: Storage, column: str, files: Sequence[CoveredFile], entries: pa.Table) -> None:
+def put_run(
+    storage: Storage, indexed: Indexed, files: Sequence[CoveredFile], entries: pa.Table
+) -> None:
     """Put a run.
 
     Args:
         storage: of the table.
-        column: the column.
-        files: the base files that it tells of.
+        indexed: what is indexed.
+        files: the base files that it tells of, ordered by partition path.
         entries: columns value, file and gone, in any order of rows.
     """
-    path = f"{folder_of(column)}/{secrets.token_hex(16)}.parquet"
-    order = pc.sort_indices(entries, [("value", "ascending", "at_end")])
+    path = f"{indexed.folder}/{secrets.token_hex(16)}.parquet"
+    sorted_by, sort_keys = entries, [("value", "ascending", "at_end")]
+    if indexed.by_partition:
+        paths = pa.array([file.partition_path for file in files], pa.string())
+        ranks = pc.rank(paths, tiebreaker="dense")
+        sorted_by = entries.append_column("partition", ranks.take(entries["file"]))
+        sort_keys = [("partition", "ascending", "at_end"), *sort_keys]
+    order = pc.sort_indices(sorted_by, sort_keys)
     listed = [[file.partition_path, file.name, file.before] for file in files]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -123,7 +127,7 @@ def read_rows(
     """The entries of a run, or of some of its row groups.
 
     Raises:
-        CorruptFileError: the run is damaged, or not of a column of that type.
+        CorruptFileError: the run is damaged, or not of values of that type.
         FileNotFoundError: a writer deleted it.
     """
     table = read_columns(storage.open(run.path), run.metadata, None, groups)
@@ -131,6 +135,24 @@ def read_rows(
         return table.cast(entry_schema(kind))
     except (pa.ArrowException, ValueError) as error:
         raise CorruptFileError(run.path, 0, f"not a run of {kind} values: {error}") from error
+
+
+def groups_of_files(run: Run, files: npt.NDArray[np.int64]) -> list[int]:
+    """The row groups of a run that may have entries of some of its files, by their statistics.
+
+    Args:
+        run: the run.
+        files: places of files in the run, ascending.
+    """
+    found = []
+    for group in range(run.metadata.num_row_groups):
+        places = run.metadata.row_group(group).column(1).statistics
+        if places is not None and places.has_min_max:
+            first, end = np.searchsorted(files, places.min), np.searchsorted(files, places.max + 1)
+            if first == end:
+                continue
+        found.append(group)
+    return found
 
 
 def entry_schema(kind: pa.DataType) -> pa.Schema:

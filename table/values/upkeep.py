@@ -1,4 +1,4 @@
-"""Building secondary indexes and keeping them up to date.
+"""Building indexes of values and keeping them up to date.
 
     a file whose slice before is covered     a run with the values by which it differs
     any other                                a run with all its values
@@ -17,29 +17,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
-from keymark.table.format.parquet.base_file import read_columns, read_metadata
-from keymark.table.format.schema import without_meta
+from keymark.table.errors import CorruptFileError, InputError
 from keymark.table.layout.model import BaseFile
+from keymark.table.layout.naming import KEY_RUNS
 from keymark.table.layout.view import listed_files
 from keymark.table.properties.config import load_config, save_config
 from keymark.table.properties.options import SECONDARY_COLUMNS
-from keymark.table.read.arrow import open_base
 from keymark.table.runtime.runner import Progress, ProgressRunner, TaskRunner
-from keymark.table.secondary.changes import ValueChange
-from keymark.table.secondary.comparing import supports
-from keymark.table.secondary.cover import Chains
-from keymark.table.secondary.runs import (
-    CoveredFile,
-    Run,
-    entry_schema,
-    folder_of,
-    load_runs,
-    put_run,
-)
-from keymark.table.state.table_state import TableState, stored_schema, table_schema
+from keymark.table.state.table_state import TableState, table_schema
 from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
+from keymark.table.values.changes import ValueChange
+from keymark.table.values.cover import Chains
+from keymark.table.values.indexed import Indexed, folder_of, indexed_column, record_keys
+from keymark.table.values.runs import CoveredFile, Run, entry_schema, load_runs, put_run
 
 # Rows of base files that one task holds the values of.
 _ROWS_PER_RUN = 1 << 22
@@ -62,14 +53,13 @@ class RunTask:
     """The base files of a run that is to be put."""
 
     storage: Storage
-    column: str
-    kind: pa.DataType
+    indexed: Indexed
     changes: tuple[FileChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecondaryIndexes:
-    """The secondary indexes of one table, under its lease.
+class ValueIndexes:
+    """The indexes of values of one table, under its lease: secondary ones, and of record keys.
 
     Attributes:
         lease: holds the table.
@@ -82,7 +72,7 @@ class SecondaryIndexes:
     progress: Progress
 
     def build(self, column: str) -> None:
-        """Build the index of a column, anew if there is one.
+        """Build the secondary index of a column, anew if there is one.
 
         A table without rows has no columns yet: its first write builds the index.
 
@@ -92,17 +82,23 @@ class SecondaryIndexes:
             CorruptFileError: a base file is damaged.
         """
         state = TableState.load(self.lease.storage)
-        old = [status.path for status in self.lease.storage.list(folder_of(column))]
         if table_schema(state.timeline):
-            anew = [FileChange(file, None) for file in state.snapshot.files]
-            self._put(state, column, column_type(state, column), anew)
+            self._put_anew(state, indexed_column(state, column))
         columns = state.config.secondary_columns
         if column not in columns:
             self._declare((*columns, column))
-        self._delete(old)
+
+    def build_keys(self) -> None:
+        """Build the index of the record keys, anew if there is one.
+
+        Raises:
+            CorruptFileError: a base file is damaged.
+        """
+        state = TableState.load(self.lease.storage)
+        self._put_anew(state, record_keys(state.config))
 
     def drop(self, column: str) -> None:
-        """Give the index of a column up and delete its files.
+        """Give the secondary index of a column up and delete its files.
 
         Raises:
             InputError: there is none.
@@ -114,53 +110,71 @@ class SecondaryIndexes:
         self._declare(tuple(name for name in columns if name != column))
         self.lease.storage.delete_tree(folder_of(column))
 
-    def take_in(self, state: TableState, noted: Sequence[ValueChange] = ()) -> None:
-        """Bring every index up to date with a table's current base files.
+    def drop_keys(self) -> None:
+        """Delete the index of the record keys."""
+        self.lease.storage.delete_tree(KEY_RUNS)
+
+    def take_in_columns(self, state: TableState, noted: Sequence[ValueChange] = ()) -> None:
+        """Bring every secondary index up to date with a table's current base files.
 
         Args:
             state: the table, after the write.
             noted: changes that are known; others are read from the base files.
 
         Raises:
+            InputError, UnsupportedTableError: an index is on a column that can have none.
             CorruptFileError: a base file is damaged.
         """
         # Before the first row, and after it was taken back, there are no columns.
         for column in state.config.secondary_columns if state.snapshot.files else ():
-            kind = column_type(state, column)
-            try:
-                runs = load_runs(state.storage, column)
-            except CorruptFileError:
-                # A power cut tore a run that was put after the last commit.
-                self.build(column)
-                continue
-            chains = Chains.of(runs)
-            uncovered = [
-                file
-                for file in state.snapshot.files
-                if not chains.of_file(file.partition_path, file.name)
-            ]
-            if not uncovered:
-                continue
-            if len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
-                self.build(column)
-                continue
-            changes = _changes(state, uncovered, chains)
-            known = {(c.file.path, c.before.path): c for c in noted if c.column == column}
-            told, read = _told(changes, known)
-            if told:
-                put_changes(state.storage, column, kind, told)
-            self._put(state, column, kind, read)
-            self._delete(_useless(state, load_runs(state.storage, column)))
+            self._take_in(state, indexed_column(state, column), noted)
+
+    def take_in_keys(self, state: TableState, noted: Sequence[ValueChange] = ()) -> None:
+        """Bring the index of the record keys up to date, as `take_in_columns` does others."""
+        self._take_in(state, record_keys(state.config), noted)
 
     def renew(self) -> None:
         """Build every index anew, so that it holds values of current rows only."""
-        for column in load_config(self.lease.storage).secondary_columns:
+        config = load_config(self.lease.storage)
+        for column in config.secondary_columns:
             self.build(column)
+        if config.keeps_key_runs:
+            self.build_keys()
 
-    def _put(
-        self, state: TableState, column: str, kind: pa.DataType, changes: Sequence[FileChange]
-    ) -> None:
-        tasks = _tasks_of(state, column, kind, changes)
+    def _take_in(self, state: TableState, indexed: Indexed, noted: Sequence[ValueChange]) -> None:
+        try:
+            runs = load_runs(state.storage, indexed.folder)
+        except CorruptFileError:
+            # A power cut tore a run that was put after the last commit.
+            self._put_anew(state, indexed)
+            return
+        chains = Chains.of(runs)
+        uncovered = [
+            file
+            for file in state.snapshot.files
+            if not chains.of_file(file.partition_path, file.name)
+        ]
+        if not uncovered:
+            return
+        if len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
+            self._put_anew(state, indexed)
+            return
+        changes = _changes(state, uncovered, chains)
+        known = {(c.file.path, c.before.path): c for c in noted if c.column == indexed.column}
+        told, read = _told(changes, known)
+        if told:
+            put_changes(state.storage, indexed, told)
+        self._put(state, indexed, read)
+        self._delete(_useless(state, load_runs(state.storage, indexed.folder)))
+
+    def _put_anew(self, state: TableState, indexed: Indexed) -> None:
+        """Put runs with all values of all current base files in place of those that are there."""
+        old = [status.path for status in state.storage.list(indexed.folder)]
+        self._put(state, indexed, [FileChange(file, None) for file in state.snapshot.files])
+        self._delete(old)
+
+    def _put(self, state: TableState, indexed: Indexed, changes: Sequence[FileChange]) -> None:
+        tasks = _tasks_of(state, indexed, changes)
         weights = [sum(change.file.size for change in task.changes) for task in tasks]
         ProgressRunner(self.runner, self.progress, "runs").run(cover_files, tasks, weights=weights)
         self.lease.storage.sync()
@@ -182,22 +196,6 @@ class SecondaryIndexes:
             self.lease.storage.delete(path)
 
 
-def column_type(state: TableState, column: str) -> pa.DataType:
-    """The type of a column that can have a secondary index.
-
-    Raises:
-        InputError: the table has no such column.
-        UnsupportedTableError: its type cannot be indexed.
-    """
-    schema = without_meta(stored_schema(state))
-    if schema.names.count(column) != 1 or "," in column:
-        raise InputError(f"no column {column!r} to index, only {', '.join(schema.names)}")
-    kind = schema.field(column).type
-    if not supports(kind):
-        raise UnsupportedTableError(f"a secondary index on {column}, whose type is {kind}")
-    return kind
-
-
 def _told(
     changes: Sequence[FileChange], known: Mapping[tuple[str, str], ValueChange]
 ) -> tuple[list[ValueChange], list[FileChange]]:
@@ -212,17 +210,15 @@ def _told(
     return told, read
 
 
-def put_changes(
-    storage: Storage, column: str, kind: pa.DataType, changes: Sequence[ValueChange]
-) -> None:
+def put_changes(storage: Storage, indexed: Indexed, changes: Sequence[ValueChange]) -> None:
     """Put a run of changes that are known."""
     covered = [CoveredFile(c.file.partition_path, c.file.name, c.before.name) for c in changes]
     parts = [
-        _entries(values, place, gone=gone, kind=kind)
+        _entries(values, place, gone=gone, kind=indexed.kind)
         for place, change in enumerate(changes)
         for values, gone in ((change.came, False), (change.gone, True))
     ]
-    put_run(storage, column, covered, pa.concat_tables(parts))
+    put_run(storage, indexed, covered, pa.concat_tables(parts))
 
 
 def _entries(values: pa.Array, place: int, *, gone: bool, kind: pa.DataType) -> pa.Table:
@@ -238,43 +234,25 @@ def cover_files(task: RunTask) -> None:
     Raises:
         CorruptFileError: a base file is damaged or gone.
     """
-    covered, entries = [], [entry_schema(task.kind).empty_table()]
+    kind = task.indexed.kind
+    covered, entries = [], [entry_schema(kind).empty_table()]
     for place, change in enumerate(task.changes):
         before = change.before.name if change.before else ""
         covered.append(CoveredFile(change.file.partition_path, change.file.name, before))
         for values, gone in _values_of(task, change):
-            entries.append(_entries(values, place, gone=gone, kind=task.kind))
-    put_run(task.storage, task.column, covered, pa.concat_tables(entries))
+            entries.append(_entries(values, place, gone=gone, kind=kind))
+    put_run(task.storage, task.indexed, covered, pa.concat_tables(entries))
 
 
 def _values_of(task: RunTask, change: FileChange) -> Iterator[tuple[pa.Array, bool]]:
     """The values that a file has and, beside those, the ones that it has no more."""
-    values = distinct_values(task.storage, change.file, task.column, task.kind)
+    values = task.indexed.distinct(task.storage, change.file)
     if change.before is None:
         yield values, False
         return
-    old = distinct_values(task.storage, change.before, task.column, task.kind)
+    old = task.indexed.distinct(task.storage, change.before)
     yield values.filter(pc.invert(pc.is_in(values, value_set=old))), False
     yield old.filter(pc.invert(pc.is_in(old, value_set=values))), True
-
-
-def distinct_values(storage: Storage, file: BaseFile, column: str, kind: pa.DataType) -> pa.Array:
-    """The values of a column of a base file, each once; null where a row has none.
-
-    Raises:
-        CorruptFileError: the file is damaged or gone.
-        SnapshotExpiredError: it was cleaned or taken back meanwhile.
-    """
-    source = open_base(storage, file)
-    metadata = read_metadata(source)
-    rows = read_columns(source, metadata, [column])
-    if column not in rows.column_names:
-        # The file was written before the schema had the column.
-        return pa.nulls(min(1, metadata.num_rows), kind)
-    try:
-        return pc.unique(rows[column].cast(kind))
-    except pa.ArrowException as error:
-        raise CorruptFileError(file.path, 0, f"column {column} is not {kind}: {error}") from error
 
 
 def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -> list[FileChange]:
@@ -297,9 +275,7 @@ def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -
     return found
 
 
-def _tasks_of(
-    state: TableState, column: str, kind: pa.DataType, changes: Sequence[FileChange]
-) -> list[RunTask]:
+def _tasks_of(state: TableState, indexed: Indexed, changes: Sequence[FileChange]) -> list[RunTask]:
     """Neighbouring files, a run's worth of rows each."""
     row_bytes = state.average_record_bytes() or _ROW_BYTES
     tasks: list[RunTask] = []
@@ -309,10 +285,10 @@ def _tasks_of(
         part.append(change)
         rows += change.file.size / row_bytes
         if rows >= _ROWS_PER_RUN:
-            tasks.append(RunTask(state.storage, column, kind, tuple(part)))
+            tasks.append(RunTask(state.storage, indexed, tuple(part)))
             part, rows = [], 0.0
     if part:
-        tasks.append(RunTask(state.storage, column, kind, tuple(part)))
+        tasks.append(RunTask(state.storage, indexed, tuple(part)))
     return tasks
 
 

@@ -23,11 +23,12 @@ from keymark.table.read.predicate import (
     conjuncts,
     tested_columns,
 )
-from keymark.table.secondary.comparing import groups_to_read, passing
-from keymark.table.secondary.cover import Cover, no_entries, present
-from keymark.table.secondary.runs import Run, load_runs, read_rows
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
+from keymark.table.values.comparing import groups_to_read, passing
+from keymark.table.values.cover import Cover, no_entries, present
+from keymark.table.values.indexed import folder_of
+from keymark.table.values.runs import Run, load_runs, read_rows
 
 # A comparison that so many entries may pass is not worth asking: it leaves most files.
 _ENTRIES_MAX = 1 << 23
@@ -100,7 +101,7 @@ class _Search:
 
     def _compared(self, column: str, tests: Sequence[Comparison]) -> _Mask:
         if column not in self._covers:
-            self._covers[column] = Cover.of(self.files, load_runs(self.storage, column))
+            self._covers[column] = Cover.of(self.files, load_runs(self.storage, folder_of(column)))
         kind = self.schema.field(column).type
         try:
             return _holding(self._covers[column], tests, self.storage, kind)

@@ -1,1 +1,0 @@
-"""Secondary indexes: which base files hold the values of a column."""

@@ -1,0 +1,1 @@
+"""Which base files hold a value: of a column with a secondary index, or a record key."""

@@ -1,0 +1,127 @@
+"""Comparing an index of values with the base files that it covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from keymark.table.layout.model import BaseFile
+from keymark.table.runtime.runner import TaskRunner
+from keymark.table.state.table_state import TableState
+from keymark.table.storage.storage import Storage
+from keymark.table.values.cover import Chains, Cover, no_entries, present
+from keymark.table.values.indexed import Indexed
+from keymark.table.values.runs import Run, groups_of_files, load_runs, read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredFiles:
+    """Base files whose chains begin in one run; `runs` are all that their chains go through."""
+
+    storage: Storage
+    indexed: Indexed
+    files: tuple[BaseFile, ...]
+    runs: tuple[Run, ...]
+
+    @property
+    def weight(self) -> int:
+        """Bytes of work, for a runner."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class WrongFile:
+    """A base file of which an index has not exactly the values.
+
+    Attributes:
+        path: of the file.
+        missing: how many of its values the index lacks.
+        extra: how many the index has and the file has not.
+    """
+
+    path: str
+    missing: int
+    extra: int
+
+
+def wrong_files(
+    state: TableState, indexed: Indexed, files: Sequence[BaseFile], runner: TaskRunner
+) -> list[WrongFile]:
+    """Those of the base files of which an index has not exactly the values.
+
+    Files that no run covers are read anyway: they are not wrong.
+
+    Raises:
+        CorruptFileError: a run or a base file is damaged.
+    """
+    works = covered_files(state.storage, indexed, files)
+    weights = [work.weight for work in works]
+    found = runner.run(compare_values, works, weights=weights, packed=False)
+    return [wrong for part in found for wrong in part]
+
+
+def covered_files(
+    storage: Storage, indexed: Indexed, files: Sequence[BaseFile]
+) -> list[CoveredFiles]:
+    """The base files that runs cover, by the run in which their chains begin.
+
+    That bounds what a task holds in memory.
+    """
+    runs = load_runs(storage, indexed.folder)
+    chains = Chains.of(runs)
+    begun: dict[int, list[BaseFile]] = {}
+    through: dict[int, set[int]] = {}
+    for file in files:
+        chain = chains.of_file(file.partition_path, file.name)
+        if chain:
+            begun.setdefault(chain[0].run, []).append(file)
+            through.setdefault(chain[0].run, set()).update(link.run for link in chain)
+    return [
+        CoveredFiles(
+            storage=storage,
+            indexed=indexed,
+            files=tuple(members),
+            runs=tuple(runs[number] for number in sorted(through[first])),
+        )
+        for first, members in begun.items()
+    ]
+
+
+def indexed_values(work: CoveredFiles) -> pa.Table:
+    """The values that an index has of covered files: group, the number of the file, and value."""
+    kind = work.indexed.kind
+    cover = Cover.of(work.files, work.runs)
+    entries = [no_entries(kind)]
+    for number, run in enumerate(work.runs):
+        if groups := groups_of_files(run, cover.files_of(number)):
+            rows = read_rows(work.storage, run, kind, groups)
+            entries.append(cover.placed(number, rows))
+    return present(pa.concat_tables(entries))
+
+
+def compare_values(work: CoveredFiles) -> list[WrongFile]:
+    """The files that differ; a task for a runner."""
+    indexed = indexed_values(work)
+    stored = [indexed.schema.empty_table()]
+    for number, file in enumerate(work.files):
+        values = work.indexed.distinct(work.storage, file)
+        groups = pa.repeat(pa.scalar(number, pa.int64()), len(values))
+        stored.append(pa.table([groups, values], schema=indexed.schema))
+    # A pair of file and value is once among those indexed and once among those stored.
+    pairs = pa.concat_tables([indexed, *stored])
+    sides = np.ones(pairs.num_rows, np.int64)
+    sides[indexed.num_rows :] = 2
+    sums = pairs.append_column("sides", pa.array(sides)).group_by(["group", "value"])
+    sums = sums.aggregate([("sides", "sum")])
+    group, side = sums["group"].to_numpy(), sums["sides_sum"].to_numpy()
+    extra, missing = (
+        np.bincount(group[side == number], minlength=len(work.files)) for number in (1, 2)
+    )
+    return [
+        WrongFile(file.path, int(missing[number]), int(extra[number]))
+        for number, file in enumerate(work.files)
+        if missing[number] or extra[number]
+    ]
