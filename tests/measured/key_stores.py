@@ -9,7 +9,7 @@ there one must be right; all others are false, as are all of absent keys. DIR/ke
 all figures. A store that is there is asked again. RocksDB needs `pip install rocksdict`.
 """
 
-# ruff: noqa: T201, PLC0415
+# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
