@@ -20,7 +20,8 @@ import typer
 
 # name -> module, attribute (a Typer app, or a function that becomes one), help
 COMMANDS = {
-    "run": ("keymark.harness.cli", "run", "run a scenario and write its report"),
+    "run": ("keymark.harness.cli", "run", "run a scenario, or a job of your own, and report"),
+    "observe": ("keymark.harness.cli", "observe", "make a run folder of Spark's event logs"),
     "kernels": ("keymark.harness.cli", "kernels", "measure the kernels of two revisions in turns"),
     "scenarios": ("keymark.harness.cli", "scenarios", "list the built-in scenarios"),
     "engine": ("keymark.harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
