@@ -96,18 +96,17 @@ def run(
     """Measure and verify every index of a scenario, or a job of your own, and report."""
     target = Target(out=out, resume=resume, as_json=as_json)
     if document.is_job(scenario):
-        scenario_only = {
-            **{"--engine": engine, "--index": index, "--master": master},
-            **{"--tables": tables, "--budget": budget},
-        }
-        for name, given in scenario_only.items():
+        names = ("--engine", "--index", "--master", "--tables", "--budget")
+        for name, given in zip(names, (engine, index, master, tables, budget), strict=True):
             if given is not None:
                 raise HarnessError(f"{name} is for scenarios, and {scenario} is the file of a job")
         job = document.load(scenario, set_ or ())
         _run_job(Path(scenario), job, (base or (), candidate or ()), target)
         return
     if base or candidate:
-        raise HarnessError("--base and --candidate are for jobs; `gate REVISION` compares revisions")
+        raise HarnessError(
+            "--base and --candidate are for jobs; `gate REVISION` compares revisions"
+        )
     overrides: dict[str, object] = {}
     if engine:
         overrides["engines"] = [revisions.named(name) for name in engine]

@@ -28,6 +28,11 @@ COMMANDS = {
     "hbase": ("keymark.harness.hbase.cli", "app", "start and stop an HBase for the index hbase"),
     "report": ("keymark.reports.cli", "app", "write the report of one or several runs"),
     "results": ("keymark.reports.published.cli", "app", "check published runs, and publish a run"),
+    "rerun": (
+        "keymark.reports.published.cli",
+        "rerun",
+        "repeat a published run, and say whether both agree",
+    ),
     "site": ("keymark.reports.site.cli", "site", "make a static site of all published runs"),
     "gate": ("keymark.reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
     "history": (

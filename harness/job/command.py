@@ -1,14 +1,14 @@
 """One command run to its end, with its processes watched: time, processor time, memory.
 
-A command gets a session of its own (setsid), by which all processes that it starts are known: Spark
-starts a JVM, and that starts Python workers in process groups of their own. A Python driver ends
-before its JVM, which then completes the event log, so that a step is over when no process of the
-session is left. Only the time until the command itself ended is measured.
+A command gets a session of its own (setsid), by which all processes that it starts are known:
+Spark starts a JVM, and that starts Python workers in process groups of their own. A Python driver
+ends before its JVM, which then completes the event log, so that a step is over when no process of
+the session is left. Only the time until the command itself ended is measured.
 
-Processor time is that of the command and of all below it, as the system counts it for children that
-were waited for; of processes that outlived the command it is what was seen last. Memory is the
-largest sum over the session's processes that was seen; pages that they share count for each. Systems
-without `/proc` tell no memory.
+Processor time is that of the command and of all below it, as the system counts it for children
+that were waited for; of processes that outlived the command it is what was seen last. Memory is
+the largest sum over the session's processes that was seen; pages that they share count for each.
+Systems without `/proc` tell no memory.
 """
 
 from __future__ import annotations

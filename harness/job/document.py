@@ -48,7 +48,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 _OF_SCENARIOS = ("build", "bulk_insert", "build_index", "spread", "upsert")
-"""Steps that mean something of their own in a run: some are taken less often, `upsert` is several."""
+"""Names that reports take for steps of scenarios, some of which are taken less often."""
 
 
 def _as_commands(value: object) -> object:

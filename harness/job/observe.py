@@ -1,4 +1,4 @@
-"""Event logs that exist already into a run folder: counters, stages, and the time of each application.
+"""Event logs that exist already into a run folder: counters, stages, and times of applications.
 
 The name of an application is its step, and applications of one name are repetitions in the order of
 their time. Nothing is run and nothing verified. The numbers of a log that is cut off are kept and

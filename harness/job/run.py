@@ -135,7 +135,8 @@ def measure(request: JobRequest, progress: Progress) -> Finished:
     if not request.job.verify:
         notes.append("The job has no command that verifies: no answer was checked.")
     described = {side.side.name: _described(side) for side in sides}
-    versions = {**record.versions, **{"spark": v for side in sides for v in sorted(side.spark)}}
+    spark = ", ".join(sorted({each for side in sides for each in side.spark}))
+    versions = {**record.versions, **({"spark": spark} if spark else {})}
     done = {"finished": _now(), "repetitions": request.job.repetitions, "failed": failed}
     folder.finish(record.but(**done, notes=notes, processes=described, versions=versions))
     return Finished(folder=folder, failed=failed, notes=tuple(notes))

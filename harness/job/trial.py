@@ -24,7 +24,7 @@ EVENTS = "KEYMARK_EVENTS"
 """Environment variable of commands: the folder that event logs are looked for in."""
 
 _SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"
-"""Environment variable whose Java options spark-submit, spark-sql and PySpark give to the driver."""
+"""Variable whose Java options spark-submit, spark-sql and PySpark give to the driver."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Spark event logs to counters of (trial, step, phase).
 
 An event log is one JSON object a line (`log_files.py` opens it). `SparkListenerStageSubmitted`
-carries the local properties under which a stage was submitted: the harness put the trial and step there, the table
-its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd` carries the metrics.
+carries the local properties under which a stage was submitted: the harness put the trial and step
+there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd` carries the metrics.
 Hudi does not know our phases: `engines/hudi_phases.py` tells them from what it says of its stages,
 and the time of a phase is the time during which one of its stages ran.
 
@@ -39,7 +39,7 @@ class Counters:
     """Sums over the tasks of a step or phase; bytes and records as Spark counts them.
 
     `task_records_max` is no sum: the records that the largest task read, of files and of shuffles.
-    `cpu_ns` is what threads of the JVM spent on tasks, in nanoseconds; Python workers are not in it.
+    `cpu_ns` is what threads of the JVM spent on tasks, in nanoseconds, without Python workers.
     """
 
     tasks: int = 0

@@ -1,4 +1,4 @@
-"""The bytes of Spark's event logs: in one file or rolled into parts, plain or compressed.
+r"""The bytes of Spark's event logs: in one file or rolled into parts, plain or compressed.
 
 A log is one JSON object a line. The ending of its name says how it is compressed
 (`spark.eventLog.compression.codec`):
@@ -6,7 +6,7 @@ A log is one JSON object a line. The ending of its name says how it is compresse
     .zstd    a stream of zstd
     .lz4     blocks of lz4-java: `LZ4Block`, a byte of method, then the compressed length, the
              length and a checksum as little-endian words of four bytes, then the bytes
-    .snappy  blocks of snappy-java: `\\x82SNAPPY\\0` and two words of four bytes, then blocks, each
+    .snappy  blocks of snappy-java: `\x82SNAPPY\0` and two words of four bytes, then blocks, each
              after its length as a big-endian word of four bytes
     .lzf     not read: no library at hand knows it
 

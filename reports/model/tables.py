@@ -273,7 +273,7 @@ def headline(cells: Sequence[CellView]) -> SummaryTable:
 
 
 def own_steps(cells: Sequence[CellView]) -> list[str]:
-    """The steps of jobs of the user's own, which are about no index; none where a cell is of one."""
+    """The steps of jobs of the user's own; none where a cell is of an index."""
     if any(cell.spec is not UNKNOWN for cell in cells):
         return []
     return sorted({step for cell in cells for step in cell.steps()}, key=step_order)

@@ -78,7 +78,7 @@ def _why(cells: Sequence[CellView]) -> str:
     """Why upserts do not differ, where tagging and the upkeep of the index are a small part."""
     most = max((share for share in _shares(cells, "tag", "index") if share), default=1.0)
     same = f"{100 * (1 - most):.0f} %"
-    return "" if most > 0.5 else f"; {same} of it or more is the same work with every {kind}"
+    return "" if most > 0.5 else f"; {same} of it or more is the same work with every index"
 
 
 def _share_of_upsert(cells: Sequence[CellView], labels: Sequence[str]) -> str:
