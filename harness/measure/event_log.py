@@ -2,7 +2,8 @@
 
 An event log is one JSON object a line (`log_files.py` opens it). `SparkListenerStageSubmitted`
 carries the local properties under which a stage was submitted: the harness put the trial and step
-there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd` carries the metrics.
+there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd`
+carries the metrics.
 Hudi does not know our phases: `engines/hudi_phases.py` tells them from what it says of its stages,
 and the time of a phase is the time during which one of its stages ran.
 
@@ -31,6 +32,8 @@ _HUDI = "hudi@"
 _PHASE_PROPERTIES = ("spark.jobGroup.id", "spark.job.description")
 _ABOUT = ("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd")
 _KNOWN_SPARK = ("3.", "4.")
+_LATEST = 1 << 53
+"""Milliseconds that a float holds"""
 _BAD_EVENT = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -216,7 +219,7 @@ def read_application(path: Path) -> LoggedApplication:
 
 def _millis(event: Mapping[str, Any]) -> int:
     time = event.get("Timestamp")
-    return time if isinstance(time, int) else 0
+    return time if isinstance(time, int) and 0 <= time < _LATEST else 0
 
 
 def _part_mistake(path: Path, files: list[Path]) -> str:
