@@ -130,7 +130,11 @@ class SideRun:
                 valid=True,
                 reason="",
             )
-            found, lines = self._step(step, trial, whole)
+            try:
+                found, lines = self._step(step, trial, whole)
+            except HarnessError as error:  # what it wrote cannot be read
+                failed = replace(whole, verified=False, valid=False, reason=str(error))
+                found, lines = [failed], []
             samples += found
             stages += lines
             if reason := found[-1].reason:
@@ -188,7 +192,8 @@ class SideRun:
             try:
                 told = read_application(log)
             except RunFolderError as error:
-                self._note(step.name, str(error))
+                found.missing = str(error)
+                self._note(step.name, found.missing)
                 continue
             found.counters = found.counters or StepCounters()
             found.counters.include(told.counters)

@@ -1,4 +1,4 @@
-"""A small job of real PySpark whose candidate shuffles twice as much, by Python and spark-submit."""
+"""A small job of real PySpark, by Python and spark-submit; its candidate shuffles twice as much."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ spark = (
     .config("spark.sql.shuffle.partitions", "2").config("spark.ui.enabled", "false")
     .config("spark.sql.adaptive.enabled", "false").getOrCreate()
 )
-rows = spark.range(20_000).select(F.explode(F.array(*map(F.lit, range(copies)))).alias("copy"), "id")
+copied = F.explode(F.array(*map(F.lit, range(copies)))).alias("copy")
+rows = spark.range(20_000).select(copied, "id")
 rows.repartition(2, "id").write.mode("overwrite").parquet(out)
 # The session is left to the end of the process, as many jobs do.
 """
