@@ -1,4 +1,4 @@
-"""The commands `run`, `scenarios` and `engine`; only modules named `cli` print.
+"""The commands `run`, `observe`, `scenarios` and `engine`; only modules named `cli` print.
 
 `run` measures into a run folder and then starts `keymark report RUN` in a process of its own:
 statistics and charts see nothing but the folder's files, and its answer is what `run` prints.
@@ -13,8 +13,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self
@@ -24,8 +25,10 @@ from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeElapse
 
 from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, revisions, s3a
 from keymark.harness.errors import HarnessError
+from keymark.harness.job import document
 from keymark.harness.redaction import terminal_text
 from keymark.harness.scenario import scenario as scenarios_
+from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.scenario.schema import scenario_schema
 from keymark.harness.store import run_folder_mirror
 from keymark.harness.store.store import RunFolder
@@ -39,9 +42,25 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a run goes, and how it is told.
+
+    Attributes:
+        out: the run folder, a path or URL; None for a new one below `runs`.
+        resume: go on with the run in it.
+        as_json: print the summary as one JSON document.
+    """
+
+    out: str | None
+    resume: bool
+    as_json: bool
+
+
 def run(
     scenario: Annotated[
-        str, typer.Argument(metavar="[SCENARIO]", help="built-in name or TOML file")
+        str,
+        typer.Argument(metavar="[SCENARIO]", help="built-in name or TOML file, of a job too"),
     ] = "quickstart",
     *,
     engine: Annotated[
@@ -63,10 +82,31 @@ def run(
     budget: Annotated[
         str | None, typer.Option(help="time that chooses the repetitions: 90s, 10m, 1h")
     ] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REVISION|NAME=VALUE", help="of a job: what is compared with"),
+    ] = None,
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REVISION|NAME=VALUE", help="of a job: what is compared"),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Measure and verify every index of a scenario, and report."""
+    """Measure and verify every index of a scenario, or a job of your own, and report."""
+    target = Target(out=out, resume=resume, as_json=as_json)
+    if document.is_job(scenario):
+        names = ("--engine", "--index", "--master", "--tables", "--budget")
+        for name, given in zip(names, (engine, index, master, tables, budget), strict=True):
+            if given is not None:
+                raise HarnessError(f"{name} is for scenarios, and {scenario} is the file of a job")
+        job = document.load(scenario, set_ or ())
+        _run_job(Path(scenario), job, (base or (), candidate or ()), target)
+        return
+    if base or candidate:
+        raise HarnessError(
+            "--base and --candidate are for jobs; `gate REVISION` compares revisions"
+        )
     overrides: dict[str, object] = {}
     if engine:
         overrides["engines"] = [revisions.named(name) for name in engine]
@@ -77,16 +117,19 @@ def run(
     if tables:
         overrides["table.location"] = tables
     resolved = scenarios_.load(scenario, sets=set_ or (), overrides=overrides)
-    budget_s = None if budget is None else parse_duration(budget)
+    _run_scenario(resolved, None if budget is None else parse_duration(budget), target)
 
+
+def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) -> None:
     # Spark's modules are loaded only when the request is known to be right.
     from keymark.harness.run import bench  # noqa: PLC0415
     from keymark.harness.run.request import Request  # noqa: PLC0415
 
+    out = target.out
     with Shown() as shown:
-        with run_folder_mirror.working(out, resume=resume) as (path, kept):
+        with run_folder_mirror.working(out, resume=target.resume) as (path, kept):
             request = Request(
-                scenario=resolved, out=path, budget_s=budget_s, resume=resume, kept=kept
+                scenario=resolved, out=path, budget_s=budget_s, resume=target.resume, kept=kept
             )
             try:
                 finished = bench.run(request, shown)
@@ -98,13 +141,74 @@ def run(
                     _tell_loaded(request.folder / "work" / "tables")
                 raise
         shown.begin("writing the report")
-    _report(out or str(finished.folder.path), as_json=as_json)
+    _report(out or str(finished.folder.path), as_json=target.as_json)
     for engine_, reason in finished.skipped.items():
         print(terminal_text(f"SKIPPED {engine_}: {reason}"), file=sys.stderr)
-    for cell, reason in finished.failed.items():
+    _tell_failed(finished.failed)
+
+
+def _run_job(
+    file: Path,
+    job: document.JobSection,
+    sides: tuple[Sequence[str], Sequence[str]],
+    target: Target,
+) -> None:
+    from keymark.harness.job import run as jobs  # noqa: PLC0415 - of jobs only
+    from keymark.harness.job import sides as sides_  # noqa: PLC0415
+
+    repository = sides_.Repository.of(file)
+    known = sides_.sides(job, repository, *sides)
+    with Shown() as shown:
+        with run_folder_mirror.working(target.out, resume=target.resume) as (path, kept):
+            request = jobs.JobRequest(
+                job=job,
+                sides=known,
+                repository=repository,
+                out=path,
+                resume=target.resume,
+                kept=kept,
+            )
+            try:
+                finished = jobs.measure(request, shown)
+            except KeyboardInterrupt:
+                tell_interrupted(going_on(target.out or request.folder))
+                raise
+        shown.begin("writing the report")
+    _report(target.out or str(finished.folder.path), as_json=target.as_json)
+    for note in finished.notes:
+        print(terminal_text(f"note: {note}"), file=sys.stderr)
+    _tell_failed(finished.failed)
+
+
+def _tell_failed(failed: Mapping[str, str]) -> None:
+    """Name what failed, and end with exit code 1 if anything did."""
+    for cell, reason in failed.items():
         print(terminal_text(f"FAILED {cell}: {reason}"), file=sys.stderr)
-    if finished.failed:
+    if failed:
         raise typer.Exit(1)
+
+
+def observe(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="EVENTLOG...", help="Spark's event logs, or folders of rolled ones"),
+    ],
+    *,
+    name: Annotated[str, typer.Option(help="of the job, by which runs are compared")] = "observed",
+    step: Annotated[
+        str, typer.Option(help="step that all logs are of; default: names of the applications")
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="run folder; default runs/<time>-<name>")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Make a run folder of event logs that exist already, for `report`, `gate` and `history`."""
+    from keymark.harness.job import observe as observe_  # noqa: PLC0415 - of this command only
+
+    request = observe_.ObserveRequest(logs=tuple(logs), name=name, step=step, out=out)
+    finished = observe_.observe(request)
+    _report(str(finished.folder.path), as_json=as_json)
+    for note in finished.notes:
+        print(terminal_text(f"note: {note}"), file=sys.stderr)
 
 
 def _tell_loaded(loaded: Path) -> None:

@@ -20,13 +20,19 @@ import typer
 
 # name -> module, attribute (a Typer app, or a function that becomes one), help
 COMMANDS = {
-    "run": ("keymark.harness.cli", "run", "run a scenario and write its report"),
+    "run": ("keymark.harness.cli", "run", "run a scenario, or a job of your own, and report"),
+    "observe": ("keymark.harness.cli", "observe", "make a run folder of Spark's event logs"),
     "kernels": ("keymark.harness.cli", "kernels", "measure the kernels of two revisions in turns"),
     "scenarios": ("keymark.harness.cli", "scenarios", "list the built-in scenarios"),
     "engine": ("keymark.harness.cli", "engine_app", "install and list engines such as Apache Hudi"),
     "hbase": ("keymark.harness.hbase.cli", "app", "start and stop an HBase for the index hbase"),
     "report": ("keymark.reports.cli", "app", "write the report of one or several runs"),
     "results": ("keymark.reports.published.cli", "app", "check published runs, and publish a run"),
+    "rerun": (
+        "keymark.reports.published.cli",
+        "rerun",
+        "repeat a published run, and say whether both agree",
+    ),
     "site": ("keymark.reports.site.cli", "site", "make a static site of all published runs"),
     "gate": ("keymark.reports.gate.cli", "gate", "compare a candidate with a base, for CI"),
     "history": (

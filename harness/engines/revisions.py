@@ -91,7 +91,7 @@ def checkout(name: str, root: Path = CLONE) -> Checkout:
     commit = resolve(what, root)
     folder = jars.folder().with_name("revisions") / commit
     if not folder.exists():
-        _unpack(commit, folder, root)
+        unpack(commit, folder, root)
     ready = Checkout(root=folder, python=_python(folder, root))
     if not (folder / _COMPILED).exists():
         _precompile(ready, commit[:_SHORT])
@@ -99,8 +99,12 @@ def checkout(name: str, root: Path = CLONE) -> Checkout:
     return ready
 
 
-def _unpack(commit: str, folder: Path, root: Path) -> None:
-    """The files of a commit in a folder, whole or not at all."""
+def unpack(commit: str, folder: Path, root: Path) -> None:
+    """The files of a commit in a folder, whole or not at all.
+
+    Raises:
+        HarnessError: git cannot give them.
+    """
     archived = git(root, "archive", "--format=tar", commit)
     folder.parent.mkdir(parents=True, exist_ok=True)
     parts = Path(tempfile.mkdtemp(dir=folder.parent))

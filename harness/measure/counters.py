@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from keymark.harness.engines import BARE, is_native
@@ -23,6 +23,9 @@ _COUNTED = (
 )
 """Of a step those of `total` are written last, and of these `tasks`; see `unfinished`."""
 
+OF_A_JOB = ("output_bytes", "output_records", "spill_bytes", *_COUNTED)
+"""Counters of a job of the user's own."""
+
 
 def label_of(sample: Sample) -> str:
     """The label under which the sample's step is in the event log; see `step.label`."""
@@ -31,9 +34,16 @@ def label_of(sample: Sample) -> str:
 
 
 def counter_samples(
-    samples: Iterable[Sample], logged: Mapping[str, StepCounters]
+    samples: Iterable[Sample],
+    logged: Mapping[str, StepCounters],
+    names: Sequence[str] = _COUNTED,
 ) -> Iterator[Sample]:
     """Counters of every step that was timed and has none yet, for each phase that was timed.
+
+    Args:
+        samples: of the run.
+        logged: counters by label.
+        names: which counters.
 
     A phase without Spark tasks has zeros. Phases that the engine does not time are timed by the
     log, as far as it tells them. Tasks that failed were run again and are counted twice,
@@ -51,8 +61,8 @@ def counter_samples(
             for phase in step.spans:
                 timed = replace(sample, phase=phase, value=step.seconds(phase))
                 yield timed
-                yield from _counters(timed, step.phases.get(phase, Counters()))
-        yield from _counters(sample, step.phases.get(sample.phase, Counters()))
+                yield from _counters(timed, step.phases.get(phase, Counters()), names)
+        yield from _counters(sample, step.phases.get(sample.phase, Counters()), names)
 
 
 def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:
@@ -71,10 +81,10 @@ def _counted(samples: Iterable[Sample]) -> set[str]:
     return {label_of(s) for s in samples if s.metric == _LAST and s.phase == "total"}
 
 
-def _counters(sample: Sample, counters: Counters) -> Iterator[Sample]:
+def _counters(sample: Sample, counters: Counters, names: Sequence[str]) -> Iterator[Sample]:
     valid = counters.failed_tasks == 0
     retried = "" if valid else f"{counters.failed_tasks} Spark tasks failed and ran again"
-    for name in _COUNTED:
+    for name in names:
         yield replace(
             sample,
             metric=name,
@@ -112,6 +122,8 @@ def stage_lines(samples: Iterable[Sample], logged: Mapping[str, StepCounters]) -
                 shuffle_read_bytes=sums.counters.shuffle_read_bytes,
                 shuffle_read_records=sums.counters.shuffle_read_records,
                 task_records_max=sums.counters.task_records_max,
+                output_bytes=sums.counters.output_bytes,
+                spill_bytes=sums.counters.spill_bytes,
             )
 
 

@@ -1,9 +1,9 @@
 """Spark event logs to counters of (trial, step, phase).
 
-An event log is one JSON object a line, compressed as a zstd stream (the one codec that Spark
-writes and pyarrow reads as a standard stream). `SparkListenerStageSubmitted` carries the local
-properties under which a stage was submitted: the harness put the trial and step there, the table
-its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd` carries the metrics.
+An event log is one JSON object a line (`log_files.py` opens it). `SparkListenerStageSubmitted`
+carries the local properties under which a stage was submitted: the harness put the trial and step
+there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd`
+carries the metrics.
 Hudi does not know our phases: `engines/hudi_phases.py` tells them from what it says of its stages,
 and the time of a phase is the time during which one of its stages ran.
 
@@ -18,10 +18,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from keymark.harness.engines.hudi_phases import phase_of
-from keymark.harness.errors import RunFolderError
+from keymark.harness.measure import log_files
 from keymark.harness.measure.stages import stage_name
 from keymark.harness.store.results import PHASES
 
@@ -32,6 +30,11 @@ PHASE_PREFIX = "keymark/"
 
 _HUDI = "hudi@"
 _PHASE_PROPERTIES = ("spark.jobGroup.id", "spark.job.description")
+_ABOUT = ("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd")
+_KNOWN_SPARK = ("3.", "4.")
+_LATEST = 1 << 53
+"""Milliseconds that a float holds"""
+_BAD_EVENT = (KeyError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class Counters:
     """Sums over the tasks of a step or phase; bytes and records as Spark counts them.
 
     `task_records_max` is no sum: the records that the largest task read, of files and of shuffles.
+    `cpu_ns` is what threads of the JVM spent on tasks, in nanoseconds, without Python workers.
     """
 
     tasks: int = 0
@@ -49,6 +53,10 @@ class Counters:
     shuffle_read_bytes: int = 0
     shuffle_read_records: int = 0
     task_records_max: int = 0
+    output_bytes: int = 0
+    output_records: int = 0
+    spill_bytes: int = 0
+    cpu_ns: int = 0
 
     def add(self, other: Counters) -> None:
         """Add the tasks of another to these."""
@@ -107,6 +115,18 @@ class StepCounters:
         """The sums that a stage belongs to."""
         return self.stages.setdefault((stage.phase or "total", stage.name), StageCounters())
 
+    def include(self, other: StepCounters) -> None:
+        """Add what another application counted in the same step."""
+        for name, counters in other.phases.items():
+            self.phases.setdefault(name, Counters()).add(counters)
+        for name, spans in other.spans.items():
+            self.spans.setdefault(name, []).extend(spans)
+        for key, theirs in other.stages.items():
+            sums = self.stages.setdefault(key, StageCounters())
+            sums.stages += theirs.stages
+            sums.seconds += theirs.seconds
+            sums.counters.add(theirs.counters)
+
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
@@ -134,25 +154,89 @@ def read(path: Path) -> dict[str, StepCounters]:
 
 
 def read_whole(path: Path) -> StepCounters:
-    """Counters of an event log of Hudi's that no harness labelled: all of its stages as one step.
+    """Counters of an event log that no harness labelled: all of its stages as one step.
 
     Args:
         path: a log, or the folder of one that Spark rolled into parts (`spark.eventLog.rolling`).
 
     Raises:
-        RunFolderError: there is no log.
+        RunFolderError: there is no log, or it is compressed in a way that is not read.
     """
-    parts = sorted(path.glob("events_*"), key=_part_number) if path.is_dir() else [path]
-    if not parts or not all(part.is_file() for part in parts):
-        raise RunFolderError(f"{path} is no event log of Spark")
-    events = (event for part in parts for event in _events(part))
-    return _read(events, _stage_of_hudi).get(_HUDI, StepCounters())
+    return read_application(path).counters
 
 
-def _part_number(path: Path) -> int:
-    """The number of a part: `events_12_app-1.zstd` is the twelfth."""
-    number = path.name.split("_")[1]
-    return int(number) if number.isdecimal() else 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedApplication:
+    """What an event log tells of the application that wrote it.
+
+    Attributes:
+        name: that the application gave itself; empty where the log does not say.
+        spark: version of Spark; empty where the log does not say.
+        began: milliseconds since 1970; 0 where the log does not say.
+        ended: the same; 0 where the log is cut off.
+        counters: of all of its stages; phases are those that Hudi tells.
+        missing: why its counters are not those of the whole application; empty where they are.
+        notes: what a reader must know besides.
+    """
+
+    name: str
+    spark: str
+    began: int
+    ended: int
+    counters: StepCounters
+    missing: str
+    notes: tuple[str, ...]
+
+
+def read_application(path: Path) -> LoggedApplication:
+    """All that is counted of an event log; arguments and errors as in `read_whole`."""
+    files = log_files.parts(path)
+    about: dict[str, dict[str, Any]] = {}
+
+    def watched() -> Iterator[dict[str, Any]]:
+        for file in files:
+            for event in _events(file):
+                if event.get("Event") in _ABOUT:
+                    about[event["Event"]] = event
+                yield event
+
+    counters = _read(watched(), _stage_of_hudi).get(_HUDI, StepCounters())
+    first, start, end = (about.get(name, {}) for name in _ABOUT)
+    spark = str(first.get("Spark Version") or "")
+    missing = "" if end else f"{path.name} is cut off: the application's end is not in it"
+    if path.is_dir():
+        missing = _part_mistake(path, files) or missing
+    return LoggedApplication(
+        name=str(start.get("App Name") or ""),
+        spark=spark,
+        began=_millis(start),
+        ended=_millis(end),
+        counters=counters,
+        missing=missing,
+        notes=tuple(_version_notes(path, spark)),
+    )
+
+
+def _millis(event: Mapping[str, Any]) -> int:
+    time = event.get("Timestamp")
+    return time if isinstance(time, int) and 0 <= time < _LATEST else 0
+
+
+def _part_mistake(path: Path, files: list[Path]) -> str:
+    """What a rolled log lacks."""
+    if any(file.suffix == ".compact" for file in files):
+        return f"{path.name} was compacted: events of jobs that had ended are not in it"
+    for number, file in enumerate(files, start=1):
+        if log_files.part_number(file) != number:
+            return f"{path.name} has no part {number}"
+    return ""
+
+
+def _version_notes(path: Path, spark: str) -> Iterator[str]:
+    if not spark:
+        yield f"{path.name} does not say which Spark wrote it"
+    elif not spark.startswith(_KNOWN_SPARK):
+        yield f"{path.name} was written by Spark {spark}; it is read as a log of Spark 3 and 4"
 
 
 def _read(
@@ -162,18 +246,21 @@ def _read(
     stages: dict[tuple[int, int], _Stage] = {}
     found: dict[str, StepCounters] = {}
     for event in events:
-        if event.get("Event") == "SparkListenerStageSubmitted":
-            info = event["Stage Info"]
-            stage = stage_of(info, event.get("Properties") or {})
-            if stage is not None:
-                stages[info["Stage ID"], info["Stage Attempt ID"]] = stage
-        elif event.get("Event") == "SparkListenerStageCompleted":
-            info = event["Stage Info"]
-            _span(info, stages.get((info["Stage ID"], info["Stage Attempt ID"])), found)
-        elif event.get("Event") == "SparkListenerTaskEnd":
-            stage = stages.get((event["Stage ID"], event["Stage Attempt ID"]))
-            if stage is not None:
-                found.setdefault(stage.label, StepCounters()).add(stage, _counters(event))
+        try:
+            if event.get("Event") == "SparkListenerStageSubmitted":
+                info = event["Stage Info"]
+                stage = stage_of(info, event.get("Properties") or {})
+                if stage is not None:
+                    stages[info["Stage ID"], info["Stage Attempt ID"]] = stage
+            elif event.get("Event") == "SparkListenerStageCompleted":
+                info = event["Stage Info"]
+                _span(info, stages.get((info["Stage ID"], info["Stage Attempt ID"])), found)
+            elif event.get("Event") == "SparkListenerTaskEnd":
+                stage = stages.get((event["Stage ID"], event["Stage Attempt ID"]))
+                if stage is not None:
+                    found.setdefault(stage.label, StepCounters()).add(stage, _counters(event))
+        except _BAD_EVENT:
+            continue  # no event as Spark writes it
     return found
 
 
@@ -217,6 +304,7 @@ def _counters(event: Mapping[str, Any]) -> Counters:
     read = metrics.get("Shuffle Read Metrics") or {}
     written = metrics.get("Shuffle Write Metrics") or {}
     files = metrics.get("Input Metrics") or {}
+    output = metrics.get("Output Metrics") or {}
     reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
     return Counters(
         tasks=1,
@@ -227,53 +315,18 @@ def _counters(event: Mapping[str, Any]) -> Counters:
         shuffle_read_bytes=read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0),
         shuffle_read_records=read.get("Total Records Read", 0),
         task_records_max=files.get("Records Read", 0) + read.get("Total Records Read", 0),
+        output_bytes=output.get("Bytes Written", 0),
+        output_records=output.get("Records Written", 0),
+        spill_bytes=metrics.get("Disk Bytes Spilled", 0),
+        cpu_ns=metrics.get("Executor CPU Time", 0),
     )
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    for line in _lines(path):
+    for line in log_files.lines(path):
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
             continue  # cut off by a kill, or not written by Spark
         if isinstance(event, dict):
             yield event
-
-
-_LONGEST_LINE = 64 << 20
-"""Bytes of one event; plans of large queries take some megabytes"""
-_MOST_BYTES = 128 << 20
-_MOST_RATIO = 1000
-"""Events compress to a tenth or a fiftieth: no log of Spark decompresses to more than both."""
-_CHUNK = 4096  # small: what a cut-off stream yields last is lost by the chunk
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a log, decompressed as far as the stream goes."""
-    compressed = ".zstd" in path.suffixes
-    parts: list[bytes] = []
-    length = total = 0
-    most = max(_MOST_BYTES, _MOST_RATIO * path.stat().st_size)
-    with pa.OSFile(str(path)) as file:
-        stream: pa.NativeFile = pa.CompressedInputStream(file, "zstd") if compressed else file
-        while chunk := _chunk(stream):
-            total += len(chunk)
-            if total > most:
-                raise RunFolderError(f"{path} decompresses to more than {most:,} bytes")
-            first, *lines = chunk.split(b"\n")
-            parts.append(first)
-            length += len(first)
-            if length > _LONGEST_LINE:
-                raise RunFolderError(f"{path} has a line of more than {_LONGEST_LINE:,} bytes")
-            for line in lines:
-                if parts != [b""]:
-                    yield b"".join(parts)
-                parts, length = [line], len(line)
-    yield b"".join(parts)
-
-
-def _chunk(stream: pa.NativeFile) -> bytes:
-    try:
-        return bytes(stream.read(_CHUNK))
-    except (OSError, pa.ArrowInvalid):
-        return b""  # the stream of a killed process has no end

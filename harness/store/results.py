@@ -183,6 +183,8 @@ class Stage(_JsonLine):
         wall_s: for how long, added up.
         tasks: over all of them, as are bytes and records.
         task_records_max: records that the largest task read; 0 in earlier run folders.
+        output_bytes: that Spark's own writers wrote; 0 in earlier run folders.
+        spill_bytes: that did not fit into memory and went to disk; 0 in earlier run folders.
     """
 
     cell: StrictStr
@@ -199,6 +201,8 @@ class Stage(_JsonLine):
     shuffle_read_bytes: StrictInt
     shuffle_read_records: StrictInt
     task_records_max: StrictInt = 0
+    output_bytes: StrictInt = 0
+    spill_bytes: StrictInt = 0
 
 
 def with_table_versions(text: str, schema_version: object) -> str:

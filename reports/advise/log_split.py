@@ -48,7 +48,7 @@ def split_log(path: Path) -> LogSplit:
     if not phases:
         raise ReportError(
             f"{path} has no stage of Hudi's that can be told; logs are read plain or compressed "
-            "with zstd (spark.eventLog.compression.codec)"
+            "with zstd, lz4 or snappy (spark.eventLog.compression.codec)"
         )
     untold = (sums.seconds for (phase, _), sums in step.stages.items() if phase not in phases)
     return LogSplit(

@@ -44,7 +44,10 @@ def gate(
     ],
     candidate: Annotated[
         str | None,
-        typer.Argument(metavar="[CANDIDATE]", help="the same; of a revision: the work tree"),
+        typer.Argument(
+            metavar="[CANDIDATE]",
+            help="the same; of a revision: the work tree; of a run of two sides: its candidate",
+        ),
     ] = None,
     *,
     policy: Annotated[Path | None, typer.Option(help="what is demanded, as TOML")] = None,
@@ -239,8 +242,8 @@ class Given:
 
     def sides(self) -> tuple[RunNumbers, RunNumbers]:
         """Read both paths; an engine of the same run may stand for the candidate."""
-        if self.candidate is None and self.engines[0] is None:
-            raise ReportError(f"{clean(self.base)} is to be compared with what? name a CANDIDATE")
+        if self.candidate is None and self.engines == (None, None):
+            return replace(self, candidate=self.base, engines=self._two_engines()).sides()
         self._refuse_versions()
         names = self.base, self.candidate or self.base
         sides = []
@@ -250,6 +253,20 @@ class Given:
             # One that was fetched is called by its URL.
             sides.append(replace(side, name=side.name.replace(clean(path), clean(name))))
         return sides[0], sides[1]
+
+    def _two_engines(self) -> tuple[str, str]:
+        """The two engines of a run that stands alone, base and candidate.
+
+        Raises:
+            ReportError: it has not two, or is no run.
+        """
+        try:
+            found = measure_revisions.kept(run_folder_mirror.local(self.base))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ReportError(
+                f"{clean(self.base)} is to be compared with what? name a CANDIDATE"
+            ) from error
+        return found.base, found.candidate
 
     def _refuse_versions(self) -> None:
         """Engines that make tables of different versions are compared by no gate.

@@ -37,9 +37,9 @@ ALL_STEPS = "all steps"
 
 SET_UP = (
     *("table.options", "table.index_options", "table.engine_options", "table.variants"),
-    "spark.",
+    *("spark.", "job."),
 )
-"""How tables and Spark are set up may be what is compared; rows and what is done may not."""
+"""How tables, Spark and a job are set up may be what is compared; rows and steps may not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

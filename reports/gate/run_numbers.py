@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import NamedTuple
 
-from keymark.harness.engines import WORKTREE, hudi_name, is_native
+from keymark.harness.engines import WORKTREE, hudi_name, hudi_version
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.results import Stage
 from keymark.harness.store.store import RunFolder
@@ -67,13 +67,14 @@ class RunNumbers:
         origin: the run folder, by which sides of one run know each other; None for a summary.
         numbers: everything measured in cells that are verified.
         wrong: cells that are not verified or were never measured, with the reason.
-        foreign: cells of other engines than `native`, whose counters repeat less exactly.
+        foreign: cells of Hudi's engines, whose counters repeat less exactly.
         work: what was done, as (dotted key of the scenario -> text); empty where unknown.
         stages: Spark's stages by cell and step; empty where unknown.
         versions: of what numbers depend on, by name; empty where unknown.
         scenario: its name; empty where unknown.
         engine: the one whose cells these are; empty for all.
         unseeded: cells whose files are named at random, so that sizes of indexes are chance.
+        side: what this side of a job is, as the run says; empty for others.
     """
 
     name: str
@@ -88,10 +89,13 @@ class RunNumbers:
     scenario: str = ""
     engine: str = ""
     unseeded: frozenset[str] = frozenset()
+    side: str = ""
 
     @property
     def title(self) -> str:
         """What was measured, in words for readers elsewhere: an engine, a commit, or a run."""
+        if self.side:
+            return self.side
         hudi = hudi_name(self.engine)
         if hudi:
             return f"Apache Hudi {clean(hudi.version, 40)}, tables of version {hudi.table_version}"
@@ -150,8 +154,8 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
             for series in cell.series.values()
         },
         wrong=wrong,
-        foreign=frozenset(_name(c.cell, engine) for c in cells if not is_native(c.engine)),
-        work=facts.work(run),
+        foreign=frozenset(_name(c.cell, engine) for c in cells if hudi_version(c.engine)),
+        work=facts.work(run, engine),
         stages=_stages(path, engine),
         versions=facts.versions(run),
         scenario=clean(run.record.scenario.name or "", 60),
@@ -159,6 +163,7 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
         unseeded=frozenset(
             _name(c.cell, engine) for c in cells if c.engine not in run.record.seeded_ids
         ),
+        side=facts.side_title(run, engine),
     )
 
 
@@ -209,7 +214,7 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
         name = _name(cell.cell or f"{cell.engine}/{cell.index}", engine)
         if name in wrong or any(key.cell == name for key in numbers):
             raise ReportError(f"{clean(path)}, cell {place + 1}: {clean(name)} is there twice")
-        if not is_native(cell.engine):
+        if hudi_version(cell.engine):
             foreign.add(name)
         if cell.engine not in document.seeded_ids:
             unseeded.add(name)

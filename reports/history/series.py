@@ -73,7 +73,7 @@ def read(paths: Sequence[Path]) -> History:
         differ = [
             key
             for key, value in first.work.items()
-            if other.work.get(key, value) != value and not key.startswith("table.")
+            if other.work.get(key, value) != value and not key.startswith(("table.", "job."))
         ]
         if differ:
             raise ReportError(

@@ -25,7 +25,9 @@ LONGEST_LIST = 400
 """Facts of one section that a page shows."""
 
 _APART = {"schema_version", "run_id", "scenario", "notes", "failed", "command"}
-_WORK = ("dataset.", "workload.", "table.", "spark.")
+_WORK = ("dataset.", "workload.", "table.", "spark.", "job.")
+_SIDES = "sides"
+"""What differs between the sides of a job, by engine."""
 
 
 def compared(run: Run) -> str:
@@ -112,9 +114,29 @@ def scenario(run: Run) -> list[Fact]:
     return _flat(run.record.scenario.document)
 
 
-def work(run: Run) -> dict[str, str]:
-    """What was done to which rows, on which Spark, as (dotted key of the scenario -> text)."""
-    return {key: value for key, value in scenario(run) if key.startswith(_WORK)}
+def work(run: Run, engine: str | None = None) -> dict[str, str]:
+    """What was done to which rows, on which Spark, as (dotted key of the scenario -> text).
+
+    Args:
+        run: a run.
+        engine: the side of a job whose values count; None for the only one.
+    """
+    plan = run.record.scenario.document
+    sides = plan.get(_SIDES)
+    if isinstance(sides, Mapping):
+        side = sides.get(engine or next(iter(sides), "")) if engine or len(sides) == 1 else None
+        own = dict(side) if isinstance(side, Mapping) else {}
+        job = plan.get("job")
+        plan = {**plan, "job": {**(job if isinstance(job, Mapping) else {}), **own}}
+    return {key: value for key, value in _flat(plan) if key.startswith(_WORK)}
+
+
+def side_title(run: Run, engine: str | None = None) -> str:
+    """What a side of a job is, in words; empty for runs that are of no job."""
+    told = run.record.processes
+    name = engine or (next(iter(told)) if len(told) == 1 else "")
+    title = told.get(name, {}).get("title")
+    return _path(title) if isinstance(title, str) else ""
 
 
 def versions(run: Run) -> dict[str, str]:

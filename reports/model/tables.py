@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from keymark.harness.engines import is_native
 from keymark.harness.store.units import METRICS, Better, Unit
+from keymark.indexes.spec import UNKNOWN
 from keymark.reports.model.projection import UPSERT, CellView, Trial, step_order
 from keymark.reports.render.text import clean
 from keymark.reports.stats.lookup_model import is_point
@@ -263,8 +264,19 @@ def filled(whole: SummaryTable) -> SummaryTable:
 
 
 def headline(cells: Sequence[CellView]) -> SummaryTable:
-    """The answer: what an index costs to write, to look up and to keep."""
-    return table(cells, HEADLINE)
+    """The answer: what an index costs to write, to look up and to keep; of a job, its steps."""
+    own = own_steps(cells)
+    if not own:
+        return table(cells, HEADLINE)
+    times = [_time_of(step, clean(step, 40), f"Step {clean(step, 40)}") for step in own]
+    return table(cells, [*times, BY_KEY["memory"]])
+
+
+def own_steps(cells: Sequence[CellView]) -> list[str]:
+    """The steps of jobs of the user's own; none where a cell is of an index."""
+    if any(cell.spec is not UNKNOWN for cell in cells):
+        return []
+    return sorted({step for cell in cells for step in cell.steps()}, key=step_order)
 
 
 def paired_ratios(base: CellView, other: CellView, keys: Iterable[str]) -> dict[str, Summary]:

@@ -1,4 +1,4 @@
-"""The command `results`; only modules named `cli` print."""
+"""The commands `results` and `rerun`; only modules named `cli` print."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import typer
 from rich.text import Text
 
 from keymark import terminal
+from keymark.reports.errors import ReportError
 from keymark.reports.published import add as add_
 from keymark.reports.published import check as check_
+from keymark.reports.published import rerun as rerun_
+from keymark.reports.published.agreement import agreement, document
 from keymark.reports.published.check import Checked
 from keymark.reports.render.text import clean
 
@@ -48,6 +51,38 @@ def add(
     made = add_.add(run, to)
     show([made], as_json=as_json)
     if made.findings:
+        raise typer.Exit(1)
+
+
+def rerun(
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="the published run to repeat")],
+    *,
+    results: Annotated[Path, typer.Option(help="the folder of published runs")] = Path("results"),
+    compare: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="compare this run; measure nothing")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="run folder of the repetition")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Repeat a published run and say whether both agree: exit 0 they do, 1 they do not."""
+    first = rerun_.published(run_id, results)
+    if compare is not None and out is not None:
+        raise ReportError("--compare measures nothing, so that there is no --out")
+    second = compare or out or rerun_.new_folder(first.resolve().name)
+    if compare is None:
+        rerun_.measure(rerun_.command(first), second)
+    found = agreement(first, second)
+    if as_json:
+        print(json.dumps(document(found), indent=2, allow_nan=False))
+    else:
+        console = terminal.console()
+        for warning in found.warnings:
+            console.print(Text(f"warning: {warning}"))
+        for sentence in found.sentences()[:_LONGEST_LIST]:
+            console.print(Text(sentence))
+        console.print(Text(found.finding()))
+        console.print(Text(f"run: {clean(second, 4000)}"))
+    if not found.agrees:
         raise typer.Exit(1)
 
 

@@ -49,13 +49,14 @@ def headline(run: Run, cells: Sequence[CellView]) -> Headline | None:
         return None
     column, subject = known[key], _subject(run, cells[0], known[key])
     labels = [cell.label.replace(" · ", " of ") for cell in cells]
-    sentence = _said(column, subject, labels)
+    kind = "side" if tables.own_steps(cells) else "index"
+    sentence = _said(column, subject, labels, kind)
     if key == "write_latency" and column.standing is Standing.NO_DIFFERENCE:
         sentence += _why(cells)
     more = []
     for each in [known[name] for name in _MORE if name in known and name != key]:
         if each.standing not in (Standing.TOO_FEW, Standing.ALONE):
-            words = _said(each, _subject(run, cells[0], each), labels)
+            words = _said(each, _subject(run, cells[0], each), labels, kind)
             if each.measure.key == "tag":
                 words += _share_of_upsert(cells, labels)
             more.append(f"{words}.")
@@ -114,7 +115,8 @@ def _subject(run: Run, cell: CellView, column: Column) -> str:
     return f"{what}{counted}" + (f" {where} {rows:,}" if where and rows else "")
 
 
-def _said(column: Column, subject: str, labels: Sequence[str]) -> str:
+def _said(column: Column, subject: str, labels: Sequence[str], kind: str) -> str:
+    """The sentence about a measure; `kind` is what is compared: indexes, or sides of a job."""
     medians = {row: each.median for row, each in enumerate(column.summaries) if each}
     ranked = sorted(medians, key=lambda row: medians[row], reverse=column.measure.higher)
     least, most = (amount(f(medians.values()), column.unit) for f in (min, max))
@@ -122,17 +124,17 @@ def _said(column: Column, subject: str, labels: Sequence[str]) -> str:
     capital = subject[0].upper() + subject[1:]
     takes = "is" if column.measure.metric != "wall_s" else "takes"
     if column.standing is Standing.ZEROS:
-        return f"{capital} {takes} {amount(0, column.unit)} with every index"
+        return f"{capital} {takes} {amount(0, column.unit)} with every {kind}"
     if column.standing is Standing.SOME_ZEROS:
         return f"{capital} {takes} {by_zero(column, labels)}"
     if column.standing is Standing.TOO_FEW:
         return (
-            f"Too few repetitions to say which index is best at {subject}: {around}, and at least "
+            f"Too few repetitions to say which {kind} is best at {subject}: {around}, and at least "
             f"{column.deciding} repetitions would decide"
         )
     if column.standing is Standing.NO_DIFFERENCE:
         more = f"; about {column.deciding} repetitions would decide" if column.deciding else ""
-        return f"No index is shown to be better than another at {subject}: {around}{more}"
+        return f"No {kind} is shown to be better than another at {subject}: {around}{more}"
     if column.standing is Standing.ALONE:
         each = listed([f"{amount(medians[row], column.unit)} with {labels[row]}" for row in ranked])
         return f"{capital} {takes} {each}"

@@ -320,6 +320,7 @@ def _charts(headline: tables.SummaryTable, *, judged: bool) -> list[Chart]:
 
 def _details(cells: Sequence[CellView]) -> list[Details]:
     foremost = {cell.data for cell in leading(cells)}
+    working = {**WORKING, **{step: f"step {clean(step, 40)}" for step in tables.own_steps(cells)}}
     made = []
     for data, group in by_data(cells).items():
         found = [
@@ -327,7 +328,7 @@ def _details(cells: Sequence[CellView]) -> list[Details]:
             grid(tables.shuffled(group), "Bytes shuffled by one upsert batch", judged=False),
             *(
                 grid(tables.work(group, step), f"Work done by {words}", judged=False)
-                for step, words in WORKING.items()
+                for step, words in working.items()
             ),
         ]
         grids = [each for each in found if each.heads]

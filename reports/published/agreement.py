@@ -1,0 +1,244 @@
+"""Whether a run that was repeated says the same as the first one: ratios and counters.
+
+Times of two machines are not compared, ratios are: of each index to the first one of its engine,
+and of the candidate of a job to its base. Two ratios agree where their intervals overlap, or where
+their medians differ by less than the noise of both machines together. Counters are compared as the
+gate compares them: counts must be equal, and bytes may differ by what unchanged code shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from keymark.harness.store.units import Unit
+from keymark.indexes.spec import UNKNOWN
+from keymark.reports.errors import ReportError
+from keymark.reports.gate import render, run_numbers
+from keymark.reports.gate.compare import Finding, compare
+from keymark.reports.gate.policy import Kind, Policy
+from keymark.reports.gate.run_numbers import RunNumbers
+from keymark.reports.gate.verdicts import Verdict
+from keymark.reports.model import projection, tables
+from keymark.reports.model.data_points import words_of
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.render.format_values import digits, times
+from keymark.reports.render.text import clean
+from keymark.reports.stats.canary import noise_share
+from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, paired_ratio
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioPair:
+    """A ratio of two cells, in both runs.
+
+    Attributes:
+        what: the measure, and the data where there are several.
+        of: the cell whose times are divided.
+        to: the cell by whose they are.
+        published: in the published run.
+        repeated: in the one that was repeated.
+        noise: of both machines together, as a share.
+    """
+
+    what: str
+    of: str
+    to: str
+    published: Summary
+    repeated: Summary
+    noise: float
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether both have enough repetitions to say anything."""
+        return min(self.published.n, self.repeated.n) >= REPETITIONS_MIN
+
+    @property
+    def factor(self) -> float:
+        """By how much the ratios differ; at least 1, infinite where one of them is 0."""
+        low, high = sorted((self.published.median, self.repeated.median))
+        return high / low if low > 0 else float("inf")
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the machines' noise allows the difference."""
+        return self.published.overlaps(self.repeated) or self.factor < 1 + self.noise
+
+    def sentence(self) -> str:
+        """What disagrees, and by how much."""
+        there, here = (
+            f"{times(each.median)} ({times(each.low)} to {times(each.high)})"
+            for each in (self.published, self.repeated)
+        )
+        return (
+            f"{self.what} of {self.of} to {self.to}: {there} in the published run, {here} in this "
+            f"one; they differ by a factor of {digits(self.factor)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How two runs compare.
+
+    Attributes:
+        published: id of the published run.
+        repeated: of the other one.
+        noises: of both machines, as shares.
+        ratios: those that both have with enough repetitions.
+        undecided: number of ratios with too few.
+        counters: those that disagree, and cells that only the published run has.
+        compared: number of counters that were compared.
+        warnings: what a reader must know.
+    """
+
+    published: str
+    repeated: str
+    noises: tuple[float, float]
+    ratios: tuple[RatioPair, ...]
+    undecided: int
+    counters: tuple[Finding, ...]
+    compared: int
+    warnings: tuple[str, ...]
+
+    @property
+    def differing(self) -> list[RatioPair]:
+        """The ratios that disagree, the largest difference first."""
+        found = [each for each in self.ratios if not each.agrees]
+        return sorted(found, key=lambda each: -each.factor)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing disagrees."""
+        return not self.differing and not self.counters
+
+    def sentences(self) -> list[str]:
+        """What disagrees, a line each."""
+        counted = [f"{render.place(each)}: {_counted(each)}" for each in self.counters]
+        return [*(each.sentence() for each in self.differing), *counted]
+
+    def finding(self) -> str:
+        """The answer in a sentence."""
+        noise = " and ".join(f"{digits(100 * share)} %" for share in self.noises)
+        on = f"machines with a noise of {noise}"
+        if self.agrees:
+            few = f"; {self.undecided} more ratios have too few repetitions" * bool(self.undecided)
+            counted = f"{len(self.ratios)} ratios and {self.compared} counters"
+            return f"The run agrees with {self.published} in all of {counted}, on {on}{few}."
+        of = f"{len(self.differing)} of {len(self.ratios)} ratios"
+        counted = f"{len(self.counters)} of {self.compared} counters"
+        first = "; ".join(self.sentences()[:_NAMED])
+        return f"The run disagrees with {self.published} in {of} and {counted}, on {on}: {first}."
+
+
+def agreement(published: Path, repeated: Path) -> Agreement:
+    """Compare a run with the published one that it repeats.
+
+    Raises:
+        ReportError: one of them is no run folder or did other work, or both have no number in
+            common.
+    """
+    (first,), (second,) = projection.load([published]), projection.load([repeated])
+    noises = noise_share(first.beats), noise_share(second.beats)
+    ratios = list(_ratios(first, second, (1 + noises[0]) * (1 + noises[1]) - 1))
+    base, candidate = run_numbers.load(published), run_numbers.load(repeated)
+    # What failed in the published run has no numbers there.
+    gate = compare(replace(base, wrong={}), candidate, Policy())
+    counted = [each for each in gate.findings if each.decides and each.demand.kind is Kind.COUNTER]
+    if not ratios and not counted:
+        raise ReportError(f"{_name(base)} and {_name(candidate)} have no number in common")
+    return Agreement(
+        published=clean(first.run_id),
+        repeated=clean(second.run_id),
+        noises=noises,
+        ratios=tuple(each for each in ratios if each.is_decided),
+        undecided=sum(not each.is_decided for each in ratios),
+        counters=tuple(each for each in counted if each.judged.verdict is not Verdict.PASS),
+        compared=len(counted),
+        warnings=gate.warnings,
+    )
+
+
+def document(found: Agreement) -> dict[str, Any]:
+    """An agreement as one JSON document."""
+    return {
+        "agrees": found.agrees,
+        "finding": found.finding(),
+        "published": found.published,
+        "rerun": found.repeated,
+        "noise": {"published": found.noises[0], "rerun": found.noises[1]},
+        "ratios": [_ratio(each) for each in found.ratios],
+        "ratios_undecided": found.undecided,
+        "counters_compared": found.compared,
+        "counters": [
+            {
+                **dict(zip(("cell", "step", "phase", "metric"), map(clean, each.key), strict=True)),
+                "published": each.base,
+                "rerun": each.candidate,
+            }
+            for each in found.counters
+        ],
+        "warnings": list(found.warnings),
+    }
+
+
+def _ratios(first: Run, second: Run, noise: float) -> Iterator[RatioPair]:
+    there = {cell.cell: cell for cell in second.cells if cell.verified}
+    for cells in _groups([cell for cell in first.cells if cell.verified and cell.cell in there]):
+        base, *others = cells
+        data = f" on {words_of(base.data)}" if words_of(base.data) else ""
+        for column in tables.headline(cells).columns:
+            measure = column.measure
+            if measure.unit != Unit.SECONDS:
+                continue
+            for other in others:
+                pair = [
+                    paired_ratio(measure.values(one), measure.values(two))[0]
+                    for one, two in ((base, other), (there[base.cell], there[other.cell]))
+                ]
+                if pair[0] is not None and pair[1] is not None:
+                    yield RatioPair(
+                        what=f"{measure.what}{data}",
+                        of=clean(other.cell, 80),
+                        to=clean(base.cell, 80),
+                        published=pair[0],
+                        repeated=pair[1],
+                        noise=noise,
+                    )
+
+
+def _groups(cells: Sequence[CellView]) -> list[list[CellView]]:
+    """Cells that are compared with the first of them: of one engine, or sides of one job."""
+    found: dict[object, list[CellView]] = {}
+    for cell in cells:
+        engine = "" if cell.spec is UNKNOWN else cell.engine
+        found.setdefault((engine, cell.data), []).append(cell)
+    return list(found.values())
+
+
+def _ratio(pair: RatioPair) -> dict[str, Any]:
+    values: Mapping[str, Summary] = {"published": pair.published, "rerun": pair.repeated}
+    return {
+        "what": pair.what,
+        "of": pair.of,
+        "to": pair.to,
+        "agrees": pair.agrees,
+        **{
+            name: {"ratio": each.median, "low": each.low, "high": each.high, "n": each.n}
+            for name, each in values.items()
+        },
+    }
+
+
+def _counted(finding: Finding) -> str:
+    """What became of a counter, without a verdict on it: a repetition is no regression."""
+    said = render.sentence(replace(finding, causes=()))
+    verdict = finding.judged.verdict.value
+    return said.removeprefix(verdict).lstrip(",; ") or "it is not there"
+
+
+def _name(side: RunNumbers) -> str:
+    return side.run_id or side.name

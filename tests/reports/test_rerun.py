@@ -1,0 +1,147 @@
+"""A published run beside one that repeats it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_published import RUN_ID, published, run_folder
+
+from keymark import cli
+from keymark.harness.store.run_record import RunRecord
+from keymark.harness.store.store import RunFolder
+from keymark.reports.published import rerun as rerun_
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The folder of a published run."""
+    return published(tmp_path_factory.mktemp("published"))
+
+
+def repeated(path: Path, change=lambda sample: sample, **record) -> Path:
+    """Another run of the same on a machine a third as fast; its samples went through `change`."""
+    source = RunFolder.open(run_folder(path / "source"))
+    folder, draw = RunFolder.create(path / "again"), random.Random(9)
+    for each in source.samples():
+        slower = each.metric in ("wall_s", "cpu_s")
+        value = each.value * 3 * draw.uniform(0.97, 1.03) if slower else each.value
+        folder.append([change(replace(each, value=value))])
+    folder.write_stages(source.stages())
+    for beat in source.beats():
+        folder.append_beat(beat)
+    document = source.read_record().document
+    folder.finish(RunRecord.model_validate({**document, **record}))
+    return folder.path
+
+
+def rerun(capsys, *words):
+    code = cli.main(["rerun", *(str(word) for word in words)])
+    said = capsys.readouterr()
+    return code, said.out if code in (0, 1) else said.err
+
+
+def test_a_slower_machine_agrees(capsys, tmp_path, first):
+    again = repeated(tmp_path)
+    code, said = rerun(capsys, RUN_ID, "--results", first.parent, "--compare", again)
+    assert code == 0, said
+    assert f"The run agrees with {RUN_ID} in all of " in said
+    code, said = rerun(capsys, first, "--compare", again, "--json")
+    answer = json.loads(said)
+    assert answer["agrees"]
+    assert answer["counters"] == []
+    upsert = next(each for each in answer["ratios"] if each["what"] == "Upsert batch")
+    assert (upsert["of"], upsert["to"]) == ("native/record", "native/global_simple")
+    assert upsert["agrees"]
+    assert set(answer["noise"]) == {"published", "rerun"}
+
+
+def test_a_ratio_that_disagrees_is_named_with_its_factor(capsys, tmp_path, first):
+    def slower_tag(each):
+        hit = (each.step, each.index) == ("upsert_1", "record") and each.metric == "wall_s"
+        return replace(each, value=each.value * 2) if hit else each
+
+    again = repeated(tmp_path, slower_tag)
+    code, said = rerun(capsys, RUN_ID, "--results", first.parent, "--compare", again)
+    assert code == 1
+    lines = [line for line in said.splitlines() if "they differ by a factor of" in line]
+    assert any(
+        line.startswith("Upsert batch of native/record to native/global_simple:") for line in lines
+    )
+    assert f"The run disagrees with {RUN_ID} in 2 of " in said
+    assert "and 0 of " in said
+
+
+def test_a_counter_that_disagrees_is_named(capsys, tmp_path, first):
+    def fewer(each):
+        hit = (each.step, each.metric, each.index) == ("upsert_1", "files_written", "record")
+        return replace(each, value=each.value - 1) if hit else each
+
+    code, said = rerun(capsys, first, "--compare", repeated(tmp_path, fewer))
+    assert code == 1
+    assert "native/record upsert_1 total files_written: 20 to 19 (-5.0%)" in said
+    assert "disagrees" in said
+
+
+def test_a_cell_that_fails_here_disagrees(capsys, tmp_path, first):
+    def wrong(each):
+        bad = each.index == "record"
+        return replace(each, verified=not bad, reason="3 rows differ" if bad else each.reason)
+
+    code, said = rerun(capsys, first, "--compare", repeated(tmp_path, wrong))
+    assert code == 1
+    assert "native/record: " in said
+    assert "3 rows differ" in said
+
+
+def test_errors_are_one_line(capsys, tmp_path, first):
+    root = first.parent
+    newer = repeated(tmp_path / "newer")
+    (newer / "run.json").write_text(json.dumps({"schema_version": 99}))
+    other = repeated(tmp_path / "other", scenario={"name": "small", "dataset": {"rows": 7}})
+    running = repeated(tmp_path / "running")
+    said = json.loads((running / "run.json").read_text()) | {"status": "running"}
+    (running / "run.json").write_text(json.dumps(said))
+    for words, told in (
+        (["20261126T090000-smal", "--results", root], f"did you mean {RUN_ID}?"),
+        (["x\0", "--results", root], "has no run"),
+        ([RUN_ID, "--results", tmp_path / "none"], "(0 runs are published)"),
+        ([first, "--compare", tmp_path / "none"], "is not a run folder"),
+        ([first, "--compare", newer], "schema version 99, newer than"),
+        ([first, "--compare", other], "dataset.rows is 200,000 there and 7 in the candidate"),
+        ([first, "--compare", running], "is not complete"),
+        ([first, "--compare", newer, "--out", tmp_path / "o"], "--compare measures nothing"),
+    ):
+        code, line = rerun(capsys, *words)
+        assert (code, line.count("\n")) == (2, 1), line
+        assert told in line
+
+
+def test_the_recorded_command_is_run_into_a_folder_of_its_own(capsys, tmp_path, first, monkeypatch):
+    again, calls = repeated(tmp_path), []
+
+    def stand_in(command, **_):
+        calls.append(command[4:])
+        return subprocess.CompletedProcess(command, codes.pop(0))
+
+    codes = [0, 2, -9]
+    monkeypatch.setattr(rerun_.subprocess, "run", stand_in)
+    words = [RUN_ID, "--results", first.parent, "--out", again]
+    assert rerun(capsys, *words)[0] == 0
+    assert calls == [["run", "small", "--json", "--out", str(again)]]
+    assert rerun(capsys, *words) == (2, "")
+    assert rerun(capsys, *words) == (2, "error: the run was killed by signal 9\n")
+
+
+def test_a_command_that_names_a_folder_of_another_machine_is_not_repeated(tmp_path):
+    given = ["keymark", "run", "small", "--set", "dataset.source.path=…/trips"]
+    folder = repeated(tmp_path, command=given)
+    with pytest.raises(Exception, match="which is not here; measure it yourself"):
+        rerun_.command(folder)
+    folder = repeated(tmp_path / "b", command=["keymark", "observe", "x"])
+    with pytest.raises(Exception, match="was not made by `run`"):
+        rerun_.command(folder)
