@@ -37,6 +37,7 @@ RequestKind = Literal["get", "head", "list", "put", "delete"]
 REQUEST_KINDS: tuple[RequestKind, ...] = ("get", "head", "list", "put", "delete")
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Page = Annotated[str, Field(pattern=r"^https://\S+$")]
 
 
@@ -62,7 +63,7 @@ class _Machine(_Strict):
 
 class _Price(_Strict):
     of: list[Literal["storage"] | RequestKind]
-    amount: _Positive
+    amount: _Amount
     unit: Literal["GiB month", "GiB hour", "1000 requests"]
     source: str
 
