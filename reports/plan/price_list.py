@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -206,7 +206,8 @@ def read(path: Path) -> tuple[Machine, ...]:
 def _quotes(found: _List, prices: Iterable[_Machine | _Price]) -> Iterable[Quote]:
     for each in prices:
         source = found.sources[each.source]
-        for of in ["executor"] if isinstance(each, _Machine) else each.of:
+        paid: Sequence[str] = ["executor"] if isinstance(each, _Machine) else each.of
+        for of in paid:
             yield Quote(
                 of=of,
                 amount=each.amount,
