@@ -13,7 +13,7 @@ from keymark.reports.plan.decide import Choice, Crossover, Shards, choose, cross
 from keymark.reports.plan.inputs import Inputs
 from keymark.reports.plan.predict import Estimate, Prediction, beyond, predictions
 from keymark.reports.plan.price import Bill, Prices
-from keymark.reports.plan.price_list import REQUEST_KINDS, RequestKind
+from keymark.reports.plan.price_list import REQUEST_KINDS, Quote, RequestKind
 from keymark.reports.plan.regret import Regrets, least_regretted, regrets
 
 _SITUATION = (
@@ -159,6 +159,17 @@ def counted(made: Plan, kind: RequestKind) -> bool:
     return bool(made.of(f"{kind}_requests"))
 
 
+def quotes(made: Plan) -> list[Quote]:
+    """The prices that ship and are in the cost: of requests, those that were counted."""
+    bill = made.wish.bill
+    counts = {kind for kind in REQUEST_KINDS if counted(made, kind)}
+    return [
+        quote
+        for quote in (bill.quotes if bill else ())
+        if quote.of not in REQUEST_KINDS or quote.of in counts
+    ]
+
+
 def _cost(made: Plan, bill: Bill) -> dict[str, Any]:
     machine, prices = bill.machine, bill.prices
     return {
@@ -172,7 +183,7 @@ def _cost(made: Plan, bill: Bill) -> dict[str, Any]:
             "memory_bytes": machine.memory_bytes,
             "sizes_page": machine.sizes_page,
         },
-        "prices": [asdict(quote) | {"date": quote.date.isoformat()} for quote in bill.quotes],
+        "prices": [asdict(quote) | {"date": quote.date.isoformat()} for quote in quotes(made)],
         "storage": not bill.without_storage,
         "requests": any(counted(made, kind) for kind in REQUEST_KINDS),
         "requests_without_price": unpriced(made),

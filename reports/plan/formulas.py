@@ -200,7 +200,7 @@ def _equations(of_hudi: bool) -> Mapping[tuple[str, str], Equation]:  # noqa: FB
 
     A quantity that is nothing for an index is left out.
     """
-    found = {}
+    found: dict[tuple[str, str], Equation] = {}
     for quantity in QUANTITIES:
         for index, spec in _known(of_hudi).items():
             cost = spec.hudi_cost if of_hudi else spec.cost

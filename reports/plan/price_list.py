@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +37,7 @@ RequestKind = Literal["get", "head", "list", "put", "delete"]
 REQUEST_KINDS: tuple[RequestKind, ...] = ("get", "head", "list", "put", "delete")
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Page = Annotated[str, Field(pattern=r"^https://\S+$")]
 
 
@@ -62,7 +63,7 @@ class _Machine(_Strict):
 
 class _Price(_Strict):
     of: list[Literal["storage"] | RequestKind]
-    amount: _Positive
+    amount: _Amount
     unit: Literal["GiB month", "GiB hour", "1000 requests"]
     source: str
 
@@ -205,7 +206,8 @@ def read(path: Path) -> tuple[Machine, ...]:
 def _quotes(found: _List, prices: Iterable[_Machine | _Price]) -> Iterable[Quote]:
     for each in prices:
         source = found.sources[each.source]
-        for of in ["executor"] if isinstance(each, _Machine) else each.of:
+        paid: Sequence[str] = ["executor"] if isinstance(each, _Machine) else each.of
+        for of in paid:
             yield Quote(
                 of=of,
                 amount=each.amount,

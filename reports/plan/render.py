@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from keymark.harness.engines import NATIVE, hudi_name
 from keymark.harness.store.units import Unit
-from keymark.reports.plan.answer import Plan, counted, unpriced
+from keymark.reports.plan.answer import Plan, counted, quotes, unpriced
 from keymark.reports.plan.calibration import Calibration, calibrating
 from keymark.reports.plan.constants import constants
 from keymark.reports.plan.decide import Choice, Crossover
@@ -121,7 +121,7 @@ def costs(made: Plan) -> list[str]:
     if bill.machine is not None:
         said += _machine(made, bill.machine)
     listed: dict[str, list[str]] = {}
-    for quote in bill.quotes:
+    for quote in quotes(made):
         of = bill.machine.name if bill.machine and quote.of == "executor" else quote.of
         listed_amount = f"{quote.amount:.9f}".rstrip("0").rstrip(".")
         text = (
