@@ -165,8 +165,8 @@ class IndexSpec:
         hudi_before: the first release of Hudi that has it no more.
         hudi_since: the first release of Hudi that has it.
         hudi_table_versions: of Hudi's tables that can have it; none: all.
-        hudi_partition: the partition of Hudi's metadata table that Hudi looks keys up in, where
-            Keymark keeps the index elsewhere.
+        hudi_partition: the partition of the metadata table that it looks keys up in, in tables of
+            `hudi_table_versions`; Keymark keeps the index elsewhere.
         hudi_options: what Hudi's writer needs beside the type.
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
@@ -220,10 +220,11 @@ class IndexSpec:
         """Whether it is built from the keys of base files, and kept in the table."""
         return self.metadata_partition is not None or self.keeps_key_runs
 
-    @property
-    def partition_in_hudi(self) -> str | None:
-        """The partition of the metadata table that Hudi looks keys up in."""
-        return self.hudi_partition or self.metadata_partition
+    def partition_in(self, table_version: int) -> str | None:
+        """The partition of the metadata table that has it in tables of a version; None for none."""
+        if table_version in self.hudi_table_versions:
+            return self.hudi_partition
+        return self.metadata_partition
 
     @property
     def takes_loaded_files(self) -> bool:

@@ -191,10 +191,11 @@ class HudiTable:
     def info(self) -> NamedIndex:
         """The index of the writer's options, and of the table where it must be built there."""
         spec, said = measured_specs()[self.index], self.options[INDEX_TYPE]
-        partition = spec.partition_in_hudi
+        facts = independent.facts(self.tables.seen(self.path))
+        partition = spec.partition_in(facts.version)
         if partition is not None:
-            built = independent.facts(self.tables.seen(self.path)).partitions_of_metadata
-            return NamedIndex(index=self.index if partition in built else "none")
+            is_built = partition in facts.partitions_of_metadata
+            return NamedIndex(index=self.index if is_built else "none")
         return NamedIndex(index=self.index if said == spec.table_type else index_name(said))
 
     def check(self) -> IndexCheck:
@@ -286,7 +287,7 @@ class HudiEngine:
             partition_path=facts.partition_path,
             ordering=facts.ordering,
         )
-        own = measured_specs()[index].partition_in_hudi
+        own = measured_specs()[index].partition_in(facts.version)
         kept = kept_options([name for name in facts.partitions_of_metadata if name != own])
         return self.create(path, layout, index=index, options={**options, **kept})
 
@@ -351,7 +352,7 @@ class HudiEngine:
             known = dict(zip(located["record_key"], located["partition_path"], strict=True))
             other = next(iter(known.values()), "")
             partitions = [known.get(key, other) for key in held]
-        elif spec.partition_in_hudi is None:
+        elif spec.metadata_partition is None:
             partitions = [""] * len(held)
         self._child.call(
             "hold_keys",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from keymark.harness.engines import is_native
+from keymark.harness.engines import is_native, table_version
 from keymark.harness.engines.base import MeasuredTable
 from keymark.harness.errors import CellError
 from keymark.harness.run import outside_entries, workload
@@ -221,7 +221,7 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
 
 def _rewrite_note(cell: Cell, source: Path) -> str | None:
     spec = measured_specs()[cell.index]
-    partition = spec.metadata_partition if is_native(cell.engine) else spec.partition_in_hudi
+    partition = spec.partition_in(table_version(cell.engine))
     if (named := independent.named_key(source)) is not None:
         reason = f"the source's keys name their only column ({named!r}), which not all releases do"
     elif spec.owns_layout:

@@ -183,7 +183,7 @@ def small_filter(survey: TableSurvey, at: Situation) -> Finding | None:
 def index_missing(survey: TableSurvey, at: Situation) -> Finding | None:
     """An index that the writer's options name and the table does not have."""
     index = at.index
-    wanted = index.partition_in_hudi if index else None
+    wanted = index.partition_in(survey.version) if index else None
     if index is None or wanted is None or wanted in survey.metadata_partitions:
         return None
     return Finding(
@@ -200,7 +200,7 @@ def index_missing(survey: TableSurvey, at: Situation) -> Finding | None:
 def index_unused(survey: TableSurvey, at: Situation) -> Finding | None:
     """A record index that every write keeps up to date and nobody asks."""
     index = at.index
-    if survey.record_index is None or index is None or index.partition_in_hudi:
+    if survey.record_index is None or index is None or index.partition_in(survey.version):
         return None
     size = sum(map(_size, survey.record_index.shards))
     return Finding(

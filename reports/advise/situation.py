@@ -79,7 +79,8 @@ def _index(survey: TableSurvey, asked: Asked) -> tuple[IndexSpec | None, str]:
     if survey.record_index is not None:
         local = survey.record_index.partitioned
         for spec in known.values():
-            if spec.partition_in_hudi in survey.metadata_partitions and spec.is_global != local:
+            partition = spec.partition_in(survey.version)
+            if partition in survey.metadata_partitions and spec.is_global != local:
                 return spec, "the metadata table has it"
     if survey.files.buckets:
         for spec in known.values():

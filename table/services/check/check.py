@@ -284,7 +284,7 @@ class _Comparison:
             for column in columns
             for wrong in wrong_files(state, indexed_column(state, column), files, self.runner)
         }
-        keys = []
+        keys: list[WrongFile] = []
         if state.config.keeps_key_runs:
             keys = wrong_files(state, record_keys(state.config), files, self.runner)
         return sorted(secondary), keys
