@@ -70,7 +70,7 @@ def _comparison(console: Console, found: Report) -> None:
             console.print(_table(answer.table))
             for each in answer.words:
                 console.print(Text(f"- {each.topic}: {each.words}"))
-    if found.verified:
+    if found.verified and not found.unchecked:
         console.print(f"verified: all {found.checked} cells")
     for label, reasons in found.failed:
         console.print(Text(f"FAILED {label}: {'; '.join(reasons)}"))

@@ -133,6 +133,7 @@ def _watch(process: subprocess.Popen[bytes], session: _Session, deadline: float)
 
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
+    session.look()
     pause = _FIRST_LOOK_S
     while waiter.is_alive() and (left := deadline - time.perf_counter()) > 0:
         waiter.join(min(pause, left))

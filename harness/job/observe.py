@@ -84,6 +84,7 @@ def observe(request: ObserveRequest) -> Finished:
         "engines": [ONE],
         "indexes": [request.name],
         "workload": {"steps": sorted(steps)},
+        "job": {"verify": []},
     }
     notes = [redact_text(note) for note in dict.fromkeys(notes)]
     record = RunRecord(

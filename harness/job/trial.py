@@ -170,7 +170,7 @@ class SideRun:
         values = {name: value for name, value in values.items() if value}
         if writes:
             found = written.written(files, written.seen(writes, self.folder))
-            values |= {"files_written": found.files, "bytes_written": found.bytes}
+            values["files_written"], values["bytes_written"] = found.files, found.bytes
         values |= self._committed(step.name, before)
         logged = self._logged(step, [each for each in logs.glob("*") if each.name not in known])
         samples = [

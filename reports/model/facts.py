@@ -131,6 +131,12 @@ def work(run: Run, engine: str | None = None) -> dict[str, str]:
     return {key: value for key, value in _flat(plan) if key.startswith(_WORK)}
 
 
+def is_unchecked(run: Run) -> bool:
+    """Whether nothing says that the answers are right: a job has no command that verifies."""
+    job = run.record.scenario.document.get("job")
+    return isinstance(job, Mapping) and not job.get("verify")
+
+
 def side_title(run: Run, engine: str | None = None) -> str:
     """What a side of a job is, in words; empty for runs that are of no job."""
     told = run.record.processes

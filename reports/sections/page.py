@@ -124,6 +124,7 @@ class Report(Parts):
     Attributes:
         title: heading of the page.
         verified: every planned cell is there and right.
+        unchecked: no answer was checked: a run of a job without a command that verifies.
         checked: number of cells that are verified.
         failed_cells: number of those that are not.
         failed: the same as (label, reasons); many that failed alike are one line.
@@ -144,6 +145,7 @@ class Report(Parts):
 
     title: str
     verified: bool
+    unchecked: bool
     checked: int
     failed_cells: int
     failed: list[tuple[str, tuple[str, ...]]]
@@ -181,6 +183,7 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
     return Report(
         title=_title(runs, every),
         verified=export.verified(runs),
+        unchecked=any(map(facts.is_unchecked, runs)),
         checked=len(right),
         failed_cells=len(failed),
         failed=_together(failed),

@@ -160,6 +160,8 @@ def _sentences(answers: Sequence[Answer]) -> list[str]:
 
 
 def _verdict(report: Report) -> list[str]:
+    if report.verified and report.unchecked:
+        return [f"All {report.checked} cells ran to their end; no answer was checked.", ""]
     if report.verified:
         return [f"Verified: all {report.checked} cells gave the right answer in every step.", ""]
     of = report.failed_cells + report.checked

@@ -65,7 +65,7 @@ def test_words_of_a_command():
         (f'[job]\nname = "n"\nverify = "a \'b"\n{STEP}', ["job.verify: a 'b: no closing"]),
         (f'[job]\nname = "n"\nverify = ""\n{STEP}', ["job.verify: an empty command"]),
         (f'[job]\nname = "n"\nverify = "a {{wrk}}"\n{STEP}',
-         ["job.verify: {wrk} stands for nothing (did you mean work?)"]),
+         ["job.verify: {wrk} stands for nothing (did you mean 'work'?)"]),
         (f'[job]\nname = "n"\nverify = "a {{work.x}}"\n{STEP}', ["job.verify: {work.x} is no"]),
         (f'[job]\nname = "n"\nverify = "a {{"\n{STEP}', ["job.verify: "]),
         (f'[job]\nname = "n"\nvalues = {{work = "1"}}\n{STEP}', ["job.values.work: {work} is a"]),

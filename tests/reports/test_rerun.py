@@ -55,7 +55,7 @@ def test_a_slower_machine_agrees(capsys, tmp_path, first):
     assert answer["agrees"]
     assert answer["counters"] == []
     upsert = next(each for each in answer["ratios"] if each["what"] == "Upsert batch")
-    assert (upsert["of"], upsert["to"]) == ("native/record", "native/global_simple")
+    assert (upsert["of"], upsert["to"]) == ("native/global_simple", "native/record")
     assert upsert["agrees"]
     assert set(answer["noise"]) == {"published", "rerun"}
 
@@ -70,7 +70,7 @@ def test_a_ratio_that_disagrees_is_named_with_its_factor(capsys, tmp_path, first
     assert code == 1
     lines = [line for line in said.splitlines() if "they differ by a factor of" in line]
     assert any(
-        line.startswith("Upsert batch of native/record to native/global_simple:") for line in lines
+        line.startswith("Upsert batch of native/global_simple to native/record:") for line in lines
     )
     assert f"The run disagrees with {RUN_ID} in 2 of " in said
     assert "and 0 of " in said
