@@ -5,6 +5,7 @@ The layout is drawn in docs/formats/compact.md.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from collections.abc import Sequence
@@ -104,7 +105,9 @@ class CompactFile:
 
     def close(self) -> None:
         """Give the file back."""
-        self._map.close()
+        # An error still holds what was read: then the system takes the file back with it.
+        with contextlib.suppress(BufferError):
+            self._map.close()
 
     def find(self, keys: pa.Array | pa.ChunkedArray) -> Candidates:
         """The candidates of keys; none for a key that is certainly absent.
@@ -124,13 +127,14 @@ class CompactFile:
         pages = np.frombuffer(self._map, np.uint8, offset=self._start)
         used = np.zeros(len(self._proven), np.uint8)
         file = (self._directory, pages, used)
-        found, done = [], 0
+        found, done, room = [], 0, 2 * len(hashes) + 64
         while done < len(hashes):
-            room = 2 * (len(hashes) - done) + 64
             rows, groups = np.empty(room, np.int64), np.empty(room, np.int32)
             count, answered = find(hashes[done:], self._shape, file, rows, groups)
             found.append(Candidates(order[done + rows[:count]], groups[:count]))
             done += answered
+            # A key may have more candidates than there is room.
+            room *= 2
         damaged = first_damaged(pages, used, self._proven)
         if damaged >= 0:
             place = self._start + damaged * PAGE

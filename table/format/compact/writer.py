@@ -130,8 +130,10 @@ class CompactWriter:
         directory = np.zeros((1 << bits) + 1, np.int64)
         start = HEADER.size + directory.nbytes + len(names)
         start += -start % PAGE
+        new = path.open("xb")
         try:
-            with path.open("xb") as file:
+            with new as file:
+                file.truncate(start)
                 file.seek(start)
                 self._write_pages(file, bits, directory)
                 facts = [entries, len(self._groups), bits, self._bits, len(names)]
