@@ -95,7 +95,7 @@ def run(
 ) -> None:
     """Measure and verify every index of a scenario, or a job of your own, and report."""
     target = Target(out=out, resume=resume, as_json=as_json)
-    if document.is_job(scenario):
+    if document.is_job(scenario) or ((base or candidate) and scenario.endswith(".toml")):
         names = ("--engine", "--index", "--master", "--tables", "--budget")
         for name, given in zip(names, (engine, index, master, tables, budget), strict=True):
             if given is not None:

@@ -132,7 +132,9 @@ def _delta_commit(storage: Storage, name: str) -> Commit:
     actions = [json.loads(line) for line in storage.read(name).splitlines() if line.strip()]
     adds = [each["add"] for each in actions if "add" in each]
     removes = sum("remove" in each for each in actions)
-    info = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+    info: Mapping[str, Any] = next(
+        (each["commitInfo"] for each in actions if "commitInfo" in each), {}
+    )
     said = {key: int(value) for key, value in (info.get("operationMetrics") or {}).items()
             if str(value).lstrip("-").isdecimal()}  # fmt: skip
     counted = [_delta_rows(each) for each in adds]

@@ -56,7 +56,7 @@ class Counters:
     output_bytes: int = 0
     output_records: int = 0
     spill_bytes: int = 0
-    cpu_ns: int = 0
+    cpu_ns: int = field(default=0, compare=False)
 
     def add(self, other: Counters) -> None:
         """Add the tasks of another to these."""

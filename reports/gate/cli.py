@@ -44,10 +44,7 @@ def gate(
     ],
     candidate: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[CANDIDATE]",
-            help="the same; of a revision: the work tree; of a run of two sides: its candidate",
-        ),
+        typer.Argument(metavar="[CANDIDATE]", help="the same; else the work tree, or BASE's own"),
     ] = None,
     *,
     policy: Annotated[Path | None, typer.Option(help="what is demanded, as TOML")] = None,

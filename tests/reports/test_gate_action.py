@@ -96,7 +96,7 @@ def test_the_comment_of_an_earlier_push_is_updated(tmp_path, action):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"JOB": "none.toml"}, "no scenario"),
+        ({"JOB": "none.toml"}, "none.toml cannot be read"),
         ({"BASE": "HEAD~99"}, "HEAD~99"),
         ({"BASE": "how=fail"}, "cannot be a base"),
         ({"BASE": "", "CANDIDATE": ""}, None),
