@@ -87,9 +87,11 @@ class _List(_Strict):
 
     @model_validator(mode="after")
     def _named(self) -> Self:
-        for each in (*self.machines, *self.prices):
-            if each.source not in self.sources:
-                raise ValueError(f"there is no source {each.source!r}")
+        named = [machine.source for machine in self.machines]
+        named += [price.source for price in self.prices]
+        for source in named:
+            if source not in self.sources:
+                raise ValueError(f"there is no source {source!r}")
         for machine in self.machines:
             if machine.sizes not in self.sizes:
                 raise ValueError(f"there is no page of sizes {machine.sizes!r}")

@@ -135,6 +135,6 @@ def _local(
     local = np.zeros(int(starts[-1]), np.int64)
     local[read] = np.arange(len(read))
     stored = source < starts[-1]
-    found = source - starts[-1] + len(read)
+    found: npt.NDArray[np.int64] = source - starts[-1] + len(read)
     found[stored] = local[source[stored]]
     return found

@@ -208,7 +208,7 @@ def _write(file: BinaryIO, words: _Words) -> None:
     pages = np.zeros(-(-len(words) // PAGE_ENTRIES) * PAGE, np.uint8)
     fill_pages(words, 0, pages)
     seal_pages(pages)
-    file.write(memoryview(pages))
+    file.write(pages.tobytes())
 
 
 def checksum_of(data: bytes) -> int:
