@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from index_cases import DAMAGES, batch, create, damaged, files, lookup, with_policy
 
-from keymark.indexes.simple import index as simple
+from keymark.indexes.shared import frame_join
 from keymark.table.errors import CorruptFileError
 from keymark.table.properties.options import LOCAL_BYTES
 
@@ -38,7 +38,7 @@ def test_a_key_twice_in_the_data_is_answered_once_by_the_first_file(table):
 
 
 def test_the_settings_of_the_session_are_restored(table, spark):
-    names = (simple._ARROW, "spark.sql.sources.parallelPartitionDiscovery.threshold")
+    names = (frame_join._ARROW, "spark.sql.sources.parallelPartitionDiscovery.threshold")
     before = [spark.conf.get(name) for name in names]
     lookup(table, ["k1"])
     assert [spark.conf.get(name) for name in names] == before

@@ -33,7 +33,6 @@ from keymark.table.format.parquet.file_fields import (
     META_DICTIONARY_OFFSET,
     META_PLACES,
     META_UNCOMPRESSED,
-    chunk_start,
 )
 from keymark.table.format.parquet.thrift import Fields, ThriftReader, write_struct
 
@@ -122,7 +121,9 @@ def _zip_chunk(meta: Fields, data: bytes, out: bytearray) -> None:
     """Append the pages of a column chunk, and set the chunk's codec, sizes and places."""
     if meta[META_CODEC][1] != _CODEC_UNCOMPRESSED or meta.keys() & META_PLACES:
         raise UnknownShapeError
-    at = chunk_start(meta)
+    # Of a chunk without values Arrow says that data pages start at 0.
+    first = META_DICTIONARY_OFFSET if META_DICTIONARY_OFFSET in meta else META_DATA_OFFSET
+    at = meta[first][1]
     end = at + meta[META_COMPRESSED][1]
     start, raw = len(out), 0
     places: dict[int, int] = {}
