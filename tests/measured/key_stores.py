@@ -55,7 +55,7 @@ class Source:
     @classmethod
     def of(cls, keys: int) -> Source:
         """So many keys."""
-        spec = load_spec("trips", {"rows": keys, "seed": 1, "partitions": 50})
+        spec = load_spec("trips", {"rows": keys, "seed": 1, "date_partitions": 50})
         return cls(Mappings(spec, file_rows=-(-keys // GROUPS)))
 
     def keys(self, numbers: Rows) -> tuple[pa.Array, Groups]:
