@@ -33,6 +33,7 @@ from keymark.table.format.parquet.file_fields import (
     FILE_SCHEMA,
     GROUP_COLUMNS,
     GROUP_ORDINAL,
+    GROUP_ROWS,
     META_COMPRESSED,
     META_DATA_OFFSET,
     META_DICTIONARY_OFFSET,
@@ -106,6 +107,7 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
     out = bytearray(_MAGIC)
     new_groups = iter(_groups_of(footer))
     names = _FileNames.of(file, options)
+    _compare_checksums(file, before)
     groups = []
     try:
         for ordinal, group in enumerate(file.groups):
@@ -113,7 +115,8 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
             if group.copied is None:
                 fields = _moved(next(new_groups), written, out)
             else:
-                fields = _copied(file, _groups_of(before)[group.copied], group.copied, names, out)
+                copied = _groups_of(before)[group.copied]
+                fields = _copied(copied, file.before.data, names, out)
             put_sizes(fields, start)
             if GROUP_ORDINAL in fields:
                 fields[GROUP_ORDINAL] = (I16, ordinal)
@@ -141,24 +144,34 @@ def _moved(group: Fields, data: bytes, out: bytearray) -> Fields:
     return {**group, GROUP_COLUMNS: (LIST, (STRUCT, chunks))}
 
 
-def _copied(
-    file: NextFile, group: Fields, number: int, names: _FileNames, out: bytearray
-) -> Fields:
-    """Append a row group of the file before, with its rows' new file name; the group moved."""
-    data, chunks = file.before.data, []
+def _compare_checksums(file: NextFile, before: Fields) -> None:
+    """Refuse damage in what is copied."""
     checksums = Checksums.of(file.footer.metadata.metadata)
-    if checksums is None:
-        raise UnknownShapeError
-    before = _chunks_of(group)
-    for column, chunk in enumerate(before):
-        meta = chunk[CHUNK_META][1]
-        if meta[META_PATH][1][1] == [FILE_NAME_COLUMN.encode()]:
-            chunks.append(_append(names.chunk(file.footer, number), names.data, out))
-            continue
-        start = chunk_start(meta)
-        pages = memoryview(data)[start : start + meta[META_COMPRESSED][1]]
-        checksums.check(number * len(before) + column, pages, file.before.name, start)
-        chunks.append(_append(chunk, data, out))
+    assert checksums is not None
+    groups, data = _groups_of(before), memoryview(file.before.data)
+    for number in (group.copied for group in file.groups if group.copied is not None):
+        chunks = _chunks_of(groups[number])
+        for column, chunk in enumerate(chunks, number * len(chunks)):
+            if not _is_file_name(chunk):
+                meta = chunk[CHUNK_META][1]
+                start = chunk_start(meta)
+                pages = data[start : start + meta[META_COMPRESSED][1]]
+                checksums.check(column, pages, file.before.name, start)
+
+
+def _is_file_name(chunk: Fields) -> bool:
+    path: list[bytes] = chunk[CHUNK_META][1][META_PATH][1][1]
+    return path == [FILE_NAME_COLUMN.encode()]
+
+
+def _copied(group: Fields, data: bytes, names: _FileNames, out: bytearray) -> Fields:
+    """Append a row group of the file before, with its rows' new file name; the group moved."""
+    chunks = [
+        _append(names.chunks[group[GROUP_ROWS][1]], names.data, out)
+        if _is_file_name(chunk)
+        else _append(chunk, data, out)
+        for chunk in _chunks_of(group)
+    ]
     return {**group, GROUP_COLUMNS: (LIST, (STRUCT, chunks))}
 
 
@@ -202,7 +215,3 @@ class _FileNames:
         data = encode(table, sizes, options=options, entries={}).to_pybytes()
         groups = _groups_of(footer_of(data)[0])
         return cls(data, {n: _chunks_of(each)[0] for n, each in zip(sizes, groups, strict=True)})
-
-    def chunk(self, footer: BaseFileFooter, number: int) -> Fields:
-        """That of a row group of the file before."""
-        return self.chunks[footer.metadata.row_group(number).num_rows]
