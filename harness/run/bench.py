@@ -20,8 +20,9 @@ from keymark.harness.run.checks import check
 from keymark.harness.run.inputs import measured_sizes, write_inputs
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.run.notes import notes
-from keymark.harness.run.request import Request, begin, now, unmeasured_removed
+from keymark.harness.run.request import Request, begin, unmeasured_removed
 from keymark.harness.run.runner import Progress, Runner
+from keymark.harness.run.target import now
 from keymark.harness.run.workload import steps
 from keymark.harness.run.workspace import Workspace, work_folder
 from keymark.harness.scenario.matrix import Schedule, expand, neighbours
