@@ -50,11 +50,13 @@ class Target:
         out: the run folder, a path or URL; None for a new one below `runs`.
         resume: go on with the run in it.
         as_json: print the summary as one JSON document.
+        when_quiet_s: for how long it waits until the machine is quiet; None: it only warns.
     """
 
     out: str | None
     resume: bool
     as_json: bool
+    when_quiet_s: float | None
 
 
 def run(
@@ -90,11 +92,20 @@ def run(
         list[str] | None,
         typer.Option(metavar="REVISION|NAME=VALUE", help="of a job: what is compared"),
     ] = None,
+    when_quiet: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="wait up to so long until the machine is quiet: 30m"),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Measure and verify every index of a scenario, or a job of your own, and report."""
-    target = Target(out=out, resume=resume, as_json=as_json)
+    target = Target(
+        out=out,
+        resume=resume,
+        as_json=as_json,
+        when_quiet_s=parse_duration("--when-quiet", when_quiet),
+    )
     if document.is_job(scenario) or ((base or candidate) and scenario.endswith(".toml")):
         names = ("--engine", "--index", "--master", "--tables", "--budget")
         for name, given in zip(names, (engine, index, master, tables, budget), strict=True):
@@ -117,11 +128,12 @@ def run(
     if tables:
         overrides["table.location"] = tables
     resolved = scenarios_.load(scenario, sets=set_ or (), overrides=overrides)
-    _run_scenario(resolved, None if budget is None else parse_duration(budget), target)
+    _run_scenario(resolved, parse_duration("--budget", budget), target)
 
 
 def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) -> None:
     # Spark's modules are loaded only when the request is known to be right.
+    from keymark.harness.measure.noise_check import NoiseCheck  # noqa: PLC0415
     from keymark.harness.run import bench  # noqa: PLC0415
     from keymark.harness.run.request import Request  # noqa: PLC0415
 
@@ -129,7 +141,12 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
     with Shown() as shown:
         with run_folder_mirror.working(out, resume=target.resume) as (path, kept):
             request = Request(
-                scenario=resolved, out=path, budget_s=budget_s, resume=target.resume, kept=kept
+                scenario=resolved,
+                out=path,
+                budget_s=budget_s,
+                resume=target.resume,
+                kept=kept,
+                noise=NoiseCheck(wait_s=target.when_quiet_s),
             )
             try:
                 finished = bench.run(request, shown)
@@ -155,6 +172,7 @@ def _run_job(
 ) -> None:
     from keymark.harness.job import run as jobs  # noqa: PLC0415 - of jobs only
     from keymark.harness.job import sides as sides_  # noqa: PLC0415
+    from keymark.harness.measure.noise_check import NoiseCheck  # noqa: PLC0415
 
     repository = sides_.Repository.of(file)
     known = sides_.sides(job, repository, *sides)
@@ -167,6 +185,7 @@ def _run_job(
                 out=path,
                 resume=target.resume,
                 kept=kept,
+                noise=NoiseCheck(wait_s=target.when_quiet_s),
             )
             try:
                 finished = jobs.measure(request, shown)
@@ -325,11 +344,13 @@ def download_bar(name: str) -> Iterator[jars.Told]:
         yield lambda come, total: bar.update(task, completed=come, total=total or None)
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(option: str, text: str | None) -> float | None:
     """Seconds of `90s`, `10m`, `1h` or a plain number; HarnessError for anything else."""
+    if text is None:
+        return None
     match = _DURATION.fullmatch(text.strip())
     if match is None or float(match.group(1)) == 0:
-        raise HarnessError(f"--budget {text}: expected a duration like 90s, 10m or 1h")
+        raise HarnessError(f"{option} {text}: expected a duration like 90s, 10m or 1h")
     return float(match.group(1)) * _SECONDS[match.group(2)]
 
 
@@ -368,6 +389,10 @@ class Shown:
             done = f"[{task.completed:.0f}/{task.total:.0f}] " if task.total else ""
             left = f" ({task.time_remaining:.0f} s left)" if task.time_remaining else ""
             print(f"{done}{what}{left}", file=sys.stderr, flush=True)
+
+    def warn(self, what: str) -> None:
+        """Tell what must be known, in a line that stays."""
+        print(f"warning: {terminal_text(what)}", file=sys.stderr)
 
     def end(self) -> None:
         """Tell that a trial was taken; one that was not begun is no trial of this process.

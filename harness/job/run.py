@@ -106,6 +106,7 @@ def measure(request: JobRequest, progress: Progress) -> Finished:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
+        record = request.begin_when_quiet(record, progress, threads=environment.machine()["cores"])
         sides = [_side_run(request, side, folder, str(record.run_id)) for side in request.sides]
         for side in sides:
             progress.begin(f"{side.cell}: set up")

@@ -55,7 +55,7 @@ def run(request: Request, progress: Progress) -> Finished:
     """
     if request.scenario.table.mappings:
         return run_mappings(request, progress)
-    scenario, began = request.scenario, time.perf_counter()
+    scenario = request.scenario
     progress.begin(check(request))
     absent = scenario.workload.lookup_absent
     only = scenario.engine_indexes
@@ -74,6 +74,8 @@ def run(request: Request, progress: Progress) -> Finished:
         _counted_if_interrupted(folder),
         Workspace.of(folder, scenario, run_id) as work,
     ):
+        record = request.begin_when_quiet(record, progress, threads=cores(scenario.spark.master))
+        began = time.perf_counter()
         progress.begin("starting Spark")
         with EnginePool(scenario, folder.events, work.path, tables=work.tables) as pool:
             progress.begin("writing the batches")
@@ -115,6 +117,8 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
         raise HarnessError("--budget: how often mappings are looked up is schedule.repetitions")
     skipped = missing(scenario.engines, scenario.indexes)
     folder, record = begin(request, skipped)
+    with unmeasured_removed(folder):
+        record = request.begin_when_quiet(record, progress, threads=cores(scenario.spark.master))
     record = record.but(
         versions=environment.versions(None),
         measured=MeasuredRecord(

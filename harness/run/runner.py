@@ -53,6 +53,9 @@ class Progress(Protocol):
     def end(self) -> None:
         """A trial was taken or left out."""
 
+    def warn(self, what: str) -> None:
+        """What a reader of the numbers must know already now."""
+
 
 class BetweenTrials(Protocol):
     """Works between the trials, off every clock; `canary.Canary` is one."""

@@ -288,6 +288,7 @@ class Quiet:
         self.planned: list[int] = []
         self.begun: list[str] = []
         self.ended = 0
+        self.warned: list[str] = []
 
     def plan(self, trials):
         self.planned.append(trials)
@@ -297,6 +298,9 @@ class Quiet:
 
     def end(self):
         self.ended += 1
+
+    def warn(self, what):
+        self.warned.append(what)
 
 
 class Still:

@@ -84,13 +84,13 @@ def test_the_schema_of_scenario_files_is_printed(app):
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("45", 45)]
 )
 def test_durations(text, seconds):
-    assert cli.parse_duration(text) == seconds
+    assert cli.parse_duration("--budget", text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "0m", "-1m", "10 days", "m", "1e3"])
 def test_durations_that_are_none(text):
-    with pytest.raises(HarnessError, match="--budget"):
-        cli.parse_duration(text)
+    with pytest.raises(HarnessError, match="--when-quiet"):
+        cli.parse_duration("--when-quiet", text)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ class Silent:
     def end(self):
         pass
 
+    def warn(self, what):
+        pass
+
 
 @pytest.fixture
 def turns(tmp_path, monkeypatch):
