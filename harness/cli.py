@@ -12,8 +12,7 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, 
 from keymark.harness.errors import HarnessError
 from keymark.harness.job import document
 from keymark.harness.redaction import terminal_text
+from keymark.harness.run.time_left import duration
 from keymark.harness.scenario import scenario as scenarios_
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.scenario.schema import scenario_schema
@@ -34,9 +34,6 @@ from keymark.harness.store import run_folder_mirror
 from keymark.harness.store.store import RunFolder
 from keymark.table.runtime.bar import progress_bar
 from keymark.terminal import going_on, tell_interrupted
-
-_SPEED_S = 600.0
-"""What the time left is estimated from: a trial may take minutes."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -355,18 +352,11 @@ def parse_duration(option: str, text: str | None) -> float | None:
 
 
 class Shown:
-    """Progress with the time left, on standard error; a line for each step if not a terminal.
+    """Progress with the time left, on standard error; a line for each step if not a terminal."""
 
-    Args:
-        clock: seconds, for the time left.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._bar = progress_bar(
-            MofNCompleteColumn(), TimeElapsedColumn(), clock=clock, speed_s=_SPEED_S
-        )
+    def __init__(self) -> None:
+        self._bar = progress_bar(MofNCompleteColumn(), TimeElapsedColumn(), shows_left=False)
         self._task: TaskID = self._bar.add_task("", total=None)
-        self._planned, self._left_out, self._is_begun = 0, 0, False
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -377,34 +367,25 @@ class Shown:
 
     def plan(self, trials: int) -> None:
         """Tell how many trials there are."""
-        self._planned = trials
-        self._bar.update(self._task, total=trials - self._left_out)
+        self._bar.update(self._task, total=trials)
 
-    def begin(self, what: str) -> None:
-        """Tell what is being done."""
-        what, self._is_begun = terminal_text(what), True
-        self._bar.update(self._task, description=what)
+    def begin(self, what: str, left_s: float | None = None) -> None:
+        """Tell what is being done, and the time left as far as it is known."""
+        left = "" if left_s is None else f" (about {duration(left_s)} left)"
+        told = f"{terminal_text(what)}{left}"
+        self._bar.update(self._task, description=told)
         if not self._bar.console.is_terminal:
             task = self._bar.tasks[0]
             done = f"[{task.completed:.0f}/{task.total:.0f}] " if task.total else ""
-            left = f" ({task.time_remaining:.0f} s left)" if task.time_remaining else ""
-            print(f"{done}{what}{left}", file=sys.stderr, flush=True)
+            print(f"{done}{told}", file=sys.stderr, flush=True)
 
     def warn(self, what: str) -> None:
         """Tell what must be known, in a line that stays."""
         print(f"warning: {terminal_text(what)}", file=sys.stderr)
 
     def end(self) -> None:
-        """Tell that a trial was taken; one that was not begun is no trial of this process.
-
-        Those that an earlier process took would make the time left look short.
-        """
-        if self._is_begun:
-            self._bar.advance(self._task)
-        else:
-            self._left_out += 1
-            self.plan(self._planned)
-        self._is_begun = False
+        """Tell that a trial was taken or left out."""
+        self._bar.advance(self._task)
 
 
 def _report(folder: str, *, as_json: bool) -> None:

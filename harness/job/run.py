@@ -25,6 +25,7 @@ from keymark.harness.measure.canary import Canary
 from keymark.harness.redaction import redact_arguments, redact_document, redact_text
 from keymark.harness.run.runner import Progress
 from keymark.harness.run.target import RunTarget, now
+from keymark.harness.run.time_left import TimeLeft, TrialKind
 from keymark.harness.store.results import Sample
 from keymark.harness.store.run_record import (
     RUNNING,
@@ -134,21 +135,29 @@ def _repeat(
 ) -> dict[str, str]:
     """Take all trials that are not there yet; why sides failed, by cell."""
     failed: dict[str, str] = {}
-    taken = _taken(folder.samples(), job)
+    samples, steps = folder.samples(), frozenset(step.name for step in job.step)
+    taken = _taken(samples, job)
     canary = Canary(
         folder,
         folder.path / "work" / "canary",
         threads=environment.machine()["cores"],
         clock=time.perf_counter,
     )
-    progress.plan((job.warmups + job.repetitions) * len(sides))
+    trials = [(side.cell, warmup, number) for number, warmup in _numbers(job) for side in sides]
+    time_left = TimeLeft()
+    time_left.learn(samples)
+    time_left.plan(TrialKind(trial[0], steps) for trial in trials if trial not in taken)
+    progress.plan(len(trials))
     for number, warmup in _numbers(job):
         for side in sides if number % 2 == 0 else sides[::-1]:
             name = f"{side.cell}|{'w' if warmup else 'r'}{number}"
             if side.cell not in failed and (side.cell, warmup, number) not in taken:
-                progress.begin(f"{side.cell}: {'warm-up' if warmup else 'repetition'} {number + 1}")
+                what = f"{side.cell}: {'warm-up' if warmup else 'repetition'} {number + 1}"
+                progress.begin(what, time_left.seconds(failed))
                 canary.beat(name)
+                time_left.begin()
                 found = side.take(number, warmup=warmup)
+                time_left.end(TrialKind(side.cell, steps))
                 if not warmup:
                     folder.write_stages([*folder.stages(), *found.stages])
                 folder.append(found.samples)

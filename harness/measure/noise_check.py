@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keymark.harness.errors import HarnessError, RunFolderError
-from keymark.harness.measure.build_progress import duration
 from keymark.harness.measure.canary import processor_work
 from keymark.harness.run.runner import Progress
+from keymark.harness.run.time_left import duration
 from keymark.harness.store.beats import NOISY, noise_share, width
 from keymark.harness.store.store import RunFolder
 

@@ -20,7 +20,7 @@ from keymark.harness.run.checks import check
 from keymark.harness.run.inputs import measured_sizes, write_inputs
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.run.notes import notes
-from keymark.harness.run.request import Request, begin, unmeasured_removed
+from keymark.harness.run.request import Request, begin, past_samples, unmeasured_removed
 from keymark.harness.run.runner import Progress, Runner
 from keymark.harness.run.target import now
 from keymark.harness.run.workload import steps
@@ -95,6 +95,7 @@ def run(request: Request, progress: Progress) -> Finished:
                     run_id=run_id,
                     progress=progress,
                     between=_canary(request, folder),
+                    earlier=past_samples(request),
                 )
                 runner.load_tables(schedule)
                 runner.take(schedule.warm_up_trials())

@@ -19,6 +19,7 @@ from keymark.harness.run.runner import TrialKey, complete_trials
 from keymark.harness.run.target import RunTarget, now
 from keymark.harness.scenario.matrix import expand
 from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.store.results import Sample
 from keymark.harness.store.run_record import (
     RUNNING,
     CellRecord,
@@ -129,20 +130,45 @@ def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFold
     return folder, record.but(sessions=record.sessions + 1)
 
 
-def past_seconds(request: Request) -> float | None:
-    """What the latest run of the same scenario took that stands beside the folder; None if none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """An earlier run of a scenario.
+
+    Attributes:
+        folder: of the run.
+        began: when it began.
+        seconds: that it took.
+    """
+
+    folder: RunFolder
+    began: datetime
+    seconds: float
+
+
+def past_run(request: Request) -> PastRun | None:
+    """The latest run of the same scenario that stands beside the folder; None if there is none.
 
     Of a run that was resumed nobody knows how long it rested.
     """
-    described, found = describe(request.scenario), {}
+    described, found = describe(request.scenario), []
     beside = request.folder.absolute().parent
     for path in beside.glob("*/run.json"):
         with contextlib.suppress(RunFolderError, ValueError):
-            record = RunFolder(path.parent).read_record()
+            folder = RunFolder(path.parent)
+            record = folder.read_record()
             if record.sessions == 1 and record.scenario.document == described:
                 began, ended = map(datetime.fromisoformat, (record.started, record.finished))
-                found[began] = (ended - began).total_seconds()
-    return found[max(found)] if found else None
+                seconds = (ended - began).total_seconds()
+                found.append(PastRun(folder=folder, began=began, seconds=seconds))
+    return max(found, key=lambda each: each.began, default=None)
+
+
+def past_samples(request: Request) -> list[Sample]:
+    """The samples of that run; none where there is none, or they cannot be read."""
+    past = past_run(request)
+    with contextlib.suppress(RunFolderError):
+        return past.folder.samples() if past else []
+    return []
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:

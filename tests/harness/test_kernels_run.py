@@ -21,7 +21,7 @@ class Silent:
     def plan(self, trials):
         pass
 
-    def begin(self, what):
+    def begin(self, what, left_s=None):
         pass
 
     def end(self):
