@@ -33,7 +33,7 @@ from keymark.harness.scenario.schema import scenario_schema
 from keymark.harness.store import run_folder_mirror
 from keymark.harness.store.store import RunFolder
 from keymark.table.runtime.bar import progress_bar
-from keymark.terminal import going_on, tell_interrupted
+from keymark.terminal import InterruptionError, going_on
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -147,13 +147,13 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
             )
             try:
                 finished = bench.run(request, shown)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as stop:
                 begun = (request.folder / "run.json").exists()
                 name = out or request.folder
-                tell_interrupted(going_on(name) if begun else "nothing was measured yet")
                 if not run_folder_mirror.is_url(str(name)):
                     _tell_loaded(request.folder / "work" / "tables")
-                raise
+                told = going_on(name) if begun else "nothing was measured yet"
+                raise InterruptionError(told) from stop
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=target.as_json)
     for engine_, reason in finished.skipped.items():
@@ -186,9 +186,8 @@ def _run_job(
             )
             try:
                 finished = jobs.measure(request, shown)
-            except KeyboardInterrupt:
-                tell_interrupted(going_on(target.out or request.folder))
-                raise
+            except KeyboardInterrupt as stop:
+                raise InterruptionError(going_on(target.out or request.folder)) from stop
         shown.begin("writing the report")
     _report(target.out or str(finished.folder.path), as_json=target.as_json)
     for note in finished.notes:
@@ -232,7 +231,7 @@ def _tell_loaded(loaded: Path) -> None:
     files = (path for path in loaded.rglob("*") if path.is_file())
     sizes = {(stat.st_dev, stat.st_ino): stat.st_size for stat in (path.stat() for path in files)}
     if sizes:
-        told = f"its loaded tables, {sum(sizes.values()) / 1e9:.1f} GB, are kept in {loaded}"
+        told = f"loaded tables, {sum(sizes.values()) / 1e9:.1f} GB, are kept in {loaded}"
         print(terminal_text(told), file=sys.stderr)
 
 
@@ -260,9 +259,8 @@ def kernels(
     try:
         with Shown() as shown:
             kernels_.measure(engines, folder, shown, repetitions)
-    except KeyboardInterrupt:
-        tell_interrupted(going_on(path))
-        raise
+    except KeyboardInterrupt as stop:
+        raise InterruptionError(going_on(path)) from stop
     print(json.dumps({"run_id": path.name}) if as_json else path)
 
 

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from keymark import terminal
+from keymark.reports import own_process
 from keymark.reports.errors import ReportError
 from keymark.reports.published import add as add_
 from keymark.reports.published import check as check_
@@ -18,6 +19,7 @@ from keymark.reports.published import rerun as rerun_
 from keymark.reports.published.agreement import agreement, document
 from keymark.reports.published.check import Checked
 from keymark.reports.render.text import clean
+from keymark.terminal import InterruptionError
 
 app = typer.Typer(help="Check published runs, and publish a run.", add_completion=False)
 
@@ -77,7 +79,10 @@ def rerun(
     if compare is None:
         words = rerun_.command(first)
         words += [] if when_quiet is None else ["--when-quiet", when_quiet]
-        rerun_.measure(words, second)
+        try:
+            own_process.measure([*words, "--json", "--out", str(second)], called_by="rerun")
+        except KeyboardInterrupt as stop:
+            raise InterruptionError(f"what was measured is kept in {second}") from stop
     found = agreement(first, second)
     if as_json:
         print(json.dumps(document(found), indent=2, allow_nan=False))

@@ -130,7 +130,7 @@ def test_the_recorded_command_is_run_into_a_folder_of_its_own(capsys, tmp_path, 
         return subprocess.CompletedProcess(command, codes.pop(0))
 
     codes = [0, 2, -9]
-    monkeypatch.setattr(rerun_.subprocess, "run", stand_in)
+    monkeypatch.setattr("keymark.reports.own_process.subprocess.run", stand_in)
     words = [RUN_ID, "--results", first.parent, "--out", again]
     assert rerun(capsys, *words)[0] == 0
     assert calls == [["run", "small", "--json", "--out", str(again)]]
