@@ -90,7 +90,7 @@ hbase-stop: install ## stop it; its tables stay
 	$(BIN)/python run_bench.py hbase stop
 
 bench: install ## the quickstart comparison, ending in a report
-	$(BIN)/python run_bench.py run quickstart
+	$(BIN)/python run_bench.py run quickstart $(BENCH)
 
 site: install ## the site of all published runs, in public
 	$(BIN)/python run_bench.py site --out public

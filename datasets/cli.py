@@ -23,7 +23,7 @@ from keymark.datasets.generate.digest import RowsDigest
 from keymark.datasets.generate.files import Round
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.specs.spec import DatasetSpec, load_spec
-from keymark.terminal import tell_interrupted
+from keymark.terminal import InterruptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,9 +210,9 @@ def write(
     asked.progress.total = asked.rows.rows
     try:
         digest = asked.made(master, folder)
-    except KeyboardInterrupt:
-        tell_interrupted(f"{folder} holds a part of the rows; delete it to write them again")
-        raise
+    except KeyboardInterrupt as stop:
+        kept = f"{folder} holds a part of the rows; delete it to write them again"
+        raise InterruptionError(kept) from stop
     files = sorted(folder.glob("*.parquet"))
     _answer(
         {

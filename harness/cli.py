@@ -12,8 +12,7 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,16 +26,14 @@ from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, 
 from keymark.harness.errors import HarnessError
 from keymark.harness.job import document
 from keymark.harness.redaction import terminal_text
+from keymark.harness.run.time_left import duration
 from keymark.harness.scenario import scenario as scenarios_
 from keymark.harness.scenario.scenario import Scenario
 from keymark.harness.scenario.schema import scenario_schema
 from keymark.harness.store import run_folder_mirror
 from keymark.harness.store.store import RunFolder
 from keymark.table.runtime.bar import progress_bar
-from keymark.terminal import going_on, tell_interrupted
-
-_SPEED_S = 600.0
-"""What the time left is estimated from: a trial may take minutes."""
+from keymark.terminal import InterruptionError, going_on
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SECONDS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -50,11 +47,13 @@ class Target:
         out: the run folder, a path or URL; None for a new one below `runs`.
         resume: go on with the run in it.
         as_json: print the summary as one JSON document.
+        when_quiet_s: for how long it waits until the machine is quiet; None: it only warns.
     """
 
     out: str | None
     resume: bool
     as_json: bool
+    when_quiet_s: float | None
 
 
 def run(
@@ -90,11 +89,20 @@ def run(
         list[str] | None,
         typer.Option(metavar="REVISION|NAME=VALUE", help="of a job: what is compared"),
     ] = None,
+    when_quiet: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="wait up to so long until the machine is quiet: 30m"),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="go on with the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Measure and verify every index of a scenario, or a job of your own, and report."""
-    target = Target(out=out, resume=resume, as_json=as_json)
+    target = Target(
+        out=out,
+        resume=resume,
+        as_json=as_json,
+        when_quiet_s=parse_duration("--when-quiet", when_quiet),
+    )
     if document.is_job(scenario) or ((base or candidate) and scenario.endswith(".toml")):
         names = ("--engine", "--index", "--master", "--tables", "--budget")
         for name, given in zip(names, (engine, index, master, tables, budget), strict=True):
@@ -117,11 +125,12 @@ def run(
     if tables:
         overrides["table.location"] = tables
     resolved = scenarios_.load(scenario, sets=set_ or (), overrides=overrides)
-    _run_scenario(resolved, None if budget is None else parse_duration(budget), target)
+    _run_scenario(resolved, parse_duration("--budget", budget), target)
 
 
 def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) -> None:
     # Spark's modules are loaded only when the request is known to be right.
+    from keymark.harness.measure.noise_check import NoiseCheck  # noqa: PLC0415
     from keymark.harness.run import bench  # noqa: PLC0415
     from keymark.harness.run.request import Request  # noqa: PLC0415
 
@@ -129,17 +138,22 @@ def _run_scenario(resolved: Scenario, budget_s: float | None, target: Target) ->
     with Shown() as shown:
         with run_folder_mirror.working(out, resume=target.resume) as (path, kept):
             request = Request(
-                scenario=resolved, out=path, budget_s=budget_s, resume=target.resume, kept=kept
+                scenario=resolved,
+                out=path,
+                budget_s=budget_s,
+                resume=target.resume,
+                kept=kept,
+                noise=NoiseCheck(wait_s=target.when_quiet_s),
             )
             try:
                 finished = bench.run(request, shown)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as stop:
                 begun = (request.folder / "run.json").exists()
                 name = out or request.folder
-                tell_interrupted(going_on(name) if begun else "nothing was measured yet")
                 if not run_folder_mirror.is_url(str(name)):
                     _tell_loaded(request.folder / "work" / "tables")
-                raise
+                told = going_on(name) if begun else "nothing was measured yet"
+                raise InterruptionError(told) from stop
         shown.begin("writing the report")
     _report(out or str(finished.folder.path), as_json=target.as_json)
     for engine_, reason in finished.skipped.items():
@@ -155,6 +169,7 @@ def _run_job(
 ) -> None:
     from keymark.harness.job import run as jobs  # noqa: PLC0415 - of jobs only
     from keymark.harness.job import sides as sides_  # noqa: PLC0415
+    from keymark.harness.measure.noise_check import NoiseCheck  # noqa: PLC0415
 
     repository = sides_.Repository.of(file)
     known = sides_.sides(job, repository, *sides)
@@ -167,12 +182,12 @@ def _run_job(
                 out=path,
                 resume=target.resume,
                 kept=kept,
+                noise=NoiseCheck(wait_s=target.when_quiet_s),
             )
             try:
                 finished = jobs.measure(request, shown)
-            except KeyboardInterrupt:
-                tell_interrupted(going_on(target.out or request.folder))
-                raise
+            except KeyboardInterrupt as stop:
+                raise InterruptionError(going_on(target.out or request.folder)) from stop
         shown.begin("writing the report")
     _report(target.out or str(finished.folder.path), as_json=target.as_json)
     for note in finished.notes:
@@ -216,7 +231,7 @@ def _tell_loaded(loaded: Path) -> None:
     files = (path for path in loaded.rglob("*") if path.is_file())
     sizes = {(stat.st_dev, stat.st_ino): stat.st_size for stat in (path.stat() for path in files)}
     if sizes:
-        told = f"its loaded tables, {sum(sizes.values()) / 1e9:.1f} GB, are kept in {loaded}"
+        told = f"loaded tables, {sum(sizes.values()) / 1e9:.1f} GB, are kept in {loaded}"
         print(terminal_text(told), file=sys.stderr)
 
 
@@ -244,9 +259,8 @@ def kernels(
     try:
         with Shown() as shown:
             kernels_.measure(engines, folder, shown, repetitions)
-    except KeyboardInterrupt:
-        tell_interrupted(going_on(path))
-        raise
+    except KeyboardInterrupt as stop:
+        raise InterruptionError(going_on(path)) from stop
     print(json.dumps({"run_id": path.name}) if as_json else path)
 
 
@@ -325,27 +339,22 @@ def download_bar(name: str) -> Iterator[jars.Told]:
         yield lambda come, total: bar.update(task, completed=come, total=total or None)
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(option: str, text: str | None) -> float | None:
     """Seconds of `90s`, `10m`, `1h` or a plain number; HarnessError for anything else."""
+    if text is None:
+        return None
     match = _DURATION.fullmatch(text.strip())
     if match is None or float(match.group(1)) == 0:
-        raise HarnessError(f"--budget {text}: expected a duration like 90s, 10m or 1h")
+        raise HarnessError(f"{option} {text}: expected a duration like 90s, 10m or 1h")
     return float(match.group(1)) * _SECONDS[match.group(2)]
 
 
 class Shown:
-    """Progress with the time left, on standard error; a line for each step if not a terminal.
+    """Progress with the time left, on standard error; a line for each step if not a terminal."""
 
-    Args:
-        clock: seconds, for the time left.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._bar = progress_bar(
-            MofNCompleteColumn(), TimeElapsedColumn(), clock=clock, speed_s=_SPEED_S
-        )
+    def __init__(self) -> None:
+        self._bar = progress_bar(MofNCompleteColumn(), TimeElapsedColumn(), shows_left=False)
         self._task: TaskID = self._bar.add_task("", total=None)
-        self._planned, self._left_out, self._is_begun = 0, 0, False
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -356,30 +365,25 @@ class Shown:
 
     def plan(self, trials: int) -> None:
         """Tell how many trials there are."""
-        self._planned = trials
-        self._bar.update(self._task, total=trials - self._left_out)
+        self._bar.update(self._task, total=trials)
 
-    def begin(self, what: str) -> None:
-        """Tell what is being done."""
-        what, self._is_begun = terminal_text(what), True
-        self._bar.update(self._task, description=what)
+    def begin(self, what: str, left_s: float | None = None) -> None:
+        """Tell what is being done, and the time left as far as it is known."""
+        left = "" if left_s is None else f" (about {duration(left_s)} left)"
+        told = f"{terminal_text(what)}{left}"
+        self._bar.update(self._task, description=told)
         if not self._bar.console.is_terminal:
             task = self._bar.tasks[0]
             done = f"[{task.completed:.0f}/{task.total:.0f}] " if task.total else ""
-            left = f" ({task.time_remaining:.0f} s left)" if task.time_remaining else ""
-            print(f"{done}{what}{left}", file=sys.stderr, flush=True)
+            print(f"{done}{told}", file=sys.stderr, flush=True)
+
+    def warn(self, what: str) -> None:
+        """Tell what must be known, in a line that stays."""
+        print(f"warning: {terminal_text(what)}", file=sys.stderr)
 
     def end(self) -> None:
-        """Tell that a trial was taken; one that was not begun is no trial of this process.
-
-        Those that an earlier process took would make the time left look short.
-        """
-        if self._is_begun:
-            self._bar.advance(self._task)
-        else:
-            self._left_out += 1
-            self.plan(self._planned)
-        self._is_begun = False
+        """Tell that a trial was taken or left out."""
+        self._bar.advance(self._task)
 
 
 def _report(folder: str, *, as_json: bool) -> None:

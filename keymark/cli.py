@@ -54,6 +54,13 @@ COMMANDS = {
     "table": ("keymark.table.cli", "app", "create, write, read and check tables"),
 }
 
+INTERRUPTED = 130
+
+# What is kept of an interrupted command that does not say it itself.
+KEPT = {
+    "table": "the table holds what was committed, and the next write takes back the rest",
+}
+
 
 def main(arguments: list[str] | None = None, program: str = "keymark") -> int:
     """Run one command; returns the exit code.
@@ -100,13 +107,24 @@ def call(name: str, arguments: list[str], program: str) -> int:
             app.command()(command)
             command = app
         code = command(arguments, prog_name=f"{program} {name}", standalone_mode=False)
-        return code if isinstance(code, int) else 0
     except typer.Exit as stop:
-        return stop.exit_code
+        code = stop.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        return 130
+        code = INTERRUPTED
     except Exception as error:  # noqa: BLE001  the last door: nothing gets past it unexplained
         return explain(error)
+    if code == INTERRUPTED:  # by Typer, too, which turns Ctrl-C into this code
+        return interrupted(KEPT.get(name, "the command did not end"))
+    return code if isinstance(code, int) else 0
+
+
+def interrupted(kept: str) -> int:
+    """Say in one line what is kept, unless this command was called by one that does."""
+    from keymark.terminal import CALLED_BY  # noqa: PLC0415  no other command needs it
+
+    if CALLED_BY not in os.environ:
+        print(f"interrupted: {_line(kept)}", file=sys.stderr)
+    return INTERRUPTED
 
 
 def explain(error: Exception) -> int:
@@ -116,6 +134,8 @@ def explain(error: Exception) -> int:
         # Without words there is no fault: the help was printed.
         return fail(usage_line()) if usage_line() else 2
     code = getattr(error, "exit_code", None)
+    if code == INTERRUPTED:
+        return interrupted(str(error))
     if isinstance(code, int):
         return fail(str(error), code)
     if isinstance(error, OSError):

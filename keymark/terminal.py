@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from keymark.harness.redaction import terminal_text
-
 CALLED_BY = "KEYMARK_CALLED_BY"
 """Environment variable of a command that another one calls, which tells of an interruption."""
 _FILE_WIDTH = 250
@@ -23,10 +21,10 @@ def console() -> Console:
     return Console(highlight=False, markup=False, soft_wrap=not fits, width=width)
 
 
-def tell_interrupted(kept: str) -> None:
-    """Say after Ctrl-C what is kept, unless the command that called this one does."""
-    if CALLED_BY not in os.environ:
-        sys.stderr.write(f"{terminal_text(f'interrupted: {kept}')}\n")
+class InterruptionError(Exception):
+    """Ctrl-C; the text says what is kept of the command."""
+
+    exit_code = 130
 
 
 def going_on(folder: str | os.PathLike[str]) -> str:

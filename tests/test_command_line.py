@@ -14,6 +14,7 @@ import pytest
 
 from keymark import Table, cli, counts
 from keymark.harness.scenario import scenario
+from keymark.reports import own_process
 from keymark.reports.errors import ReportError
 from keymark.reports.gate import measure_revisions
 
@@ -102,13 +103,13 @@ def interrupted(*_, **__):
     ],
 )
 def test_an_interrupted_gate_says_how_to_go_on(capsys, monkeypatch, words, kept):
-    monkeypatch.setattr(measure_revisions.subprocess, "run", interrupted)
+    monkeypatch.setattr(own_process.subprocess, "run", interrupted)
     monkeypatch.setattr(sys, "argv", ["keymark", *words])
     assert say(capsys, *words, code=130) == f"interrupted: {kept}\n"
 
 
 def test_a_gate_without_a_folder_names_the_one_that_it_made(capsys, monkeypatch):
-    monkeypatch.setattr(measure_revisions.subprocess, "run", interrupted)
+    monkeypatch.setattr(own_process.subprocess, "run", interrupted)
     monkeypatch.setattr(sys, "argv", ["keymark", "gate", "v0", "v1"])
     said = say(capsys, "gate", "v0", "v1", code=130)
     assert said.rstrip().endswith("-gate")
@@ -122,12 +123,34 @@ def test_what_a_gate_calls_leaves_the_telling_to_it(monkeypatch, tmp_path):
         given.update(env)
         return subprocess.CompletedProcess([], 0, b"")
 
-    monkeypatch.setattr(measure_revisions.subprocess, "run", run)
+    monkeypatch.setattr(own_process.subprocess, "run", run)
     with pytest.raises(ReportError, match="left nothing to judge"):
         measure_revisions.measure(
             "v0", "v1", measure_revisions.MeasureRequest(scenario="gate"), str(tmp_path)
         )
     assert given["KEYMARK_CALLED_BY"] == "gate"
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "words", "kept"),
+    [
+        (
+            "keymark.table.cli.services.open_table",
+            ["table", "check", "t"],
+            "the table holds what was committed, and the next write takes back the rest",
+        ),
+        (
+            "keymark.reports.plan.cli.PlanRequest",
+            ["plan", "--records", "5M", "--batch", "1k"],
+            "the command did not end",
+        ),
+    ],
+)
+def test_ctrl_c_of_any_command_is_one_line(capsys, monkeypatch, stand_in, words, kept):
+    monkeypatch.setattr(stand_in, interrupted)
+    assert say(capsys, *words, code=130) == f"interrupted: {kept}\n"
+    monkeypatch.setenv("KEYMARK_CALLED_BY", "gate")
+    assert say(capsys, *words, code=130) == ""
 
 
 def test_ctrl_c_of_a_write_of_rows_says_what_lies_there(tmp_path):

@@ -39,6 +39,7 @@ FACTS = "keymark.table.survey.model"
 REPORTS_SEE = {
     *(
         "keymark.harness.store.results",
+        "keymark.harness.store.beats",
         "keymark.harness.store.units",
         "keymark.harness.store.store",
         "keymark.harness.errors",

@@ -10,11 +10,9 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from keymark.harness.engines import revisions
@@ -26,6 +24,8 @@ from keymark.harness.measure import environment
 from keymark.harness.measure.canary import Canary
 from keymark.harness.redaction import redact_arguments, redact_document, redact_text
 from keymark.harness.run.runner import Progress
+from keymark.harness.run.target import RunTarget, now
+from keymark.harness.run.time_left import TimeLeft, TrialKind
 from keymark.harness.store.results import Sample
 from keymark.harness.store.run_record import (
     RUNNING,
@@ -34,40 +34,27 @@ from keymark.harness.store.run_record import (
     RunRecord,
     ScenarioRecord,
 )
-from keymark.harness.store.store import RunFolder, unwatched
+from keymark.harness.store.store import RunFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest:
+class JobRequest(RunTarget):
     """What was asked for on the command line.
 
     Attributes:
         job: what is measured.
         sides: that take turns.
         repository: of the job file.
-        out: the run folder; None for `runs/<run_id>`.
-        resume: go on with the run that is in `out`.
-        kept: called whenever the folder's files tell more than before.
-        asked: when it was asked for.
     """
 
     job: JobSection
     sides: tuple[Side, ...]
     repository: Repository
-    out: Path | None = None
-    resume: bool = False
-    kept: Callable[[], None] = unwatched
-    asked: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def run_id(self) -> str:
-        """The id of a new run."""
-        return f"{self.asked:%Y%m%dT%H%M%S}-{self.job.name}"
-
-    @property
-    def folder(self) -> Path:
-        """The run folder."""
-        return self.out or Path("runs") / self.run_id
+    def name(self) -> str:
+        """The name of the job."""
+        return self.job.name
 
     def described(self) -> dict[str, Any]:
         """The job as run.json holds it: JSON types only, secrets left out."""
@@ -120,6 +107,7 @@ def measure(request: JobRequest, progress: Progress) -> Finished:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
+        record = request.begin_when_quiet(record, progress, threads=environment.machine()["cores"])
         sides = [_side_run(request, side, folder, str(record.run_id)) for side in request.sides]
         for side in sides:
             progress.begin(f"{side.cell}: set up")
@@ -137,7 +125,7 @@ def measure(request: JobRequest, progress: Progress) -> Finished:
     described = {side.side.name: _described(side) for side in sides}
     spark = ", ".join(sorted({each for side in sides for each in side.spark}))
     versions = {**record.versions, **({"spark": spark} if spark else {})}
-    done = {"finished": _now(), "repetitions": request.job.repetitions, "failed": failed}
+    done = {"finished": now(), "repetitions": request.job.repetitions, "failed": failed}
     folder.finish(record.but(**done, notes=notes, processes=described, versions=versions))
     return Finished(folder=folder, failed=failed, notes=tuple(notes))
 
@@ -147,21 +135,29 @@ def _repeat(
 ) -> dict[str, str]:
     """Take all trials that are not there yet; why sides failed, by cell."""
     failed: dict[str, str] = {}
-    taken = _taken(folder.samples(), job)
+    samples, steps = folder.samples(), frozenset(step.name for step in job.step)
+    taken = _taken(samples, job)
     canary = Canary(
         folder,
         folder.path / "work" / "canary",
         threads=environment.machine()["cores"],
         clock=time.perf_counter,
     )
-    progress.plan((job.warmups + job.repetitions) * len(sides))
+    trials = [(side.cell, warmup, number) for number, warmup in _numbers(job) for side in sides]
+    time_left = TimeLeft()
+    time_left.learn(samples)
+    time_left.plan(TrialKind(trial[0], steps) for trial in trials if trial not in taken)
+    progress.plan(len(trials))
     for number, warmup in _numbers(job):
         for side in sides if number % 2 == 0 else sides[::-1]:
             name = f"{side.cell}|{'w' if warmup else 'r'}{number}"
             if side.cell not in failed and (side.cell, warmup, number) not in taken:
-                progress.begin(f"{side.cell}: {'warm-up' if warmup else 'repetition'} {number + 1}")
+                what = f"{side.cell}: {'warm-up' if warmup else 'repetition'} {number + 1}"
+                progress.begin(what, time_left.seconds(failed))
                 canary.beat(name)
+                time_left.begin()
                 found = side.take(number, warmup=warmup)
+                time_left.end(TrialKind(side.cell, steps))
                 if not warmup:
                     folder.write_stages([*folder.stages(), *found.stages])
                 folder.append(found.samples)
@@ -186,7 +182,7 @@ def _begin(request: JobRequest) -> tuple[RunFolder, RunRecord]:
     revision = request.repository.revision
     record = RunRecord(
         run_id=request.run_id,
-        started=_now(),
+        started=now(),
         status=RUNNING,
         command=redact_arguments(environment.command()),
         scenario=ScenarioRecord.model_validate(described),
@@ -208,10 +204,7 @@ def _begin(request: JobRequest) -> tuple[RunFolder, RunRecord]:
 
 
 def _resumed(request: JobRequest, described: Mapping[str, Any]) -> tuple[RunFolder, RunRecord]:
-    if request.out is None:
-        raise RunFolderError("--resume needs --out, the folder of the run to go on with")
-    folder = RunFolder.open(request.out, request.kept)
-    folder.refuse_links()
+    folder = request.resumed_folder()
     record = folder.read_record()
     if record.scenario.document != described:
         raise RunFolderError(f"{request.out} holds a run of another job; it is not resumed")
@@ -264,7 +257,3 @@ def _described(side: SideRun) -> dict[str, Any]:
     spark = ", ".join(sorted(side.spark))
     title = redact_text(side.side.title)
     return {"title": title, "cell": side.cell, **({"spark": spark} if spark else {})}
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

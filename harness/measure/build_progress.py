@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from keymark.harness.measure.environment import peak_memory
+from keymark.harness.run.time_left import duration
 
 # What a key costs in each part of a build of mappings, measured.
 _PARTS = {"tasks of the key scan": 1.0, "shards": 6.0}
@@ -96,10 +97,3 @@ def _share(unit: str, part: float) -> float:
             return min((before + cost * part) / sum(_PARTS.values()), 0.999)
         before += cost
     return 0.0
-
-
-def duration(seconds: float) -> str:
-    """A time for readers: `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -38,6 +38,14 @@ _BLOCK = _BUFFER[: 1 << 20]
 _FRESH = 16 << 20
 
 
+def processor_work(threads: int, clock: Callable[[], float]) -> float:
+    """Hash the buffer in so many threads; the seconds until the last is done."""
+    with ThreadPoolExecutor(threads) as pool:
+        start = clock()
+        list(pool.map(hashlib.sha256, [_BUFFER] * threads))
+        return clock() - start
+
+
 class Canary:
     """Takes beats into a run folder.
 
@@ -65,8 +73,8 @@ class Canary:
         if self._beats >= FIRST and not due:
             return
         if not self._beats:
-            self._hash()  # the first pays for what is cold
-        cpu, disk, memory = self._hash(), self._sync(), self._touch()
+            self._work()  # the first pays for what is cold
+        cpu, disk, memory = self._work(), self._sync(), self._touch()
         stolen, since = environment.stolen(), self._steal
         self._steal = stolen
         self._folder.append_beat(
@@ -85,11 +93,8 @@ class Canary:
         self._last = self._clock() - start
         self._spent += self._last
 
-    def _hash(self) -> float:
-        with ThreadPoolExecutor(self._threads) as pool:
-            start = self._clock()
-            list(pool.map(hashlib.sha256, [_BUFFER] * self._threads))
-            return self._clock() - start
+    def _work(self) -> float:
+        return processor_work(self._threads, self._clock)
 
     def _sync(self) -> float:
         self._scratch.mkdir(parents=True, exist_ok=True)

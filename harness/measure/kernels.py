@@ -25,6 +25,7 @@ from keymark.harness.git import CLONE
 from keymark.harness.measure import environment
 from keymark.harness.redaction import redact_arguments
 from keymark.harness.run.runner import Progress
+from keymark.harness.run.time_left import TimeLeft, TrialKind
 from keymark.harness.store.results import Sample
 from keymark.harness.store.run_record import RUNNING, RunRecord
 from keymark.harness.store.store import RunFolder
@@ -97,12 +98,18 @@ def measure(
         suites[side.engine].mkdir(exist_ok=True)
         (suites[side.engine] / SUITE.name).write_text(_suite_for(side), "utf-8")
     taken = {(sample.engine, sample.repetition) for sample in folder.samples()}
-    progress.plan(repetitions * len(sides))
+    trials = [(side.engine, number) for number in range(repetitions) for side in sides]
+    time_left = TimeLeft()
+    time_left.plan(TrialKind(trial[0]) for trial in trials if trial not in taken)
+    progress.plan(len(trials))
     for repetition in range(repetitions):
         for side in sides if repetition % 2 == 0 else sides[::-1]:
-            progress.begin(f"{side.engine}: repetition {repetition + 1}")
             if (side.engine, repetition) not in taken:
+                what = f"{side.engine}: repetition {repetition + 1}"
+                progress.begin(what, time_left.seconds())
+                time_left.begin()
                 folder.append(_trial(side, suites[side.engine], repetition, folder.path.name))
+                time_left.end(TrialKind(side.engine))
             progress.end()
     for suite in suites.values():
         shutil.rmtree(suite)

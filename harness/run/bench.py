@@ -20,8 +20,9 @@ from keymark.harness.run.checks import check
 from keymark.harness.run.inputs import measured_sizes, write_inputs
 from keymark.harness.run.mappings import MappingRun
 from keymark.harness.run.notes import notes
-from keymark.harness.run.request import Request, begin, now, unmeasured_removed
+from keymark.harness.run.request import Request, begin, past_samples, unmeasured_removed
 from keymark.harness.run.runner import Progress, Runner
+from keymark.harness.run.target import now
 from keymark.harness.run.workload import steps
 from keymark.harness.run.workspace import Workspace, work_folder
 from keymark.harness.scenario.matrix import Schedule, expand, neighbours
@@ -54,7 +55,7 @@ def run(request: Request, progress: Progress) -> Finished:
     """
     if request.scenario.table.mappings:
         return run_mappings(request, progress)
-    scenario, began = request.scenario, time.perf_counter()
+    scenario = request.scenario
     progress.begin(check(request))
     absent = scenario.workload.lookup_absent
     only = scenario.engine_indexes
@@ -73,6 +74,8 @@ def run(request: Request, progress: Progress) -> Finished:
         _counted_if_interrupted(folder),
         Workspace.of(folder, scenario, run_id) as work,
     ):
+        record = request.begin_when_quiet(record, progress, threads=cores(scenario.spark.master))
+        began = time.perf_counter()
         progress.begin("starting Spark")
         with EnginePool(scenario, folder.events, work.path, tables=work.tables) as pool:
             progress.begin("writing the batches")
@@ -92,6 +95,7 @@ def run(request: Request, progress: Progress) -> Finished:
                     run_id=run_id,
                     progress=progress,
                     between=_canary(request, folder),
+                    earlier=past_samples(request),
                 )
                 runner.load_tables(schedule)
                 runner.take(schedule.warm_up_trials())
@@ -114,6 +118,8 @@ def run_mappings(request: Request, progress: Progress) -> Finished:
         raise HarnessError("--budget: how often mappings are looked up is schedule.repetitions")
     skipped = missing(scenario.engines, scenario.indexes)
     folder, record = begin(request, skipped)
+    with unmeasured_removed(folder):
+        record = request.begin_when_quiet(record, progress, threads=cores(scenario.spark.master))
     record = record.but(
         versions=environment.versions(None),
         measured=MeasuredRecord(

@@ -13,7 +13,8 @@ from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.rows import make_rows
 from keymark.harness.engines import BARE, NATIVE, hudi_version, s3a
 from keymark.harness.errors import HarnessError
-from keymark.harness.run.request import Request, past_seconds
+from keymark.harness.run.request import Request, past_run
+from keymark.harness.run.time_left import duration
 from keymark.harness.scenario.matrix import Schedule, expand
 from keymark.harness.scenario.scenario import Scenario
 from keymark.indexes.installed import measured_specs
@@ -56,8 +57,8 @@ def check(request: Request) -> str:
             "(table.shared_load), make loads without files (dataset.load_files=false), or write "
             "to another disk (--out)"
         )
-    past = past_seconds(request)
-    time = "" if past is None or request.budget_s else f", about {_duration(past)} as the last time"
+    past = None if request.budget_s else past_run(request)
+    time = "" if past is None else f", about {duration(past.seconds)} as the last time"
     return f"needs about {_gigabytes(need)} of disk, {_gigabytes(free)} are free{time}"
 
 
@@ -127,12 +128,6 @@ def check_loads(scenario: Scenario) -> None:
                 f"dataset.load_files: {cell.table_id} is loaded from files; with table.shared_load "
                 "it can start from a table that Keymark loads, if its index allows it"
             )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _gigabytes(count: int) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from keymark.datasets.errors import DatasetError
@@ -17,8 +16,10 @@ from keymark.harness.measure.counters import unfinished
 from keymark.harness.redaction import redact, redact_arguments, redact_document
 from keymark.harness.run import workload
 from keymark.harness.run.runner import TrialKey, complete_trials
+from keymark.harness.run.target import RunTarget, now
 from keymark.harness.scenario.matrix import expand
 from keymark.harness.scenario.scenario import Scenario
+from keymark.harness.store.results import Sample
 from keymark.harness.store.run_record import (
     RUNNING,
     CellRecord,
@@ -26,41 +27,28 @@ from keymark.harness.store.run_record import (
     RunRecord,
     ScenarioRecord,
 )
-from keymark.harness.store.store import RunFolder, is_run_name, unwatched
+from keymark.harness.store.store import RunFolder, is_run_name
 from keymark.indexes.installed import measured_specs
 from keymark.indexes.spec import spec_data
 from keymark.table.errors import TableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(RunTarget):
     """What was asked for on the command line.
 
     Attributes:
         scenario: resolved.
-        out: the run folder; None for `runs/<run_id>`.
         budget_s: time that chooses the number of repetitions.
-        resume: go on with the run that is in `out`.
-        kept: called whenever the folder's files tell more than before.
-        asked: when it was asked for.
     """
 
     scenario: Scenario
-    out: Path | None = None
     budget_s: float | None = None
-    resume: bool = False
-    kept: Callable[[], None] = unwatched
-    asked: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def run_id(self) -> str:
-        """The id of a new run."""
-        return f"{self.asked:%Y%m%dT%H%M%S}-{self.scenario.name}"
-
-    @property
-    def folder(self) -> Path:
-        """The run folder."""
-        return self.out or Path("runs") / self.run_id
+    def name(self) -> str:
+        """The name of the scenario."""
+        return self.scenario.name
 
     def deadline(self, began: float) -> float | None:
         """When a run that began at a time has used its budget up; None without a budget."""
@@ -125,12 +113,7 @@ def _opened(request: Request) -> tuple[RunFolder, RunRecord]:
 
 
 def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFolder, RunRecord]:
-    if request.out is None:
-        raise RunFolderError("--resume needs --out, the folder of the run to go on with")
-    folder = RunFolder.open(request.out, request.kept)
-    folder.refuse_links()
-    if folder.is_packed:
-        raise RunFolderError(f"{request.out} is packed; `gunzip` its files to go on with it")
+    folder = request.resumed_folder()
     record = folder.read_record()
     if record.scenario.document != described:
         raise RunFolderError(f"{request.out} holds a run of another scenario; it is not resumed")
@@ -147,27 +130,47 @@ def _resumed(request: Request, described: Mapping[str, object]) -> tuple[RunFold
     return folder, record.but(sessions=record.sessions + 1)
 
 
-def past_seconds(request: Request) -> float | None:
-    """What the latest run of the same scenario took that stands beside the folder; None if none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """An earlier run of a scenario.
+
+    Attributes:
+        folder: of the run.
+        began: when it began.
+        seconds: that it took.
+    """
+
+    folder: RunFolder
+    began: datetime
+    seconds: float
+
+
+def past_run(request: Request) -> PastRun | None:
+    """The latest run of the same scenario that stands beside the folder; None if there is none.
 
     Of a run that was resumed nobody knows how long it rested.
     """
-    described, found = describe(request.scenario), {}
+    described, found = describe(request.scenario), []
     beside = request.folder.absolute().parent
     for path in beside.glob("*/run.json"):
         with contextlib.suppress(RunFolderError, ValueError):
-            record = RunFolder(path.parent).read_record()
+            folder = RunFolder(path.parent)
+            record = folder.read_record()
             if record.sessions == 1 and record.scenario.document == described:
                 began, ended = map(datetime.fromisoformat, (record.started, record.finished))
-                found[began] = (ended - began).total_seconds()
-    return found[max(found)] if found else None
+                seconds = (ended - began).total_seconds()
+                found.append(PastRun(folder=folder, began=began, seconds=seconds))
+    return max(found, key=lambda each: each.began, default=None)
+
+
+def past_samples(request: Request) -> list[Sample]:
+    """The samples of that run; none where there is none, or they cannot be read."""
+    past = past_run(request)
+    with contextlib.suppress(RunFolderError):
+        return past.folder.samples() if past else []
+    return []
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:
     """The scenario as run.json holds it: JSON types only, secrets left out."""
     return dict(redact_document(scenario.model_dump(mode="json")))
-
-
-def now() -> str:
-    """The time, as run.json tells it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from keymark.harness.errors import CellError
@@ -32,10 +33,14 @@ from keymark.harness.run.step import (
     Step,
     StepResult,
 )
+from keymark.harness.run.time_left import TimeLeft, TrialKind
 from keymark.harness.scenario.matrix import Cell, Schedule, Trial, first_of
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
+
+LOADS = frozenset({BULK_INSERT, BUILD, BUILD_INDEX})
+"""Steps that load or build a table, unless they are steps of a repetition."""
 
 MAX_REPETITIONS = 200
 """Even a generous budget ends here: intervals no longer narrow noticeably."""
@@ -47,11 +52,14 @@ class Progress(Protocol):
     def plan(self, trials: int) -> None:
         """How many trials are to be taken in all; told again when a budget changes it."""
 
-    def begin(self, what: str) -> None:
-        """What is being done now."""
+    def begin(self, what: str, left_s: float | None = None) -> None:
+        """What is being done now, and the seconds until the last trial ends, where known."""
 
     def end(self) -> None:
         """A trial was taken or left out."""
+
+    def warn(self, what: str) -> None:
+        """What a reader of the numbers must know already now."""
 
 
 class BetweenTrials(Protocol):
@@ -84,7 +92,7 @@ class TrialKey(NamedTuple):
     @classmethod
     def of_sample(cls, sample: Sample, steps: Collection[str] = ()) -> TrialKey:
         """The key of the trial that a sample is of; `steps` are the names of a repetition's."""
-        is_load = sample.step in {BULK_INSERT, BUILD, BUILD_INDEX} - set(steps)
+        is_load = sample.step in LOADS - set(steps)
         return cls(sample.cell, sample.warmup, sample.repetition, is_load)
 
 
@@ -99,6 +107,7 @@ class Runner:
         run_id: written into every sample.
         progress: who is told.
         between: works before each trial.
+        earlier: samples of an earlier run of the scenario, for the time left.
         failed: reasons by cell id; such cells are left out from there.
         notes: what a reader of the report must know.
     """
@@ -109,14 +118,18 @@ class Runner:
     run_id: str
     progress: Progress
     between: BetweenTrials
+    earlier: Sequence[Sample] = ()
     failed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _taken: set[TrialKey] = field(init=False)
+    _time_left: TimeLeft = field(init=False, default_factory=TimeLeft)
 
     def __post_init__(self) -> None:
         """Look up what an earlier process took."""
-        names = self._step_names
-        self._taken = {TrialKey.of_sample(sample, names) for sample in self.folder.samples()}
+        names, samples = self._step_names, self.folder.samples()
+        self._taken = {TrialKey.of_sample(sample, names) for sample in samples}
+        for known in (self.earlier, samples):
+            self._time_left.learn(known, LOADS - names)
 
     @property
     def _step_names(self) -> set[str]:
@@ -125,22 +138,26 @@ class Runner:
     def load_tables(self, schedule: Schedule) -> None:
         """Load every table, on the clock of the first cell that has it."""
         self.progress.plan(schedule.size)
+        loads = [each for each in schedule.load_trials() if not self._needs_no_load(each, schedule)]
+        self._plan(schedule.trials(), loads)
         for cell in schedule.warm if schedule.warmups else ():
             context = self.contexts[cell.data]
             is_loaded = context.source is not None or cells.is_kept(context, cell)
             is_cold = self._goes_on_cold(cell, schedule)
             if not is_loaded or is_cold:
                 what = "a small table" if is_loaded else "first load"
-                self.progress.begin(f"{cell.cell_id}: {what}, to warm up")
+                self._tell(f"{cell.cell_id}: {what}, to warm up")
                 with suppress(Exception):  # what is wrong goes wrong again in the measured load
                     loader = schedule.loaders.get(cell.table_id)
                     builds = loader is not None and schedule.builds(cell)
                     cells.warm_load(context, cell, loader, builds=builds, all_steps=is_cold)
         for trial in schedule.load_trials():
             if trial.cell.cell_id not in self.failed and not self._needs_no_load(trial, schedule):
-                self.progress.begin(f"{trial.cell.cell_id}: load")
+                self._tell(f"{trial.cell.cell_id}: load")
                 self.between.beat(f"{trial.label}|load")
+                self._time_left.begin()
                 wrong = self._load(trial, schedule)
+                self._time_left.end(TrialKind(trial.cell.cell_id))
                 if wrong is not None:
                     # Cells that share the table, or start from it, are wrong with it.
                     for cell in schedule.cells:
@@ -210,16 +227,13 @@ class Runner:
             cell_id = trial.cell.cell_id
             if cell_id not in self.failed and TrialKey.of(trial) not in self._taken:
                 kind = "warm-up" if trial.warmup else "repetition"
-                self.progress.begin(f"{cell_id}: {kind} {trial.repetition + 1}")
+                self._tell(f"{cell_id}: {kind} {trial.repetition + 1}")
                 self.between.beat(trial.label)
-                steps = [
-                    step
-                    for step in self.steps
-                    if step.is_taken(cell_id, repetition=trial.repetition, warmup=trial.warmup)
-                ]
-                context = self.contexts[trial.cell.data]
+                self._time_left.begin()
+                context, steps = self.contexts[trial.cell.data], self._steps_of(trial)
                 results = cells.repeat(context, trial, steps, reads_whole=reads_whole)
                 self._keep(trial, results, append=True)
+                self._time_left.end(self._kind(trial))
             self.progress.end()
 
     def repeat(self, schedule: Schedule, deadline: float | None) -> int:
@@ -242,10 +256,34 @@ class Runner:
             more = affordable(deadline - now, each=now - start)
             schedule = replace(schedule, repetitions=1 + more)
             self.progress.plan(schedule.size)
+            numbers = range(1, schedule.repetitions)
+            self._plan(chain.from_iterable(map(schedule.repetition_trials, numbers)))
         for number in range(1, schedule.repetitions):
             is_last = number == schedule.repetitions - 1
             self.take(schedule.repetition_trials(number), reads_whole=is_last)
         return schedule.repetitions
+
+    def _plan(self, trials: Iterable[Trial], loads: Iterable[Trial] = ()) -> None:
+        """Note what is ahead: the loads, and those of the trials that no earlier process took."""
+        ahead = [TrialKind(trial.cell.cell_id) for trial in loads]
+        ahead += [self._kind(trial) for trial in trials if TrialKey.of(trial) not in self._taken]
+        self._time_left.plan(ahead)
+
+    def _tell(self, what: str) -> None:
+        self.progress.begin(what, self._time_left.seconds(self.failed))
+
+    def _steps_of(self, trial: Trial) -> list[Step]:
+        """The steps that a trial takes."""
+        cell_id, number = trial.cell.cell_id, trial.repetition
+        return [
+            step
+            for step in self.steps
+            if step.is_taken(cell_id, repetition=number, warmup=trial.warmup)
+        ]
+
+    def _kind(self, trial: Trial) -> TrialKind:
+        names = (name for step in self._steps_of(trial) for name in step.measured)
+        return TrialKind(trial.cell.cell_id, frozenset(names))
 
     def _keep(self, trial: Trial, results: Sequence[StepResult], *, append: bool) -> None:
         if append:

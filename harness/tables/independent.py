@@ -43,7 +43,11 @@ _LATER = ("8", "9")
 _COMPLETED = (".commit", ".replacecommit", ".deltacommit")
 _LOG_FILE = re.compile(r"\.(?P<group>[^_]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)_[^.]+")
 _PARTITION_MARKER = ".hoodie_partition_metadata"
+_Part = TypeVar("_Part")
 _Read = TypeVar("_Read")
+
+_FILES_TOGETHER = 8
+"""Whose keys are searched at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +265,10 @@ def locations(table: Path, keys: pa.Array | None = None) -> pa.Table:
     The file id is that of the file in which the row was found, whatever the row says of itself.
     Memory is that of the answer and of the keys of a few base files. Without keys all are meant.
     """
-    fields = _virtual_key(table)
-    located = each_read(slices(table), lambda found: _located(found, fields, keys))
+    fields, parts = _virtual_key(table), slices(table)
+    # A search begins with hashing all keys that are asked for, which takes longer than a file.
+    groups = [parts[n : n + _FILES_TOGETHER] for n in range(0, len(parts), _FILES_TOGETHER)]
+    located = each_read(groups, lambda group: _located(group, fields, keys))
     return pa.concat_tables([_SCHEMA.empty_table(), *located])
 
 
@@ -299,8 +305,8 @@ def matching(
     return [row for rows_of_file in each_read(slices(table), read) for row in rows_of_file]
 
 
-def each_read(parts: Sequence[Slice], read: Callable[[Slice], _Read]) -> Iterator[_Read]:
-    """What reading each base file gives, in order; as many files at a time as there are cores."""
+def each_read(parts: Sequence[_Part], read: Callable[[_Part], _Read]) -> Iterator[_Read]:
+    """What reading each part gives, in order; as many parts at a time as there are cores."""
     with ThreadPoolExecutor(cpu_count() or 1) as pool:
         yield from pool.map(read, parts)
 
@@ -310,15 +316,17 @@ _SCHEMA = pa.schema([("record_key", pa.string()), ("partition_path", pa.string()
 )
 
 
-def _located(found: Slice, fields: Sequence[str], keys: pa.Array | None) -> pa.Table:
-    held = _keys(found, fields)
-    if keys is not None:
-        held = held.filter(pc.is_in(held, value_set=keys))
-    count = len(held)
-    return pa.table(
-        [held, pa.repeat(found.partition_path, count), pa.repeat(found.file_id, count)],
-        schema=_SCHEMA,
-    )
+def _located(group: Sequence[Slice], fields: Sequence[str], keys: pa.Array | None) -> pa.Table:
+    """The keys of some slices with their places; of the keys that are asked for, where given."""
+    tables = []
+    for part in group:
+        held = _keys(part, fields)
+        places = (pa.repeat(name, len(held)) for name in part.group)
+        tables.append(pa.table([held, *places], schema=_SCHEMA))
+    located = pa.concat_tables(tables)
+    if keys is None:
+        return located
+    return located.filter(pc.is_in(located.column("record_key"), value_set=keys))
 
 
 def _keys(part: Slice, fields: Sequence[str]) -> pa.Array | pa.ChunkedArray:

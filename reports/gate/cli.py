@@ -27,12 +27,11 @@ from keymark.reports.gate.policy import Kind, Policy
 from keymark.reports.gate.run_numbers import RunNumbers
 from keymark.reports.gate.verdicts import Verdict
 from keymark.reports.render.text import clean
-from keymark.terminal import going_on, tell_interrupted
+from keymark.terminal import InterruptionError, going_on
 
 EXIT_CODES = {Verdict.PASS: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 
 _LONGEST_LIST = 40
-_INTERRUPTED = 130
 
 
 def gate(
@@ -114,12 +113,12 @@ def _measured(
     folder = out or measure_revisions.new_folder(asked)
     try:
         return measure_revisions.measure(base, candidate or WORKTREE, asked, folder)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if candidate is None:
-            tell_interrupted("the work tree may change, so that the same command begins anew")
+            kept = "the work tree may change, so that the same command begins anew"
         else:
-            tell_interrupted(going_on(folder))
-        raise
+            kept = going_on(folder)
+        raise InterruptionError(kept) from stop
 
 
 def _refuse_mismatched(given: Given, out: str | None, *, alone: bool, resume: bool) -> None:
@@ -155,12 +154,11 @@ def _search(base: str, candidate: str, asking: Asking) -> bisect_.Found:
         asked = replace(asking.asked, sets=sets)
         try:
             measured = measure_revisions.measured_once(start, revision, asked, folder)
-        except KeyboardInterrupt:
-            tell_interrupted(f"every step is kept in {kept}; the same command goes on")
-            raise
-        except typer.Exit as stop:
-            if stop.exit_code == _INTERRUPTED:
-                raise
+        except KeyboardInterrupt as stop:
+            raise InterruptionError(
+                f"every step is kept in {kept}; the same command goes on"
+            ) from stop
+        except typer.Exit:
             # It has said why.
             print(f"{revision[:12]} cannot be measured and is passed over", file=sys.stderr)
             return None

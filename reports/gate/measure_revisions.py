@@ -1,25 +1,20 @@
 """Both sides of a gate measured now: two revisions of Keymark, in turns, in one run.
 
-This package sees files only, so `keymark run` measures in a process of its own, with one
-engine for each revision; what is judged is its run folder.
+The run is that of a process of its own, with one engine for each revision; what is judged is its
+run folder.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import typer
-
 from keymark.harness.store import run_folder_mirror
+from keymark.reports import own_process
 from keymark.reports.errors import ReportError
 from keymark.reports.render.text import clean
-from keymark.terminal import CALLED_BY
 
 WORKTREE = "worktree"
 """What stands for the code as it lies there, instead of a revision."""
@@ -83,17 +78,7 @@ def measure(base: str, candidate: str, asked: MeasureRequest, out: str) -> TwoRe
         ReportError: the two are one commit, or the run was killed or left nothing to judge.
         typer.Exit: the run could not be made; it has said why.
     """
-    words = [*asked.words(base, candidate), "--out", out]
-    made = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-P", "-m", "keymark", *words],
-        stdout=subprocess.PIPE,
-        check=False,
-        env={**os.environ, CALLED_BY: "gate"},
-    )
-    if made.returncode < 0:
-        raise ReportError(f"the run of both revisions was killed by signal {-made.returncode}")
-    if made.returncode not in (0, 1):
-        raise typer.Exit(made.returncode)
+    own_process.measure([*asked.words(base, candidate), "--out", out], called_by="gate")
     try:
         return kept(run_folder_mirror.local(out))
     except (OSError, ValueError, KeyError, TypeError) as error:

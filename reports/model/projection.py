@@ -18,6 +18,7 @@ from string import ascii_uppercase
 
 from keymark.harness.engines import NATIVE
 from keymark.harness.errors import RunFolderError
+from keymark.harness.store.beats import noise_share
 from keymark.harness.store.contents import content
 from keymark.harness.store.data_point import DataPoint
 from keymark.harness.store.results import Beat, Sample
@@ -28,7 +29,6 @@ from keymark.indexes.spec import UNKNOWN, IndexSpec
 from keymark.reports.errors import ReportError
 from keymark.reports.model.data_points import data_points_of, order_of, words_of
 from keymark.reports.render.text import clean, without_folders
-from keymark.reports.stats.canary import noise_share
 
 # No more digits than fit into any number: names come from files.
 _NUMBER = re.compile(r"(\d{1,18})")

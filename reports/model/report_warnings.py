@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from keymark.harness.store.beats import NOISY, spreads
 from keymark.harness.store.results import Beat
 from keymark.harness.store.run_record import MachineRecord
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.text import clean
-from keymark.reports.stats.canary import spreads
 from keymark.reports.stats.statistics import Caveat, CaveatKind, shape_caveats
-
-NOISY = 0.10
-"""A canary that varies by more says that the machine does."""
 
 _DRIFT = 0.10
 _STOLEN = 0.01

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from keymark.harness.store.beats import noise_share
 from keymark.harness.store.units import Unit
 from keymark.indexes.spec import UNKNOWN
 from keymark.reports.errors import ReportError
@@ -26,7 +27,6 @@ from keymark.reports.model.data_points import words_of
 from keymark.reports.model.projection import CellView, Run
 from keymark.reports.render.format_values import digits, times
 from keymark.reports.render.text import clean
-from keymark.reports.stats.canary import noise_share
 from keymark.reports.stats.statistics import REPETITIONS_MIN, Summary, paired_ratio
 
 _NAMED = 3

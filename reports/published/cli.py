@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from keymark import terminal
+from keymark.reports import own_process
 from keymark.reports.errors import ReportError
 from keymark.reports.published import add as add_
 from keymark.reports.published import check as check_
@@ -18,6 +19,7 @@ from keymark.reports.published import rerun as rerun_
 from keymark.reports.published.agreement import agreement, document
 from keymark.reports.published.check import Checked
 from keymark.reports.render.text import clean
+from keymark.terminal import InterruptionError
 
 app = typer.Typer(help="Check published runs, and publish a run.", add_completion=False)
 
@@ -62,15 +64,25 @@ def rerun(
         Path | None, typer.Option(metavar="RUN", help="compare this run; measure nothing")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="run folder of the repetition")] = None,
+    when_quiet: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="wait up to so long until the machine is quiet: 30m"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Repeat a published run and say whether both agree: exit 0 they do, 1 they do not."""
     first = rerun_.published(run_id, results)
-    if compare is not None and out is not None:
-        raise ReportError("--compare measures nothing, so that there is no --out")
+    for option, given in (("--out", out), ("--when-quiet", when_quiet)):
+        if compare is not None and given is not None:
+            raise ReportError(f"--compare measures nothing, so that there is no {option}")
     second = compare or out or rerun_.new_folder(first.resolve().name)
     if compare is None:
-        rerun_.measure(rerun_.command(first), second)
+        words = rerun_.command(first)
+        words += [] if when_quiet is None else ["--when-quiet", when_quiet]
+        try:
+            own_process.measure([*words, "--json", "--out", str(second)], called_by="rerun")
+        except KeyboardInterrupt as stop:
+            raise InterruptionError(f"what was measured is kept in {second}") from stop
     found = agreement(first, second)
     if as_json:
         print(json.dumps(document(found), indent=2, allow_nan=False))

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import os
 import shlex
-import subprocess
-import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-
-import typer
 
 from keymark.reports.errors import ReportError
 from keymark.reports.model import facts, projection
 from keymark.reports.published.run import INFO
 from keymark.reports.render.text import clean
-from keymark.terminal import CALLED_BY
 
 _LEFT_OUT = "…/"
 """What a published run has in place of folders of the machine that measured."""
@@ -70,23 +63,3 @@ def command(folder: Path) -> list[str]:
 def new_folder(run_id: str) -> Path:
     """The run folder of a repetition for which nobody names one."""
     return Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-rerun-{run_id}"
-
-
-def measure(words: Sequence[str], out: Path) -> None:
-    """Run a command again into a run folder.
-
-    Raises:
-        ReportError: the run was killed.
-        typer.Exit: it could not be made; it has said why.
-    """
-    made = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-P", "-m", "keymark", *words, "--json", "--out", str(out)],
-        stdout=subprocess.DEVNULL,
-        check=False,
-        env={**os.environ, CALLED_BY: "rerun"},
-    )
-    if made.returncode < 0:
-        raise ReportError(f"the run was killed by signal {-made.returncode}")
-    # 1: cells failed, which the comparison tells of.
-    if made.returncode not in (0, 1):
-        raise typer.Exit(made.returncode)

@@ -287,11 +287,12 @@ def _meeting(contest: Contest, axis: Axis) -> str:
         return f"the lines of {mine} and {other} do not meet at any size"
     at = contest.meeting
     sizes = list(contest.ratios)
-    inside = sizes[0] <= at.median <= sizes[-1]
+    if not sizes[0] <= at.median <= _FAR * sizes[-1]:
+        return f"the lines do not meet at {_at(axis, f'{sizes[0]:,} to {sizes[-1]:,}')}"
     low, high = _about(at.low), _about(at.high)
     around = f" ({low} to {high})" if low != high else ""
     often = "" if contest.met == contest.trials else f", in {contest.met} of {contest.trials} turns"
-    beyond = "" if inside else ", extrapolated"
+    beyond = "" if at.median <= sizes[-1] else ", extrapolated"
     where = _at(axis, f"about {_about(at.median)}")
     return f"the lines meet at {where}{around}{often}{beyond}"
 

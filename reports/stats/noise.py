@@ -1,6 +1,6 @@
 """The machine's noise during a run: what the canary saw, in words, numbers and a picture.
 
-`keymark.reports.stats.canary` says what is taken from the beats.
+`keymark.harness.store.beats` says what is taken from the beats.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from matplotlib.figure import FigureBase
 
+from keymark.harness.store.beats import LOADS, Spread, spreads
 from keymark.harness.store.results import Beat
 from keymark.harness.store.units import Unit
 from keymark.reports.model.projection import Run
@@ -21,7 +22,6 @@ from keymark.reports.render.format_values import amount, axis_scale, digits, int
 from keymark.reports.render.grids import Entry, Grid, Row
 from keymark.reports.render.prose import Answer
 from keymark.reports.render.text import clean
-from keymark.reports.stats.canary import LOADS, Spread, spreads
 
 PREFIX = "noise"
 """Of the names of its charts' files."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console
@@ -21,29 +19,25 @@ from rich.progress import (
 def progress_bar(
     *columns: ProgressColumn,
     transient: bool = False,
-    clock: Callable[[], float] = time.monotonic,
-    speed_s: float = 30.0,
+    shows_left: bool = True,
 ) -> Progress:
     """What is done, a bar and the time left, on standard error where that is a terminal.
 
     Args:
         columns: after the bar; none: how many of how many.
         transient: whether it is wiped off at the end.
-        clock: seconds.
-        speed_s: over how many seconds speed is averaged.
+        shows_left: whether the time left is shown, as if all parts took equally long.
     """
     console = Console(stderr=True)
+    left = (TextColumn("left"), TimeRemainingColumn()) if shows_left else ()
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         *(columns or (MofNCompleteColumn(),)),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        *left,
         console=console,
         disable=not console.is_terminal,
         transient=transient,
-        get_time=clock,
-        speed_estimate_period=speed_s,
     )
 
 

@@ -14,7 +14,7 @@ from keymark.table.index.external import external_entries
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.replaced import settle_replaced
-from keymark.table.metadata.reshard_plan import refuse_while_resharding, resharding
+from keymark.table.metadata.reshard_plan import RESHARD, refuse_while_resharding, resharding
 from keymark.table.metadata.writer import take_back_orphans
 from keymark.table.properties.config import TableConfig, load_config
 from keymark.table.properties.options import (
@@ -252,6 +252,8 @@ class TableServices:
         if resharding(lease.storage) is not None:
             # It takes in what is logged on the file groups that it began with.
             return None
+        # One that died right after its switch has left this.
+        lease.storage.delete_tree(RESHARD)
         compactor.run()
         return Change()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +75,25 @@ def check_fields(rows: pa.Table, config: TableConfig) -> None:
     if len(config.record_key) == 1 and rows[config.record_key[0]].null_count:
         row = pc.index(pc.is_null(rows[config.record_key[0]]), value=True).as_py()
         raise InputError(f"record key field {config.record_key[0]} is null in row {row}")
+
+
+@contextmanager
+def counted_from(part: int, first: int, *, path: str = "") -> Iterator[None]:
+    """Let an error that names one of some rows say what the number of the row is counted from.
+
+    Args:
+        part: number of the Spark partition that the rows are from; an Arrow table is one.
+        first: number of the first of the rows in the part.
+        path: if not empty, only rows of this partition path are counted.
+    """
+    try:
+        yield
+    except InputError as error:
+        if not (part or first or path) or " row " not in str(error):
+            raise
+        of = f"those of partition path {path} in " if path else ""
+        text = f"{error}, counted from row {first} of {of}part {part} of the rows"
+        raise InputError(text) from error
 
 
 def delete_flags(rows: pa.Table) -> Any:

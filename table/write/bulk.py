@@ -39,7 +39,13 @@ from keymark.table.runtime.lost_worker import worker_errors
 from keymark.table.runtime.runner import quiet_worker
 from keymark.table.storage.durability import sync_all
 from keymark.table.write.assign import FileSizing
-from keymark.table.write.batch import DELETED_COLUMN, check_fields, delete_flags, in_table_schema
+from keymark.table.write.batch import (
+    DELETED_COLUMN,
+    check_fields,
+    counted_from,
+    delete_flags,
+    in_table_schema,
+)
 from keymark.table.write.bulk_index import BulkKeys
 from keymark.table.write.file_group import FileGroupResult, WriteTarget, meta_columns, put_base_file
 from keymark.table.write.grouping import Group, GroupedRows
@@ -246,6 +252,7 @@ def write_rows(
     files = _Files(task, partition, task.target.ids.uuid(partition, attempt))
     grouped = GroupedRows(task.memory)
     is_one_group = not task.config.partition_fields and task.bucket_index is None
+    first = 0
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         if _BUCKET in rows.column_names:
@@ -254,7 +261,10 @@ def write_rows(
         if is_one_group:
             files.add(rows, _ONE_GROUP)
         else:
-            grouped.add(rows, *_groups_of(rows, task))
+            with counted_from(partition, first):
+                groups = _groups_of(rows, task)
+            grouped.add(rows, *groups)
+        first += rows.num_rows
     for group, pieces in grouped.groups():
         for rows in pieces:
             files.add(rows, group)
@@ -275,6 +285,7 @@ class _Files:
         self._partition = partition
         self._name = name
         self._group = _ONE_GROUP
+        self._taken_before_group = 0
         self._pending: list[tuple[pa.Table, pa.Array]] = []
         self._pending_rows = 0
         self._rows_per_file = 0
@@ -294,7 +305,7 @@ class _Files:
         """Add rows of a group; those of the group before are written then."""
         if group != self._group:
             self._flush(everything=True)
-            self._group = group
+            self._group, self._taken_before_group = group, self._taken
         if rows.num_rows:
             self._pending.append((rows, self._keys_of(rows)))
             self._pending_rows += rows.num_rows
@@ -312,7 +323,9 @@ class _Files:
         self._taken += rows.num_rows
         if task.config.generates_keys:
             return auto_keys(task.target.instant, self._partition, first, rows.num_rows)
-        return record_keys(rows, task.config)
+        first -= self._taken_before_group
+        with counted_from(self._partition, first, path=self._group.path):
+            return record_keys(rows, task.config)
 
     def _flush(self, *, everything: bool) -> None:
         """Write full files, or all pending rows; a bucket is one file whatever its size."""

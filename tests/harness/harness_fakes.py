@@ -287,16 +287,22 @@ class Quiet:
     def __init__(self) -> None:
         self.planned: list[int] = []
         self.begun: list[str] = []
+        self.left: list[float | None] = []
         self.ended = 0
+        self.warned: list[str] = []
 
     def plan(self, trials):
         self.planned.append(trials)
 
-    def begin(self, what):
+    def begin(self, what, left_s=None):
         self.begun.append(what)
+        self.left.append(left_s)
 
     def end(self):
         self.ended += 1
+
+    def warn(self, what):
+        self.warned.append(what)
 
 
 class Still:
@@ -324,6 +330,7 @@ class Taker:
     folder: object
     progress: object = field(default_factory=Quiet)
     between: object = field(default_factory=Still)
+    earlier: object = ()
 
     def run(self, cells, budget_s=None) -> Taken:
         deadline = None if budget_s is None else self.tools.clock() + budget_s
@@ -334,6 +341,7 @@ class Taker:
             run_id="r1",
             progress=self.progress,
             between=self.between,
+            earlier=self.earlier,
         )
         schedule = Schedule.of(cells, self.resolved)
         runner.load_tables(schedule)

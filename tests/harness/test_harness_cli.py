@@ -17,16 +17,20 @@ from keymark.harness.scenario.schema import scenario_schema
 runner = CliRunner()
 
 
-def test_the_time_left_is_told_of_slots_that_take_minutes(capsys):
-    now = [0.0]
-    with cli.Shown(lambda: now[0]) as shown:
+def test_what_is_done_and_the_time_left_are_one_line(capsys):
+    with cli.Shown() as shown:
+        shown.begin("starting Spark")
         shown.plan(5)
-        for name in ("a", "b", "c"):
-            shown.begin(name)
-            now[0] += 90
-            shown.end()
-        shown.begin("d")
-    assert capsys.readouterr().err.splitlines()[-1] == "[3/5] d (180 s left)"
+        shown.end()
+        shown.begin("native/bloom: repetition 3")
+        shown.warn("noisy\x1b[31m")
+        shown.begin("native/bloom: repetition 4", 1158.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "starting Spark",
+        "[1/5] native/bloom: repetition 3",
+        "warning: noisy\\x1b[31m",
+        "[1/5] native/bloom: repetition 4 (about 19 min left)",
+    ]
 
 
 @pytest.fixture
@@ -84,13 +88,13 @@ def test_the_schema_of_scenario_files_is_printed(app):
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("45", 45)]
 )
 def test_durations(text, seconds):
-    assert cli.parse_duration(text) == seconds
+    assert cli.parse_duration("--budget", text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "0m", "-1m", "10 days", "m", "1e3"])
 def test_durations_that_are_none(text):
-    with pytest.raises(HarnessError, match="--budget"):
-        cli.parse_duration(text)
+    with pytest.raises(HarnessError, match="--when-quiet"):
+        cli.parse_duration("--when-quiet", text)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -57,6 +58,20 @@ def test_locations_name_the_file_that_holds_the_row(hudi):
         zip(located["record_key"].to_pylist(), located["file_id"].to_pylist(), strict=True)
     )
     assert found == says
+
+
+def test_the_places_of_some_keys_are_the_same_however_many_files_are_searched_at_once(
+    hudi, monkeypatch
+):
+    every = independent.locations(hudi / "table")
+    asked = pa.concat_arrays(
+        [every["record_key"].combine_chunks().slice(1, 5), pa.array(["absent"])]
+    )
+    expected = every.filter(pc.is_in(every["record_key"], value_set=asked))
+    assert len(set(every["file_id"].to_pylist())) > 1
+    for count in (1, 2, 100):
+        monkeypatch.setattr(independent, "_FILES_TOGETHER", count)
+        assert independent.locations(hudi / "table", asked).equals(expected)
 
 
 def test_find_gives_the_rows_of_a_key(hudi):

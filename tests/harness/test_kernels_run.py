@@ -21,10 +21,13 @@ class Silent:
     def plan(self, trials):
         pass
 
-    def begin(self, what):
+    def begin(self, what, left_s=None):
         pass
 
     def end(self):
+        pass
+
+    def warn(self, what):
         pass
 
 

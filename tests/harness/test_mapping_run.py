@@ -15,7 +15,7 @@ from harness_fakes import Quiet
 
 from keymark import Table
 from keymark.harness.errors import HarnessError, ScenarioError
-from keymark.harness.measure.build_progress import BuildProgress, duration
+from keymark.harness.measure.build_progress import BuildProgress
 from keymark.harness.run import bench, mappings
 from keymark.harness.run.request import Request
 from keymark.harness.scenario import scenario
@@ -248,9 +248,3 @@ def test_the_time_left_counts_all_processes(tmp_path):
     again.begin()
     again.end()
     assert (again.seconds, again.starts, again.peak) == (41.0, 2, progress.peak)
-
-
-def test_durations_for_readers():
-    assert [duration(s) for s in (4.4, 99, 100, 5999, 6001)] == [
-        "4 s", "99 s", "2 min", "100 min", "1.7 h",
-    ]  # fmt: skip

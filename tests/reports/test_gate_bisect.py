@@ -174,7 +174,7 @@ def measuring(monkeypatch, history, codes):
             write_run(out, revision, worse=history.index(revision) >= 2)
         return subprocess.CompletedProcess(command, code, stdout=b"{}")
 
-    monkeypatch.setattr("keymark.reports.gate.measure_revisions.subprocess.run", stand_in)
+    monkeypatch.setattr("keymark.reports.own_process.subprocess.run", stand_in)
     return measured
 
 

@@ -247,7 +247,7 @@ def measured_by(monkeypatch, run, code=0):
         text = json.dumps({"run_id": run.name}).encode()
         return subprocess.CompletedProcess(command, code, stdout=text)
 
-    monkeypatch.setattr("keymark.reports.gate.measure_revisions.subprocess.run", stand_in)
+    monkeypatch.setattr("keymark.reports.own_process.subprocess.run", stand_in)
     return words
 
 
@@ -306,4 +306,4 @@ def test_a_run_that_was_not_made_says_so_itself(capsys, tmp_path, monkeypatch):
     assert "left nothing to judge" in gate(capsys, "no-such-revision")[1]
     measured_by(monkeypatch, tmp_path / "none", code=-9)
     code, said = gate(capsys, "no-such-revision")
-    assert (code, said) == (2, "error: the run of both revisions was killed by signal 9\n")
+    assert (code, said) == (2, "error: the run was killed by signal 9\n")

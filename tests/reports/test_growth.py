@@ -100,6 +100,20 @@ def test_a_point_beyond_the_sizes_is_called_extrapolated(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "costs",
+    [
+        {"record": lambda rows: 2.1 + rows / 1000, "global_simple": lambda rows: 2 + rows / 800},
+        {"record": lambda _: 90.0},
+    ],
+    ids=["at-400", "at-445000"],
+)
+def test_lines_that_meet_elsewhere_do_not_meet_at_the_sizes(tmp_path, costs):
+    found = contest_of(tmp_path, GROWS | costs)
+    assert found.meeting is not None
+    assert verdict(found).endswith("; the lines do not meet at 1,000 to 9,000 rows")
+
+
 def test_lines_that_run_apart_do_not_meet(tmp_path):
     found = contest_of(tmp_path, GROWS | {"record": lambda rows: 0.5 + rows / 10_000})
     assert found.meeting is None

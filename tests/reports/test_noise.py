@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import INFO, beats, quickstart, sample, write_run
 
+from keymark.harness.store.beats import spreads
 from keymark.reports.model.projection import load
 from keymark.reports.model.report_warnings import run_warnings
 from keymark.reports.publish import publish
 from keymark.reports.stats import bootstrap
-from keymark.reports.stats.canary import spreads
 from keymark.reports.stats.noise import noise_part
 from keymark.reports.stats.statistics import CaveatKind, shape_caveats
 

@@ -114,7 +114,8 @@ def test_errors_are_one_line(capsys, tmp_path, first):
         ([first, "--compare", newer], "schema version 99, newer than"),
         ([first, "--compare", other], "dataset.rows is 200,000 there and 7 in the candidate"),
         ([first, "--compare", running], "is not complete"),
-        ([first, "--compare", newer, "--out", tmp_path / "o"], "--compare measures nothing"),
+        ([first, "--compare", newer, "--out", tmp_path / "o"], "so that there is no --out"),
+        ([first, "--compare", newer, "--when-quiet", "1m"], "so that there is no --when-quiet"),
     ):
         code, line = rerun(capsys, *words)
         assert (code, line.count("\n")) == (2, 1), line
@@ -129,11 +130,12 @@ def test_the_recorded_command_is_run_into_a_folder_of_its_own(capsys, tmp_path, 
         return subprocess.CompletedProcess(command, codes.pop(0))
 
     codes = [0, 2, -9]
-    monkeypatch.setattr(rerun_.subprocess, "run", stand_in)
+    monkeypatch.setattr("keymark.reports.own_process.subprocess.run", stand_in)
     words = [RUN_ID, "--results", first.parent, "--out", again]
     assert rerun(capsys, *words)[0] == 0
     assert calls == [["run", "small", "--json", "--out", str(again)]]
-    assert rerun(capsys, *words) == (2, "")
+    assert rerun(capsys, *words, "--when-quiet", "1h") == (2, "")
+    assert calls[1] == ["run", "small", "--when-quiet", "1h", "--json", "--out", str(again)]
     assert rerun(capsys, *words) == (2, "error: the run was killed by signal 9\n")
 
 

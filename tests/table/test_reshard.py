@@ -24,7 +24,13 @@ from keymark.table.errors import (
     UnsupportedTableError,
 )
 from keymark.table.layout.naming import METADATA
-from keymark.table.metadata.reshard_plan import RESHARD, load_plan, resharding
+from keymark.table.metadata.reshard_plan import (
+    RESHARD,
+    ReshardPlan,
+    load_plan,
+    resharding,
+    save_plan,
+)
 from keymark.table.runtime.runner import LocalRunner
 from keymark.table.services.index import reshard
 from keymark.table.storage.local_storage import LocalStorage
@@ -276,6 +282,17 @@ def test_a_death_at_any_call(tmp_path):
         assert not (Path(storage.root) / RESHARD).exists(), number
         assert len(names) == len(set(names))
     assert number > 10
+
+
+def test_the_plan_that_a_death_right_after_the_switch_left_goes_with_the_next_compaction(tmp_path):
+    filled(tmp_path / "t")
+    options = {"hoodie.metadata.compact.max.delta.commits": "1"}
+    table = Table.open(str(tmp_path / "t"), options=options)
+    plan = ReshardPlan(before=1, after=2, instant="20240101000000000", slices={}, read={})
+    save_plan(table.storage, plan)
+    table.upsert(rows([1], ts=9))
+    assert not (tmp_path / "t" / RESHARD).exists()
+    assert_exact(table)
 
 
 def test_a_damaged_plan_is_named(tmp_path, monkeypatch):

@@ -151,7 +151,11 @@ def test_a_damaged_base_file_on_an_executor_is_one_typed_error(spark, tmp_path):
 def test_null_key_in_a_bulk_insert_leaves_the_table_empty(spark, tmp_path):
     made = Table.create(str(tmp_path / "t"), record_key="name", partition_path="day", spark=spark)
     broken = rows(0, 50, 1).set_column(4, "name", pc.if_else(True, pa.nulls(50, pa.string()), None))
-    with pytest.raises(InputError, match="record key field name is null or empty"):
+    told = (
+        r"record key field name is null or empty in row 0 of the input, counted from row 0 of "
+        r"those of partition path \S+ in part \d of the rows"
+    )
+    with pytest.raises(InputError, match=told):
         made.bulk_insert(frame(spark, broken))
     assert made.scan().files == ()
     assert not list((tmp_path / "t").rglob("*.parquet"))

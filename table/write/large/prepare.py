@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.errors import InputError, TableError
+from keymark.table.errors import TableError
 from keymark.table.index.dealing import Dealing
 from keymark.table.keygen import record_keys
 from keymark.table.keygen.auto import auto_keys
@@ -32,6 +32,7 @@ from keymark.table.write.batch import (
     Batch,
     check_fields,
     combine,
+    counted_from,
     delete_flags,
     in_table_schema,
     keyed,
@@ -255,17 +256,9 @@ class _PreparePartition:
 
 
 def _located(rows: pa.Table, work: Preparation, task: int, first: int) -> Batch:
-    """Prepared rows; an error that names a row says what its number is counted from.
-
-    A part is a Spark partition; an Arrow table is one.
-    """
-    try:
+    """Prepared rows; an error that names a row says what its number is counted from."""
+    with counted_from(task, first):
         return prepared(rows, work, task, first)
-    except InputError as error:
-        if not (task or first) or " row " not in str(error):
-            raise
-        text = f"{error}, counted from row {first} of part {task} of the rows"
-        raise InputError(text) from error
 
 
 @dataclass(slots=True)

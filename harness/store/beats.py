@@ -16,6 +16,9 @@ from keymark.harness.store.results import Beat
 LOADS = {"processor": "cpu_s", "disk": "disk_s", "memory": "memory_s"}
 """Kinds of load, each with the field of a beat that holds its time."""
 
+NOISY = 0.10
+"""Where the processor's times vary by more, as a share, a report warns of the machine."""
+
 _BEATS_MIN = 3
 
 
@@ -58,6 +61,12 @@ def spreads(beats: Sequence[Beat]) -> list[Spread]:
     return [_spread(load, values) for load, values in times.items()]
 
 
+def width(times: Sequence[float]) -> float:
+    """By how much times vary: the width of their middle four fifths, as a share of the median."""
+    tenths = quantiles(times, n=10, method="inclusive")
+    return (tenths[-1] - tenths[0]) / median(times)
+
+
 def _spread(load: str, values: Sequence[float]) -> Spread:
     tenths = quantiles(values, n=10, method="inclusive")
     middle, third = median(values), len(values) // 3
@@ -67,6 +76,6 @@ def _spread(load: str, values: Sequence[float]) -> Spread:
         low=tenths[0],
         high=tenths[-1],
         worst=max(values),
-        share=(tenths[-1] - tenths[0]) / middle,
+        share=width(values),
         drift=median(values[-third:]) / median(values[:third]),
     )
