@@ -29,6 +29,8 @@ from keymark.table.format.hashes.digest import entry_hashes
 from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.storage.spool import LocalFile
 
+COMPACT = ".compact"
+"""The end of a file's name."""
 MAGIC = b"KMCOMP02"
 TRAILER = struct.Struct("<7Q8s")
 MOST_GROUPS = 1 << 24
