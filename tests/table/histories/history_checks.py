@@ -334,6 +334,8 @@ class Checker:
             elif folder.startswith(".hoodie/.keymark/secondary/"):
                 column = folder.rpartition("/")[2]
                 known = column in model.secondary or f"secondary({column})" in model.dead_builds
+            elif folder == ".hoodie/.keymark/hashes":
+                known = model.shape.index == "compact"
             elif folder.startswith((".hoodie/.keymark/build/", ".hoodie/.keymark/pins/")):
                 known = folder.split("/")[3] in building
             elif folder.startswith(f"{META}/"):
