@@ -48,6 +48,8 @@ _MEMORY = 64 << 20
 # are as large, so that an entry is written about once each time that runs grow by this factor.
 _RUNS_MAX = 16
 _MERGED_AT_ONCE = 9
+# Larger runs are merged no more, and not counted: some stores take a file from memory.
+_LARGEST = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +169,17 @@ class Merge:
 
 def due_merges(runs: Sequence[HashRun]) -> list[list[int]]:
     """Numbers of runs that are to become one each, so that few are left: the smallest."""
-    waiting = [(run.size, [number]) for number, run in enumerate(runs)]
+    waiting = [(run.size, [number]) for number, run in enumerate(runs) if run.size < _LARGEST]
     heapq.heapify(waiting)
+    merged = []
     while len(waiting) > _RUNS_MAX:
         parts = [heapq.heappop(waiting) for _ in range(min(_MERGED_AT_ONCE, len(waiting)))]
-        members = [number for _, each in parts for number in each]
-        heapq.heappush(waiting, (sum(size for size, _ in parts), members))
-    return [members for _, members in waiting if len(members) > 1]
+        size, members = sum(size for size, _ in parts), [n for _, each in parts for n in each]
+        if size < _LARGEST:
+            heapq.heappush(waiting, (size, members))
+        else:
+            merged.append(members)
+    return merged + [members for _, members in waiting if len(members) > 1]
 
 
 def merge_of(
