@@ -6,6 +6,7 @@ The layout is drawn in docs/formats/compact.md.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import struct
 from collections.abc import Iterator
@@ -276,6 +277,6 @@ def _runs_of_pages(low: _Numbers, high: _Numbers) -> Iterator[slice]:
     apart = low[1:] > high[:-1] + _GAP
     cut = low[1:] // _WINDOW != low[:-1] // _WINDOW
     starts = [0, *(np.flatnonzero(apart | cut) + 1).tolist(), len(low)]
-    for start, stop in zip(starts[:-1], starts[1:], strict=True):
+    for start, stop in itertools.pairwise(starts):
         if start < stop:
             yield slice(start, stop)
