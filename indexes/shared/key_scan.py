@@ -110,10 +110,15 @@ def search_files(
     keys: pa.Array, asked: Sequence[Scope], context: IndexContext
 ) -> tuple[_Numbers, _Numbers]:
     """Row of the key and number of the file for each match, found by reading the files' keys."""
+    # Scopes with the same rows share their keys in memory.
+    chosen: dict[int, pa.Array] = {}
+    for scope in asked:
+        if id(scope.rows) not in chosen:
+            chosen[id(scope.rows)] = keys.take(pa.array(scope.rows))
     tasks = [
         (scope.rows, probe)
         for scope in asked
-        for probe in key_probes(scope, keys.take(pa.array(scope.rows)), context)
+        for probe in key_probes(scope, chosen[id(scope.rows)], context)
     ]
     probes = [probe for _, probe in tasks]
     answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
