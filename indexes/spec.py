@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from keymark.indexes.workload import Workload
 
@@ -21,6 +21,8 @@ Formula = Callable[[Workload, str], dict[str, float]]
 """Amounts of a workload in a mode: TASKS of Spark, or THREADS of the writer's process."""
 
 TASKS, THREADS = "tasks", "threads"
+
+KeyRuns = Literal["", "keys", "hashes"]
 
 UNKNOWN_COLOR = "#8a9099"
 """The colour of indexes that say no other one."""
@@ -143,8 +145,8 @@ class IndexSpec:
         is_default: whether new tables get it where nothing is said.
         is_compared: whether scenarios that name no indexes measure it.
         metadata_partition: the partition of the metadata table that it looks keys up in.
-        keeps_key_runs: whether it looks keys up in runs of the record keys that Keymark keeps
-            beside the metadata table (`table/values`).
+        key_runs: what the runs hold that Keymark keeps beside the metadata table, and that it looks
+            record keys up in (`table/values`): `keys`, or `hashes` of them; "" for no runs.
         build_options: names of the options that say how that partition is built.
         owns_layout: whether it decides which file group a key is in.
         tags_in_tasks: whether a task that has only a part of a batch's keys finds them with its
@@ -184,7 +186,7 @@ class IndexSpec:
     is_default: bool = False
     is_compared: bool = False
     metadata_partition: str | None = None
-    keeps_key_runs: bool = False
+    key_runs: KeyRuns = ""
     build_options: tuple[str, ...] = ()
     owns_layout: bool = False
     tags_in_tasks: bool = False
@@ -212,13 +214,13 @@ class IndexSpec:
     @property
     def needs_base_files_only(self) -> bool:
         """Whether it finds the keys of any table, wherever their rows are."""
-        apart = self.metadata_partition or self.entries or self.owns_layout
+        apart = self.metadata_partition or self.key_runs or self.entries or self.owns_layout
         return self.is_global and not apart
 
     @property
     def is_built(self) -> bool:
         """Whether it is built from the keys of base files, and kept in the table."""
-        return self.metadata_partition is not None or self.keeps_key_runs
+        return self.metadata_partition is not None or self.key_runs != ""
 
     def partition_in(self, table_version: int) -> str | None:
         """The partition of the metadata table that has it in tables of a version; None for none."""

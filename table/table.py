@@ -299,12 +299,12 @@ class Table(TableHandle):
             partition: its name; None for that of the table's index, the record index if none is.
             progress: shows how far it came.
         """
-        keeps_runs = spec_of(self.choice.name).keeps_key_runs
+        runs = spec_of(self.choice.name).key_runs
         if partition is None:
-            partition = self.choice.name if keeps_runs else RECORD_INDEX
-        if keeps_runs and partition == self.choice.name:
+            partition = self.choice.name if runs else RECORD_INDEX
+        if runs and partition == self.choice.name:
             with self._held(progress) as (services, lease):
-                services.value_indexes(lease).build_keys()
+                services.value_indexes(lease).build_keys(runs)
             return True
         if partition == self.choice.name and (
             entries := external_entries(partition, self.options(), self._runner())
@@ -365,7 +365,7 @@ class Table(TableHandle):
         writers are told.
         """
         own = spec_of(self.choice.name)
-        if own.keeps_key_runs and partition == own.name:
+        if own.key_runs and partition == own.name:
             self.use_index(index_name(own.named_to_hudi))
             return
         with self._held() as (services, lease):

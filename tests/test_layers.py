@@ -285,6 +285,12 @@ def test_no_import_goes_in_a_circle():
 
 
 GENERAL = ("table", "harness", "reports", "datasets")
+# Names of indexes that mean something else there: `compact` is compaction, a service.
+OTHER_MEANINGS = {
+    ("keymark.table.cli.services", "compact"),
+    ("keymark.harness.engines.revision", "compact"),
+    ("keymark.harness.run.step", "compact"),
+}
 
 
 def test_only_an_index_spells_its_name():
@@ -297,6 +303,7 @@ def test_only_an_index_spells_its_name():
         if any(name_of(path).startswith(f"keymark.{package}") for package in GENERAL)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
+        if (name_of(path), node.value) not in OTHER_MEANINGS
         if name_of(path) != "keymark.table.format.kernels.words"
     ]
     assert spelled == []

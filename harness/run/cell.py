@@ -204,7 +204,7 @@ def adopt(context: RunContext, cell: Cell, source: Path) -> str | None:
             context.tables.copy(source, path)
             outside_entries.refill(cell, path)
             table = context.engines[cell.engine].adopt(path, index=cell.index, options=cell.options)
-            if is_native(cell.engine) and measured_specs()[cell.index].keeps_key_runs:
+            if is_native(cell.engine) and measured_specs()[cell.index].key_runs:
                 table.build_index()
         else:
             table = _create(context, cell, path)

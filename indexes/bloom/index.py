@@ -43,11 +43,10 @@ from keymark.indexes.bloom.spec import SPEC
 from keymark.indexes.shared.cost import KEY_WEIGHT
 from keymark.indexes.shared.key_scan import (
     ABSENT,
-    KeyProbe,
     file_weight,
     locations,
     positions_in,
-    probe_keys,
+    prove,
     stored_keys,
 )
 from keymark.indexes.shared.lookup_index import LookupIndex
@@ -80,7 +79,7 @@ class BloomIndex(LookupIndex):
         found: list[tuple[Candidate, _Numbers]] = []
         if context.options.flag(BLOOM_USE_METADATA) and not context.config.virtual_keys:
             passed, candidates = filter_by_metadata(candidates, context)
-            found += _check_keys(passed, context)
+            found += _check_keys(keys, passed, context)
         found += _check_by_footers(candidates, context)
         numbers = np.full(len(keys), ABSENT, np.int64)
         # A key that is in several files belongs to the first: it is assigned last.
@@ -219,26 +218,16 @@ def _distinct(numbers: Sequence[int], chosen: Sequence[bool]) -> int:
 
 
 def _check_keys(
-    passed: Sequence[tuple[Candidate, _Numbers]], context: IndexContext
+    keys: pa.Array, passed: Sequence[tuple[Candidate, _Numbers]], context: IndexContext
 ) -> list[tuple[Candidate, _Numbers]]:
     """Of the places that passed a filter those whose keys are there."""
-    probes = [
-        KeyProbe(
-            storage=context.storage,
-            config=context.config,
-            first=candidate.number,
-            files=(context.snapshot.files[candidate.number],),
-            keys=candidate.asked.keys.take(pa.array(places)),
-        )
-        for candidate, places in passed
-    ]
-    answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
-    context.stats.files_read += len(probes)
-    context.stats.false_positives += sum(
-        len(places) - len(answer.positions)
-        for (_, places), answer in zip(passed, answers, strict=True)
-    )
+    if not passed:
+        return []
+    counts = [len(places) for _, places in passed]
+    rows = [candidate.asked.rows[places] for candidate, places in passed]
+    numbers = np.repeat(np.array([each.number for each, _ in passed], np.int64), counts)
+    held = prove(keys, np.concatenate(rows), numbers, context)
+    parts = np.split(held, np.cumsum(counts)[:-1])
     return [
-        (candidate, places[answer.positions])
-        for (candidate, places), answer in zip(passed, answers, strict=True)
+        (candidate, places[part]) for (candidate, places), part in zip(passed, parts, strict=True)
     ]

@@ -11,7 +11,6 @@ that is damaged, or that a writer replaced meanwhile, costs the reading of files
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -22,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keymark.indexes.partitioned_record.spec import SPEC
+from keymark.indexes.shared.damage import warn_of_damage
 from keymark.indexes.shared.frame_join import join_keys
 from keymark.indexes.shared.key_scan import file_weight, first_of_each, locations, search_files
 from keymark.indexes.shared.lookup_index import LookupIndex
 from keymark.indexes.shared.scope import Scope, scopes
 from keymark.indexes.spec import IndexSpec
-from keymark.table.errors import CorruptFileError, TableWarning
+from keymark.table.errors import CorruptFileError
 from keymark.table.index.protocol import IndexContext
 from keymark.table.layout.naming import KEY_RUNS
 from keymark.table.properties.config import KEY_COLUMN
@@ -48,8 +48,6 @@ _BLOCKS_PER_TASK = 8
 # Fewer keys are compared with the ends of each block one by one.
 _KEYS_COMPARED = 100
 _KIND = pa.string()
-_WARNED: set[str] = set()
-"""Roots of tables of whose damaged runs this process has told."""
 
 _Numbers = npt.NDArray[np.int64]
 _NOTHING: _Numbers = np.empty(0, np.int64)
@@ -94,7 +92,7 @@ class PartitionedRecordIndex(LookupIndex):
         try:
             found = _search_runs(keys, asked, context)
         except CorruptFileError as error:
-            _warn_of_damage(error, context)
+            warn_of_damage(self.name, error, context)
             found = None
         rows, numbers, left = found or (_NOTHING, _NOTHING, asked)
         context.stats.files_read += sum(len(scope.files) for scope in left)
@@ -204,27 +202,14 @@ def _uncovered(asked: Sequence[Scope], files: _Numbers) -> list[Scope]:
     return found
 
 
-def _warn_of_damage(error: CorruptFileError, context: IndexContext) -> None:
-    """Say once for each table that a run cannot be used."""
-    root = context.storage.root
-    if root not in _WARNED:
-        _WARNED.add(root)
-        warnings.warn(
-            f"{root}: the {SPEC.name} index cannot be used, files are searched instead: {error}; "
-            f"`keymark table index build {root} {SPEC.name}` builds it anew",
-            TableWarning,
-            stacklevel=2,
-        )
-
-
 def _works_of_files(numbers: Sequence[int], context: IndexContext) -> tuple[CoveredFiles, ...]:
     """The files whose keys are to be read: by the runs that cover them, and each of the others."""
-    indexed = record_keys(context.config)
+    indexed = record_keys(context.config, SPEC.key_runs)
     files = [context.snapshot.files[number] for number in numbers]
     try:
         works = covered_files(context.storage, indexed, files)
     except CorruptFileError as error:
-        _warn_of_damage(error, context)
+        warn_of_damage(SPEC.name, error, context)
         works = []
     covered = {file.path for work in works for file in work.files}
     others = [file for file in files if file.path not in covered]

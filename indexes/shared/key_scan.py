@@ -110,10 +110,15 @@ def search_files(
     keys: pa.Array, asked: Sequence[Scope], context: IndexContext
 ) -> tuple[_Numbers, _Numbers]:
     """Row of the key and number of the file for each match, found by reading the files' keys."""
+    # Scopes with the same rows share their keys in memory.
+    chosen: dict[int, pa.Array] = {}
+    for scope in asked:
+        if id(scope.rows) not in chosen:
+            chosen[id(scope.rows)] = keys.take(pa.array(scope.rows))
     tasks = [
         (scope.rows, probe)
         for scope in asked
-        for probe in key_probes(scope, keys.take(pa.array(scope.rows)), context)
+        for probe in key_probes(scope, chosen[id(scope.rows)], context)
     ]
     probes = [probe for _, probe in tasks]
     answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
@@ -122,6 +127,41 @@ def search_files(
     rows = [rows[answer.positions] for (rows, _), answer in matches]
     numbers = [answer.files for answer in answers]
     return np.concatenate([nothing, *rows]), np.concatenate([nothing, *numbers])
+
+
+def prove(
+    keys: pa.Array, rows: _Numbers, numbers: _Numbers, context: IndexContext
+) -> npt.NDArray[np.bool_]:
+    """Whether the file of each candidate holds its key.
+
+    Args:
+        keys: those asked.
+        rows: of each candidate the row of its key; no pair of row and file twice.
+        numbers: the number of its file.
+        context: the table.
+    """
+    held = np.zeros(len(rows), bool)
+    if not len(rows):
+        return held
+    order = np.argsort(numbers, kind="stable")
+    chosen, starts = np.unique(numbers[order], return_index=True)
+    members = np.split(order, starts[1:])
+    probes = [
+        KeyProbe(
+            storage=context.storage,
+            config=context.config,
+            first=number,
+            files=(context.snapshot.files[number],),
+            keys=keys.take(pa.array(rows[each])),
+        )
+        for number, each in zip(chosen.tolist(), members, strict=True)
+    ]
+    answers = context.runner.run(probe_keys, probes, weights=[probe.weight for probe in probes])
+    for each, answer in zip(members, answers, strict=True):
+        held[each[answer.positions]] = True
+    context.stats.files_read += len(probes)
+    context.stats.false_positives += int((~held).sum())
+    return held
 
 
 def first_of_each(count: int, rows: _Numbers, numbers: _Numbers) -> _Numbers:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 import javaproperties
 
 from keymark.indexes.installed import specs
+from keymark.indexes.spec import KeyRuns
 from keymark.table.errors import CorruptFileError, NotATableError, UnsupportedTableError
 from keymark.table.layout.naming import PROPERTIES, PROPERTIES_BACKUP
 from keymark.table.properties.options import (
@@ -115,11 +116,10 @@ class TableConfig:
         return self.properties.get(OWN_INDEX_TYPE, self.properties.get(INDEX_TYPE))
 
     @property
-    def keeps_key_runs(self) -> bool:
-        """Whether the table's index looks keys up in runs of the record keys."""
-        return any(
-            spec.keeps_key_runs and spec.table_type == self.index_type for spec in specs().values()
-        )
+    def key_runs(self) -> KeyRuns:
+        """What the runs hold that the table's index looks record keys up in: see IndexSpec."""
+        own = (spec for spec in specs().values() if spec.table_type == self.index_type)
+        return next((spec.key_runs for spec in own), "")
 
     @property
     def generates_keys(self) -> bool:

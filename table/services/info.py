@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import KEY_RUNS, METADATA
+from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import PARTITIONS, RECORD_INDEX
 from keymark.table.metadata.reader import Shard, slice_of
 from keymark.table.properties.config import load_config
@@ -14,8 +14,8 @@ from keymark.table.read.arrow import open_base
 from keymark.table.runtime.runner import TaskRunner
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
-from keymark.table.values.indexed import folder_of
-from keymark.table.values.runs import load_runs
+from keymark.table.values.hash_runs import runs_of
+from keymark.table.values.indexed import folder_of, record_keys
 
 # About what reading a footer costs, beside bytes of other work.
 _FOOTER_BYTES = 128 << 10
@@ -88,8 +88,8 @@ def describe_partitions(storage: Storage, index: str) -> list[PartitionInfo]:
             )
         )
     folders = {f"secondary({column})": folder_of(column) for column in config.secondary_columns}
-    if config.keeps_key_runs:
-        folders[index] = KEY_RUNS
+    if config.key_runs:
+        folders[index] = record_keys(config, config.key_runs).folder
     for name, folder in folders.items():
         runs = storage.list(folder)
         found.append(
@@ -106,8 +106,8 @@ def describe_partitions(storage: Storage, index: str) -> list[PartitionInfo]:
 def describe(state: TableState, index: str, reason: str, runner: TaskRunner) -> TableInfo:
     """Count rows by the footers and entries by reading every shard, or the footer of every run."""
     files = state.snapshot.files
-    keeps_runs = state.config.keeps_key_runs
-    shards = _key_runs(state.storage) if keeps_runs else _shards(state, runner)
+    keeps_runs = state.config.key_runs != ""
+    shards = _key_runs(state) if keeps_runs else _shards(state, runner)
     weights = [min(file.size, _FOOTER_BYTES) for file in files]
     counts = runner.run(_CountRows(state.storage), files, weights=weights)
     rows = sum(counts)
@@ -140,16 +140,17 @@ class _CountRows:
         return read_footer(open_base(self.storage, file)).num_rows
 
 
-def _key_runs(storage: Storage) -> tuple[ShardInfo, ...]:
-    sizes = {status.path: status.size for status in storage.list(KEY_RUNS)}
+def _key_runs(state: TableState) -> tuple[ShardInfo, ...]:
+    keys = record_keys(state.config, state.config.key_runs)
+    sizes = {status.path: status.size for status in state.storage.list(keys.folder)}
     return tuple(
         ShardInfo(
-            file_group=run.path.rpartition("/")[2].removesuffix(".parquet"),
-            entries=run.metadata.num_rows,
+            file_group=run.path.rpartition("/")[2].partition(".")[0],
+            entries=run.entries,
             bytes=sizes[run.path],
             log_files=0,
         )
-        for run in load_runs(storage, KEY_RUNS)
+        for run in runs_of(state.storage, keys)
         if run.path in sizes
     )
 

@@ -11,6 +11,7 @@ from functools import partial
 from keymark.table.errors import InvalidOptionError, LeaseLostError, TableError, TableWarning
 from keymark.table.index.build.uniqueness import FOLDER
 from keymark.table.index.external import external_entries
+from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import METADATA
 from keymark.table.metadata.partitions import RECORD_INDEX
 from keymark.table.metadata.replaced import settle_replaced
@@ -115,6 +116,25 @@ class TableServices:
             if column not in config.secondary_columns:
                 self.value_indexes(lease).build(column)
 
+    def catch_up(self, state: TableState, lease: Lease) -> None:
+        """Take base files that others wrote into runs of hashes, before these are asked.
+
+        Each of the many questions of a large batch would read these files otherwise.
+        """
+        if state.config.key_runs == "hashes":
+            self.value_indexes(lease).take_in_keys(state)
+
+    def stage(
+        self,
+        state: TableState,
+        files: Sequence[BaseFile],
+        values: Sequence[ValueChange],
+        lease: Lease,
+    ) -> None:
+        """Put runs of hashes of a commit's base files, before it is visible."""
+        if state.config.key_runs == "hashes":
+            self.value_indexes(lease).stage_hashes(state, files, values)
+
     def maintain(
         self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()
     ) -> None:
@@ -134,7 +154,7 @@ class TableServices:
         if state.config.secondary_columns:
             take_in = partial(self._take_in_columns, values)
             steps.append(("the upkeep of secondary indexes", take_in))
-        if state.config.keeps_key_runs:
+        if state.config.key_runs:
             take_in = partial(self._take_in_keys, values)
             steps.append((f"the upkeep of the index {self.index}", take_in))
         if self.options.flag(RESHARD_AUTOMATIC):

@@ -7,11 +7,14 @@ is never opened: reading one could block forever.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from keymark.table.errors import MissingFileError, StorageError
 
@@ -146,3 +149,29 @@ def scan(folder: str) -> Iterator[tuple[str, int | None, str | None]]:
             yield entry.name, None, LINK_REFUSED
         else:
             yield entry.name, None, NOT_PLAIN
+
+
+@dataclass(slots=True)
+class LocalReader:
+    """Ranged reads of one local file by pread; the descriptor is closed with the object."""
+
+    name: str
+    size: int
+    _fd: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes of a range, cut at the end."""
+        with storage_errors("read", self.name):
+            return read_fully(self._fd, offset, length)
+
+    def map(self) -> mmap.mmap:
+        """The whole file as memory."""
+        with storage_errors("read", self.name):
+            return mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
+
+    def __reduce__(self) -> NoReturn:
+        """Another process would read, and close, what it has open under that number."""
+        raise TypeError(f"{self.name} is open in this process and cannot travel to another")
+
+    def __del__(self) -> None:
+        os.close(self._fd)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import google_crc32c
 
@@ -29,6 +29,7 @@ from keymark.table.storage.durability import unsynced
 from keymark.table.storage.local_files import (
     LINK_REFUSED,
     NOT_PLAIN,
+    LocalReader,
     open_plain,
     read_fully,
     refuse_links,
@@ -44,26 +45,6 @@ _GUARD_SECONDS = 60.0
 _POLL_SECONDS = 0.002
 # Staging folders that are being deleted.
 _GONE = ".gone-"
-
-
-@dataclass(slots=True)
-class _LocalReader:
-    """Ranged reads of one local file by pread; the descriptor is closed with the object."""
-
-    name: str
-    size: int
-    _fd: int
-
-    def read(self, offset: int, length: int) -> bytes:
-        with storage_errors("read", self.name):
-            return read_fully(self._fd, offset, length)
-
-    def __reduce__(self) -> NoReturn:
-        """Another process would read, and close, what it has open under that number."""
-        raise TypeError(f"{self.name} is open in this process and cannot travel to another")
-
-    def __del__(self) -> None:
-        os.close(self._fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +95,7 @@ class LocalStorage:
         """Open a file for ranged reads."""
         with storage_errors("read", path):
             fd = open_plain(self.root, self._path(path))
-            return _LocalReader(path, os.fstat(fd).st_size, fd)
+            return LocalReader(path, os.fstat(fd).st_size, fd)
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""

@@ -7,6 +7,7 @@ table goes through `put`, so that a test can replace the storage and see, fail o
 from __future__ import annotations
 
 import contextlib
+import mmap
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -53,6 +54,14 @@ class RangeReader(Protocol):
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes from `offset`, or fewer at the end of the file."""
+
+
+@runtime_checkable
+class Mappable(RangeReader, Protocol):
+    """A file that can be read as memory: pages of it are fetched when they are looked at."""
+
+    def map(self) -> mmap.mmap:
+        """The whole file; not for an empty one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

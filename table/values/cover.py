@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,9 @@ import pyarrow.compute as pc
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.layout.model import BaseFile
-from keymark.table.values.runs import Run
+from keymark.table.values.runs import FilesOfRun
+
+R = TypeVar("R", bound=FilesOfRun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Chains:
     links: dict[tuple[str, str], Link]
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> Chains:
+    def of(cls, runs: Sequence[FilesOfRun]) -> Chains:
         """Of a file that several runs tell of, one with all its values counts."""
         links: dict[tuple[str, str], Link] = {}
         for number, run in enumerate(runs):
@@ -61,7 +64,7 @@ class Chains:
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class Cover(Generic[R]):
     """How runs cover some files.
 
     Attributes:
@@ -71,13 +74,13 @@ class Cover:
         uncovered: for each of the files whether no chain leads to it.
     """
 
-    runs: Sequence[Run]
+    runs: Sequence[R]
     group: list[npt.NDArray[np.int64]]
     order: list[npt.NDArray[np.int64]]
     uncovered: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, files: Sequence[BaseFile], runs: Sequence[Run]) -> Cover:
+    def of(cls, files: Sequence[BaseFile], runs: Sequence[R]) -> Cover[R]:
         """How runs cover the files of a snapshot."""
         chains = Chains.of(runs)
         group = [np.full(len(run.files), -1) for run in runs]

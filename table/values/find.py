@@ -80,7 +80,7 @@ class _Search:
     files: Sequence[BaseFile]
     schema: pa.Schema
     indexed: set[str]
-    _covers: dict[str, Cover] = field(default_factory=dict)
+    _covers: dict[str, Cover[Run]] = field(default_factory=dict)
 
     def may_pass(self, condition: Condition) -> _Mask:
         """Whether each file may hold a row that passes."""
@@ -111,7 +111,7 @@ class _Search:
 
 
 def _holding(
-    cover: Cover, tests: Sequence[Comparison], storage: Storage, kind: pa.DataType
+    cover: Cover[Run], tests: Sequence[Comparison], storage: Storage, kind: pa.DataType
 ) -> _Mask:
     """Whether each file holds a value that passes all tests, or is not covered.
 

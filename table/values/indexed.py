@@ -1,9 +1,11 @@
 """What is indexed by its values: a column of a table's rows, or their record keys.
 
     .hoodie/.keymark/secondary/<column>   a secondary index, on a column that the table names
-    .hoodie/.keymark/keys                 record keys, for an index that `keeps_key_runs`
+    .hoodie/.keymark/keys                 record keys
+    .hoodie/.keymark/hashes               record keys as hashes
 
-The folders hold runs (`runs.py`).
+The folders hold runs (`runs.py`, of hashes `hash_runs.py`). The spec of the table's index says
+which runs of record keys there are.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keymark.indexes.spec import KeyRuns
 from keymark.table.errors import CorruptFileError, InputError, UnsupportedTableError
 from keymark.table.format.parquet.base_file import read_columns, read_metadata
 from keymark.table.format.schema import without_meta
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import KEY_RUNS, SECONDARY
+from keymark.table.layout.naming import HASH_RUNS, KEY_RUNS, SECONDARY
 from keymark.table.properties.config import KEY_COLUMN, TableConfig
 from keymark.table.read.arrow import open_base
 from keymark.table.state.table_state import TableState, stored_schema
@@ -35,16 +38,20 @@ class Indexed:
         column: its name; of record keys that of their meta column.
         kind: the type of the values.
         keys: how to get record keys; None for a column.
+        hashed: whether runs have hashes of the values instead of these.
     """
 
     column: str
     kind: pa.DataType
     keys: StoredKeys | None = None
+    hashed: bool = False
 
     @property
     def folder(self) -> str:
         """Where its runs are."""
-        return folder_of(self.column) if self.keys is None else KEY_RUNS
+        if self.keys is None:
+            return folder_of(self.column)
+        return HASH_RUNS if self.hashed else KEY_RUNS
 
     @property
     def by_partition(self) -> bool:
@@ -88,9 +95,14 @@ def folder_of(column: str) -> str:
     return f"{SECONDARY}/{quote(column, safe='')}"
 
 
-def record_keys(config: TableConfig) -> Indexed:
-    """The record keys of a table."""
-    return Indexed(KEY_COLUMN, pa.string(), StoredKeys.of(config))
+def record_keys(config: TableConfig, runs: KeyRuns) -> Indexed:
+    """The record keys of a table.
+
+    Args:
+        config: of the table.
+        runs: what the runs hold.
+    """
+    return Indexed(KEY_COLUMN, pa.string(), StoredKeys.of(config), hashed=runs == "hashes")
 
 
 def indexed_column(state: TableState, column: str) -> Indexed:
@@ -115,4 +127,6 @@ def indexed_of(config: TableConfig, schema: pa.Schema | None) -> tuple[Indexed, 
         return ()
     names = (name for name in config.secondary_columns if schema.names.count(name) == 1)
     found = [Indexed(name, kind) for name in names if supports(kind := schema.field(name).type)]
-    return (*found, record_keys(config)) if config.keeps_key_runs else tuple(found)
+    if config.key_runs:
+        found.append(record_keys(config, config.key_runs))
+    return tuple(found)

@@ -53,12 +53,23 @@ class CoveredFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A run: its path, its footer, and the base files that it tells of."""
+class FilesOfRun:
+    """A run of any kind: its path, and the base files that it tells of."""
 
     path: str
-    metadata: pq.FileMetaData
     files: tuple[CoveredFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run(FilesOfRun):
+    """A run of values, with its footer."""
+
+    metadata: pq.FileMetaData
+
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return int(self.metadata.num_rows)
 
 
 def load_runs(storage: Storage, folder: str) -> list[Run]:
@@ -83,7 +94,7 @@ def _load_run(storage: Storage, path: str) -> Run:
         files = tuple(CoveredFile(*map(str, entry)) for entry in listed)
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(path, 0, f"not a run of an index: {error!r}") from error
-    return Run(path, metadata, files)
+    return Run(path, files, metadata)
 
 
 def put_run(

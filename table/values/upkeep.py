@@ -7,19 +7,23 @@ Every write takes in the base files of its own commit, and those that others wro
 the commit is visible: until then readers open the files that are not covered. What it changed in a
 file group it knows (`changes.py`); other files are read. Runs that no current file needs are
 deleted. A chain that has grown long begins anew, and so does an index of many runs.
+
+Runs of hashes are part of the commit: those of its base files are put before it is visible. They
+are merged when they are many, so that nothing begins anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keymark.indexes.spec import KeyRuns
 from keymark.table.errors import CorruptFileError, InputError
+from keymark.table.format.compact.writer import Words, hashes_of
 from keymark.table.layout.model import BaseFile
-from keymark.table.layout.naming import KEY_RUNS
 from keymark.table.layout.view import listed_files
 from keymark.table.properties.config import load_config, save_config
 from keymark.table.properties.options import SECONDARY_COLUMNS
@@ -29,11 +33,25 @@ from keymark.table.storage.lease import Lease
 from keymark.table.storage.storage import Storage
 from keymark.table.values.changes import ValueChange
 from keymark.table.values.cover import Chains
+from keymark.table.values.hash_runs import (
+    HashRun,
+    HashSearch,
+    Merge,
+    due_merges,
+    find_hashes,
+    load_hash_runs,
+    merge_of,
+    merge_runs,
+    put_hash_run,
+    runs_of,
+)
 from keymark.table.values.indexed import Indexed, folder_of, indexed_column, record_keys
-from keymark.table.values.runs import CoveredFile, Run, entry_schema, load_runs, put_run
+from keymark.table.values.runs import CoveredFile, FilesOfRun, entry_schema, put_run
 
 # Rows of base files that one task holds the values of.
 _ROWS_PER_RUN = 1 << 22
+# The same where it holds hashes.
+_HASHES_PER_RUN = 1 << 24
 _ROW_BYTES = 100
 _CHAIN_MAX = 8
 # Runs beside those that an index built anew would have.
@@ -88,14 +106,17 @@ class ValueIndexes:
         if column not in columns:
             self._declare((*columns, column))
 
-    def build_keys(self) -> None:
+    def build_keys(self, runs: KeyRuns) -> None:
         """Build the index of the record keys, anew if there is one.
+
+        Args:
+            runs: what its runs hold.
 
         Raises:
             CorruptFileError: a base file is damaged.
         """
         state = TableState.load(self.lease.storage)
-        self._put_anew(state, record_keys(state.config))
+        self._put_anew(state, record_keys(state.config, runs))
 
     def drop(self, column: str) -> None:
         """Give the secondary index of a column up and delete its files.
@@ -110,9 +131,10 @@ class ValueIndexes:
         self._declare(tuple(name for name in columns if name != column))
         self.lease.storage.delete_tree(folder_of(column))
 
-    def drop_keys(self) -> None:
-        """Delete the index of the record keys."""
-        self.lease.storage.delete_tree(KEY_RUNS)
+    def drop_keys(self, runs: KeyRuns) -> None:
+        """Delete the index of the record keys whose runs hold that."""
+        config = load_config(self.lease.storage)
+        self.lease.storage.delete_tree(record_keys(config, runs).folder)
 
     def take_in_columns(self, state: TableState, noted: Sequence[ValueChange] = ()) -> None:
         """Bring every secondary index up to date with a table's current base files.
@@ -131,19 +153,65 @@ class ValueIndexes:
 
     def take_in_keys(self, state: TableState, noted: Sequence[ValueChange] = ()) -> None:
         """Bring the index of the record keys up to date, as `take_in_columns` does others."""
-        self._take_in(state, record_keys(state.config), noted)
+        self._take_in(state, record_keys(state.config, state.config.key_runs), noted)
 
-    def renew(self) -> None:
-        """Build every index anew, so that it holds values of current rows only."""
+    def stage_hashes(
+        self, state: TableState, files: Sequence[BaseFile], noted: Sequence[ValueChange]
+    ) -> None:
+        """Put the runs of a commit's base files, before it is visible.
+
+        If it never is, nobody asks for them, and a later write deletes them.
+
+        Args:
+            state: the table before the commit.
+            files: the base files of the commit.
+            noted: changes that are known; others are read from the base files.
+
+        Raises:
+            CorruptFileError: a run or a base file is damaged.
+        """
+        indexed = record_keys(state.config, "hashes")
+        chains = Chains.of(load_hash_runs(state.storage))
+        self._cover(state, indexed, files, chains=chains, noted=noted)
+
+    def erase(self, keys: pa.Array) -> None:
+        """Take keys that no current row has out of every index.
+
+        Indexes of values are built anew. Of runs of hashes those are that hold a hash of the keys.
+        """
         config = load_config(self.lease.storage)
         for column in config.secondary_columns:
             self.build(column)
-        if config.keeps_key_runs:
-            self.build_keys()
+        if config.key_runs == "keys":
+            self.build_keys(config.key_runs)
+        elif config.key_runs == "hashes":
+            self._erase_hashes(hashes_of(keys))
+
+    def _erase_hashes(self, hashes: Words) -> None:
+        """Renew the runs that hold a hash, and what they say of the files that it leads to."""
+        state = TableState.load(self.lease.storage)
+        indexed = record_keys(state.config, "hashes")
+        try:
+            runs = load_hash_runs(state.storage)
+            works = [HashSearch(state.storage, run.path, hashes) for run in runs]
+            found = self.runner.run(find_hashes, works, weights=[run.size for run in runs])
+        except CorruptFileError:
+            self._put_anew(state, indexed)
+            return
+        held = {n: set(each.groups.tolist()) for n, each in enumerate(found) if len(each.groups)}
+        chains = Chains.of(runs)
+        named: list[BaseFile] = []
+        kept: list[BaseFile] = []
+        for file in state.snapshot.files:
+            links = chains.of_file(file.partition_path, file.name)
+            leads = any(link.file in held.get(link.run, ()) for link in links)
+            (named if leads else kept).append(file)
+        self._put(state, indexed, [FileChange(file, None) for file in named])
+        self._merge([merge_of(state.storage, runs, [number], kept) for number in held])
 
     def _take_in(self, state: TableState, indexed: Indexed, noted: Sequence[ValueChange]) -> None:
         try:
-            runs = load_runs(state.storage, indexed.folder)
+            runs = runs_of(state.storage, indexed)
         except CorruptFileError:
             # A power cut tore a run that was put after the last commit.
             self._put_anew(state, indexed)
@@ -154,30 +222,60 @@ class ValueIndexes:
             for file in state.snapshot.files
             if not chains.of_file(file.partition_path, file.name)
         ]
-        if not uncovered:
-            return
-        if len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
-            self._put_anew(state, indexed)
-            return
-        changes = _changes(state, uncovered, chains)
+        if uncovered:
+            if not indexed.hashed and len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
+                self._put_anew(state, indexed)
+                return
+            self._cover(state, indexed, uncovered, chains=chains, noted=noted)
+        if uncovered or indexed.hashed:
+            self._tidy(state, indexed)
+
+    def _cover(
+        self,
+        state: TableState,
+        indexed: Indexed,
+        files: Sequence[BaseFile],
+        *,
+        chains: Chains,
+        noted: Sequence[ValueChange],
+    ) -> None:
+        """Put runs of files that are not covered."""
+        changes = _changes(state, files, chains, longest=None if indexed.hashed else _CHAIN_MAX)
         known = {(c.file.path, c.before.path): c for c in noted if c.column == indexed.column}
         told, read = _told(changes, known)
         if told:
             put_changes(state.storage, indexed, told)
         self._put(state, indexed, read)
-        self._delete(_useless(state, load_runs(state.storage, indexed.folder)))
 
     def _put_anew(self, state: TableState, indexed: Indexed) -> None:
         """Put runs with all values of all current base files in place of those that are there."""
         old = [status.path for status in state.storage.list(indexed.folder)]
         self._put(state, indexed, [FileChange(file, None) for file in state.snapshot.files])
         self._delete(old)
+        if indexed.hashed:
+            self._tidy(state, indexed)
+
+    def _tidy(self, state: TableState, indexed: Indexed) -> None:
+        """Delete the runs that nobody needs; merge those of hashes, if they are many."""
+        runs = runs_of(state.storage, indexed)
+        useless = _useless(state, runs)
+        self._delete(useless)
+        left = [run for run in runs if isinstance(run, HashRun) and run.path not in useless]
+        files = state.snapshot.files
+        self._merge([merge_of(state.storage, left, each, files) for each in due_merges(left)])
+
+    def _merge(self, merges: Sequence[Merge]) -> None:
+        """Put merged runs, then delete those that they are made of."""
+        if merges:
+            weights = [merge.weight for merge in merges]
+            steps = ProgressRunner(self.runner, self.progress, "merges")
+            steps.run(merge_runs, merges, weights=weights)
+            self._delete([run.path for merge in merges for run in merge.runs])
 
     def _put(self, state: TableState, indexed: Indexed, changes: Sequence[FileChange]) -> None:
         tasks = _tasks_of(state, indexed, changes)
         weights = [sum(change.file.size for change in task.changes) for task in tasks]
         ProgressRunner(self.runner, self.progress, "runs").run(cover_files, tasks, weights=weights)
-        self.lease.storage.sync()
 
     def _declare(self, columns: Sequence[str]) -> None:
         """Say in hoodie.properties which columns have an index."""
@@ -190,8 +288,13 @@ class ValueIndexes:
             save_config(storage, properties)
 
     def _delete(self, paths: Sequence[str]) -> None:
-        """Delete runs, unless another writer took the table: it may need them."""
-        self.lease.check()
+        """Delete runs, unless another writer took the table: it may need them.
+
+        What was put in their place survives a power cut first.
+        """
+        self.lease.storage.sync()
+        if paths:
+            self.lease.check()
         for path in paths:
             self.lease.storage.delete(path)
 
@@ -213,6 +316,9 @@ def _told(
 def put_changes(storage: Storage, indexed: Indexed, changes: Sequence[ValueChange]) -> None:
     """Put a run of changes that are known."""
     covered = [CoveredFile(c.file.partition_path, c.file.name, c.before.name) for c in changes]
+    if indexed.hashed:
+        put_hash_run(storage, covered, enumerate(change.came for change in changes))
+        return
     parts = [
         _entries(values, place, gone=gone, kind=indexed.kind)
         for place, change in enumerate(changes)
@@ -235,28 +341,38 @@ def cover_files(task: RunTask) -> None:
         CorruptFileError: a base file is damaged or gone.
     """
     kind = task.indexed.kind
-    covered, entries = [], [entry_schema(kind).empty_table()]
-    for place, change in enumerate(task.changes):
-        before = change.before.name if change.before else ""
-        covered.append(CoveredFile(change.file.partition_path, change.file.name, before))
-        for values, gone in _values_of(task, change):
-            entries.append(_entries(values, place, gone=gone, kind=kind))
+    covered = [
+        CoveredFile(c.file.partition_path, c.file.name, c.before.name if c.before else "")
+        for c in task.changes
+    ]
+    changes = (_values_of(task, change) for change in task.changes)
+    if task.indexed.hashed:
+        put_hash_run(task.storage, covered, enumerate(came for came, _ in changes))
+        return
+    entries = [entry_schema(kind).empty_table()]
+    for place, (came, gone) in enumerate(changes):
+        entries.append(_entries(came, place, gone=False, kind=kind))
+        entries.append(_entries(gone, place, gone=True, kind=kind))
     put_run(task.storage, task.indexed, covered, pa.concat_tables(entries))
 
 
-def _values_of(task: RunTask, change: FileChange) -> Iterator[tuple[pa.Array, bool]]:
-    """The values that a file has and, beside those, the ones that it has no more."""
+def _values_of(task: RunTask, change: FileChange) -> tuple[pa.Array, pa.Array]:
+    """The values that came to a file since the slice before it, and those that went."""
     values = task.indexed.distinct(task.storage, change.file)
     if change.before is None:
-        yield values, False
-        return
+        return values, values.slice(0, 0)
     old = task.indexed.distinct(task.storage, change.before)
-    yield values.filter(pc.invert(pc.is_in(values, value_set=old))), False
-    yield old.filter(pc.invert(pc.is_in(old, value_set=values))), True
+    came = values.filter(pc.invert(pc.is_in(values, value_set=old)))
+    return came, old.filter(pc.invert(pc.is_in(old, value_set=values)))
 
 
-def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -> list[FileChange]:
-    """Files that are not covered, each with the newest covered slice before it."""
+def _changes(
+    state: TableState, uncovered: Sequence[BaseFile], chains: Chains, *, longest: int | None
+) -> list[FileChange]:
+    """Files that are not covered, each with the newest covered slice before it.
+
+    Where its chain has `longest` links already, the file gets all its values.
+    """
     slices: dict[tuple[str, str], list[BaseFile]] = {
         (file.partition_path, file.file_id): [] for file in uncovered
     }
@@ -271,20 +387,21 @@ def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -
             newer = before is None or older.instant_time > before.instant_time
             if links and newer and older.instant_time < file.instant_time:
                 before, length = older, links
-        found.append(FileChange(file, before if length < _CHAIN_MAX else None))
+        found.append(FileChange(file, before if longest is None or length < longest else None))
     return found
 
 
 def _tasks_of(state: TableState, indexed: Indexed, changes: Sequence[FileChange]) -> list[RunTask]:
     """Neighbouring files, a run's worth of rows each."""
     row_bytes = state.average_record_bytes() or _ROW_BYTES
+    most = _HASHES_PER_RUN if indexed.hashed else _ROWS_PER_RUN
     tasks: list[RunTask] = []
     part: list[FileChange] = []
     rows = 0.0
     for change in changes:
         part.append(change)
         rows += change.file.size / row_bytes
-        if rows >= _ROWS_PER_RUN:
+        if rows >= most:
             tasks.append(RunTask(state.storage, indexed, tuple(part)))
             part, rows = [], 0.0
     if part:
@@ -298,7 +415,7 @@ def _runs_anew(state: TableState) -> int:
     return 1 + int(sum(file.size for file in state.snapshot.files) / row_bytes / _ROWS_PER_RUN)
 
 
-def _useless(state: TableState, runs: Sequence[Run]) -> list[str]:
+def _useless(state: TableState, runs: Sequence[FilesOfRun]) -> list[str]:
     """The paths of runs that no current base file needs, and that are not of a later commit."""
     chains = Chains.of(runs)
     needed = {

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from keymark.table.format.compact.writer import hashes_of
 from keymark.table.layout.model import BaseFile
 from keymark.table.runtime.runner import TaskRunner
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.storage import Storage
 from keymark.table.values.cover import Chains, Cover, no_entries, present
+from keymark.table.values.hash_runs import HashSearch, find_hashes, load_hash_runs
 from keymark.table.values.indexed import Indexed
 from keymark.table.values.runs import Run, groups_of_files, load_runs, read_rows
 
@@ -52,11 +54,21 @@ def wrong_files(
 ) -> list[WrongFile]:
     """Those of the base files of which an index has not exactly the values.
 
-    Files that no run covers are read anyway: they are not wrong.
+    Files that no run covers are read anyway: they are not wrong. Runs of hashes may say more than
+    is there: a file is wrong where they lack a key.
 
     Raises:
         CorruptFileError: a run or a base file is damaged.
     """
+    if indexed.hashed:
+        hashed = hashed_files(state.storage, indexed, files)
+        sizes = [work.file.size for work in hashed]
+        missing = runner.run(count_missing, hashed, weights=sizes)
+        return [
+            WrongFile(work.file.path, count, 0)
+            for work, count in zip(hashed, missing, strict=True)
+            if count
+        ]
     works = covered_files(state.storage, indexed, files)
     weights = [work.weight for work in works]
     found = runner.run(compare_values, works, weights=weights, packed=False)
@@ -125,3 +137,39 @@ def compare_values(work: CoveredFiles) -> list[WrongFile]:
         for number, file in enumerate(work.files)
         if missing[number] or extra[number]
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class HashedFile:
+    """A base file that runs of hashes cover.
+
+    `links` are the paths of the runs of its chain, each with its place among the run's files.
+    """
+
+    storage: Storage
+    indexed: Indexed
+    file: BaseFile
+    links: tuple[tuple[str, int], ...]
+
+
+def hashed_files(storage: Storage, indexed: Indexed, files: Sequence[BaseFile]) -> list[HashedFile]:
+    """The base files that runs of hashes cover."""
+    runs = load_hash_runs(storage)
+    chains = Chains.of(runs)
+    found = []
+    for file in files:
+        chain = chains.of_file(file.partition_path, file.name)
+        if chain:
+            links = tuple((runs[link.run].path, link.file) for link in chain)
+            found.append(HashedFile(storage, indexed, file, links))
+    return found
+
+
+def count_missing(work: HashedFile) -> int:
+    """How many keys of a file its runs lack; a task for a runner."""
+    hashes = hashes_of(work.indexed.distinct(work.storage, work.file))
+    missing = np.ones(len(hashes), bool)
+    for path, place in work.links:
+        found = find_hashes(HashSearch(work.storage, path, hashes))
+        missing[found.rows[found.groups == place]] = False
+    return int(missing.sum())

@@ -4,7 +4,8 @@
              the options ask for; read the table; <T>.commit.requested       phase `open`
              (here the stages of a write put its data files)
                                          phases `prepare`, `tag`, `place` and `write`
-    commit   <T>.deltacommit.requested, .inflight      (metadata table)
+    commit   runs of the hashes of keys                      phase `index`
+             <T>.deltacommit.requested, .inflight      (metadata table)
              log files of record_index                       phase `index`
              entries of an index outside the table           phase `index`
              log files of files, column_stats, bloom_filters
@@ -198,7 +199,10 @@ class WriteTransaction(Transaction):
             changes: what changes in the table's index.
             counts: the incoming keys, for the result.
         """
+        written = [result.file for result in files if result.file is not None]
+        self.values.extend(change for result in files for change in result.values)
         with self.phase("index"):
+            self.writer.services.stage(self.state, written, self.values, self.lease)
             delta = self.begin_delta(self.options.integer("hoodie.hfile.block.size"))
             if delta is not None and RECORD_INDEX in self.config.maintained:
                 delta.stats.extend(changes.log(delta, self.state, self.writer.runner))
@@ -246,7 +250,6 @@ class WriteTransaction(Transaction):
         content = encode_commit(stats, schema=self.avro_schema, operation=self.operation)
         self.publish(delta, content)
         self.written.extend(files)
-        self.values.extend(change for result in results for change in result.values)
 
 
 @contextlib.contextmanager
@@ -270,6 +273,7 @@ def begin(
         writer.services.prepare(lease)
         state = TableState.load(lease.storage)
         refuse_stale_index(state)
+        writer.services.catch_up(state, lease)
         tx = _transaction(writer, state, lease, operation=operation, incoming=incoming)
         # Outside the try: where another writer took the instant, its files must stay.
         state.timeline.begin(tx.instant, tx.action)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from keymark.table.format.parquet.base_file import BaseFileOptions, FooterOptions
 from keymark.table.format.schema import avro_names, to_avro, with_meta
 from keymark.table.index.protocol import IndexContext, spec_of
+from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import Options
 from keymark.table.runtime.clock import Clock
@@ -35,6 +36,25 @@ class Services(Protocol):
 
     def prepare(self, lease: Lease) -> None:
         """Build what the options ask for and the table does not have."""
+
+    def catch_up(self, state: TableState, lease: Lease) -> None:
+        """Take in what others wrote, where the table's index must know it before it is asked."""
+
+    def stage(
+        self,
+        state: TableState,
+        files: Sequence[BaseFile],
+        values: Sequence[ValueChange],
+        lease: Lease,
+    ) -> None:
+        """Put what an index of values has of a commit's base files, before it is visible.
+
+        Args:
+            state: the table before the commit.
+            files: the base files of the commit.
+            values: what the write changed in values that are indexed, as far as it is known.
+            lease: holds the table.
+        """
 
     def maintain(
         self, state: TableState, change: Change, lease: Lease, values: Sequence[ValueChange] = ()

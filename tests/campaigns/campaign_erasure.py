@@ -31,7 +31,7 @@ from keymark.table.services.purge.purge import PurgeReport
 KEYS = [f"customer-{number:05d}" for number in range(6)]
 PURGED = [KEYS[0], KEYS[3]]
 META = ".hoodie/metadata"
-INDEXES = ("record", "global_bloom", "global_simple", "simple", "bloom", "bucket")
+INDEXES = ("record", "global_bloom", "global_simple", "simple", "bloom", "bucket", "compact")
 OPTIONS = {
     "hoodie.metadata.index.column.stats.enable": "true",
     "hoodie.metadata.index.bloom.filter.enable": "true",

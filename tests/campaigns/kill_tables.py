@@ -25,7 +25,16 @@ from keymark import Table
 from keymark.table.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from keymark.table.storage.local_storage import LocalStorage
 
-INDEXES = ("record", "global_simple", "global_bloom", "simple", "bloom", "bucket", "hbase")
+INDEXES = (
+    "record",
+    "global_simple",
+    "global_bloom",
+    "compact",
+    "simple",
+    "bloom",
+    "bucket",
+    "hbase",
+)
 OPTIONS = {
     **SHARDS,
     **SMALL_BLOOMS,
@@ -44,6 +53,7 @@ HAS = {
     "bloom": BLOOM_FILTERS,
     "bucket": COLUMN_STATS,
     "hbase": BLOOM_FILTERS,
+    "compact": COLUMN_STATS,
 }
 BUILDS = {
     "record": BLOOM_FILTERS,
@@ -53,6 +63,7 @@ BUILDS = {
     "bloom": COLUMN_STATS,
     "bucket": BLOOM_FILTERS,
     "hbase": RECORD_INDEX,
+    "compact": "compact",
 }
 USES = {
     "record": "global_simple",
@@ -62,6 +73,7 @@ USES = {
     "bloom": "simple",
     "bucket": "simple",
     "hbase": "global_bloom",
+    "compact": "record",
 }
 
 

@@ -28,8 +28,8 @@ from keymark.table.runtime.clock import Clock
 from keymark.table.storage.local_storage import LocalStorage
 from keymark.table.storage.storage import Storage
 
-INDEXES = ("record", "global_simple", "global_bloom", "simple", "bloom", "bucket")
-GLOBAL = INDEXES[:3]
+INDEXES = ("record", "global_simple", "global_bloom", "simple", "bloom", "bucket", "compact")
+GLOBAL = (*INDEXES[:3], "compact")
 OPTIONS = {
     **SMALL_BLOOMS,
     MOVES: "true",

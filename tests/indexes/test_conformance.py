@@ -12,7 +12,7 @@ from keymark.table.properties.options import LOCAL_BYTES
 pytestmark = pytest.mark.filterwarnings("ignore:keys of column id hold a colon")
 
 # Those that need something of the table are also asked where it has that.
-OWN = ("record", "bucket", "partitioned_record")
+OWN = ("record", "bucket", "partitioned_record", "compact")
 INDEXES = (*OWN, *FINDERS, *BY_METADATA)
 LONGEST = (*OWN, "global_bloom")
 STEPS, STEPS_ON_SPARK = 6, 4

@@ -19,6 +19,7 @@ CASES = [
     ("bloom", "typed", 2),
     ("bloom_metadata", "encoded", 3),
     ("global_bloom_metadata", "no_partition", 0),
+    ("compact", "nested", 0),
 ]
 
 

@@ -9,7 +9,7 @@ from hudi import HudiTableBuilder
 
 from keymark import Table
 
-INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket")
+INDEXES = ("record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "compact")
 every_index = pytest.mark.parametrize("index", INDEXES)
 
 

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from keymark import Table
 from keymark.indexes.partitioned_record import index
 from keymark.indexes.partitioned_record.index import PartitionedRecordIndex
+from keymark.indexes.shared.damage import WARNED
 from keymark.table.cli import app
 from keymark.table.errors import (
     CorruptFileError,
@@ -237,7 +238,7 @@ def garbled(path):
 
 
 def test_a_damaged_run_costs_time_and_no_answer(table):
-    index._WARNED.clear()
+    WARNED.clear()
     table.build_index()
     garbled(*runs_of(table))
     with pytest.warns(TableWarning, match=f"index build {table.storage.root} {NAME}` builds"):

@@ -47,6 +47,7 @@ INDEX_OPTIONS = {
     "simple": {},
     "bloom": {},
     "partitioned_record": {},
+    "compact": {"hoodie.simple.index.update.partition.path": "true"},
 }
 PARTITIONS = {
     "simple": ["2024/01/30", "2024/01/31", "2024/02/01"],
@@ -152,8 +153,10 @@ def all_cells() -> dict[Cell, str]:
     return found
 
 
-# The indexes that are global otherwise, looking in one partition only.
+# The indexes that are global otherwise, looking in one partition only; and Keymark's own.
 _MORE = {
+    Cell("compact", "composite_hive", "purged", "delete"): VERSIONS[0],
+    Cell("compact", "unicode", "taken_back", "bulk_insert"): VERSIONS[1],
     Cell("simple", "composite_hive", "taken_back", "insert"): VERSIONS[0],
     Cell("simple", "non_partitioned", "built", "bulk_insert"): VERSIONS[1],
     Cell("bloom", "unicode", "purged", "delete_flag"): VERSIONS[1],

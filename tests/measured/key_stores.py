@@ -34,7 +34,8 @@ from keymark.datasets.specs.spec import load_spec
 from keymark.harness.tables.key_text import encode_keys
 from keymark.reports.stats.statistics import summarize
 from keymark.table.format.compact.reader import CompactFile
-from keymark.table.format.compact.writer import CompactWriter
+from keymark.table.format.compact.writer import CompactWriter, hashes_of
+from keymark.table.storage.local_storage import LocalStorage
 
 GROUPS, BATCH, ASKED, TURNS = 20_000, 2_000_000, 400_000, 5
 # Keys that RocksDB's builder sorts at once; it makes them anew for each such part.
@@ -88,16 +89,19 @@ class Clock:
 def build_compact(path: Path, source: Source, clock: Clock) -> None:
     """A compact index file."""
     path.mkdir()
-    writer = CompactWriter(source.mappings.places()[1], folder=path)
+    writer = CompactWriter(source.mappings.places()[1])
     for keys, groups in source.batches():
         clock.time(writer.add, keys, groups)
-    clock.time(writer.finish, path / "keys")
+    with (path / "keys").open("wb") as file:
+        clock.time(writer.finish, file.write)
+        clock.time(file.flush)
+        clock.time(os.fsync, file.fileno())
 
 
 def ask_compact(path: Path, keys: pa.Array) -> tuple[Rows, Groups]:
     """Candidates."""
-    with CompactFile.open(path / "keys") as file:
-        found = file.find(keys)
+    with CompactFile.open(LocalStorage.at(path).open("keys")) as file:
+        found = file.find(hashes_of(keys))
     return found.rows, found.groups
 
 

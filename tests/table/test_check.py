@@ -35,6 +35,7 @@ LOCAL = ("simple", "bloom", "bucket")
 COMPARED = {
     "record": ("files", "record_index", "commits", "partition paths"),
     "global_simple": ("files", "commits", "unique keys", "partition paths"),
+    "compact": ("files", "compact", "commits", "unique keys", "partition paths"),
     "global_bloom": (
         *("files", "commits", "unique keys", "partition paths"),
         *("key ranges", "filters in footers"),
@@ -92,7 +93,7 @@ def test_a_check_decodes_each_location_and_lists_each_partition_once(tmp_path, m
     assert listed.count(RECORD_INDEX) <= 3
 
 
-@pytest.mark.parametrize("index", ["global_simple", "global_bloom", "simple", "bloom"])
+@pytest.mark.parametrize("index", ["global_simple", "global_bloom", "compact", "simple", "bloom"])
 def test_a_key_in_two_rows(index, tmp_path):
     table = loaded(tmp_path / "t", index)
     table.insert(rows(["k0", "k1"]))

@@ -23,7 +23,7 @@ def stored(table) -> dict[str, str]:
     return found
 
 
-@pytest.fixture(params=["record", "global_bloom", "simple"])
+@pytest.fixture(params=["record", "global_bloom", "simple", "compact"])
 def table(request, tmp_path):
     return create(tmp_path / "t", record_key=None, index=request.param)
 

@@ -257,7 +257,7 @@ def test_a_worker_that_dies_leaves_the_table_as_it_was(tmp_path, spark, path):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("index", ["record", "bucket", "global_bloom"])
+@pytest.mark.parametrize("index", ["record", "bucket", "global_bloom", "compact"])
 def test_lookups_of_many_keys_answer_with_a_frame(tmp_path, spark, index):
     table = create(tmp_path / "t", {BATCH_COLLECT: "0"}, spark=spark, index=index)
     table.upsert(rows(range(50)))

@@ -22,7 +22,7 @@ def _partition_emptied(root, key, **identity):
     return table
 
 
-@pytest.mark.parametrize("index", ["record", "global_bloom"])
+@pytest.mark.parametrize("index", ["record", "global_bloom", "compact"])
 @pytest.mark.parametrize("key", ["ü", "__all_partitions__", "customer-of-a-partition"])
 def test_a_key_that_is_the_name_of_a_partition(tmp_path, key, index):
     """Partitions keep their names, and those are no trace of a record's key."""

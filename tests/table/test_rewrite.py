@@ -27,7 +27,7 @@ STATS = "hoodie.metadata.index.column.stats.enable"
 BLOOMS = "hoodie.metadata.index.bloom.filter.enable"
 
 
-@pytest.fixture(params=["record", "global_bloom", "bucket"])
+@pytest.fixture(params=["record", "global_bloom", "bucket", "compact"])
 def table(request, tmp_path):
     table = create(tmp_path / "t", {STATS: "true", BLOOMS: "true"}, index=request.param)
     table.upsert(rows(range(30)))

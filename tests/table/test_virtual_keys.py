@@ -41,7 +41,7 @@ META = [
     "_hoodie_partition_path",
     "_hoodie_file_name",
 ]
-INDEXES = ["record", "global_simple", "simple", "global_bloom", "bloom", "bucket"]
+INDEXES = ["record", "global_simple", "simple", "global_bloom", "bloom", "bucket", "compact"]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The loops of compact index files: dealing hashes out, filling pages, finding entries.
+"""The loops of compact index files: dealing hashes out, filling pages, reading and finding entries.
 
 The layout is drawn in docs/formats/compact.md. Words are numbers of 64 bits.
 """
@@ -150,14 +150,30 @@ def _first_at_least(pages: _Bytes, low: Any, high: Any, wanted: Any, used: _Byte
 
 
 @kernel
-def find(hashes: _Words, shape: Any, file: Any, rows: _Numbers, groups: _Groups) -> Any:
+def read_entries(pages: _Bytes, first: int, words: _Words) -> None:
+    """Read entries as words, whose first byte is 0.
+
+    Args:
+        pages: whole pages.
+        first: the place of the first one among the entries of `pages`.
+        words: receives them.
+    """
+    for i in range(len(words)):
+        entry = first + i
+        at = entry // PAGE_ENTRIES * PAGE + entry % PAGE_ENTRIES * ENTRY
+        words[i] = load_word(pages, at) & _LOW_56
+
+
+@kernel
+def find(hashes: _Words, bits: int, file: Any, rows: _Numbers, groups: _Groups) -> Any:
     """The candidates of some hashes.
 
     Args:
         hashes: of keys, best in order.
-        shape: bits of the directory and of a file group's number.
-        file: the directory (entries before each block, and all), all pages, and by page a mark
-            that is set where one of its entries is looked at.
+        bits: of a file group's number.
+        file: the directory (of each block the place of its first entry among those of the pages,
+            and the end), pages, and by page a mark that is set where one of its entries is looked
+            at.
         rows: receives of each candidate the place of its hash, as far as there is room.
         groups: likewise receives the numbers of file groups.
 
@@ -166,12 +182,10 @@ def find(hashes: _Words, shape: Any, file: Any, rows: _Numbers, groups: _Groups)
         was no room.
     """
     directory, pages, used = file
-    bits, low = np.uint64(shape[0]), np.uint64(shape[1])
+    low = np.uint64(bits)
     count = 0
     for i in range(len(hashes)):
-        block = np.uint64(0)
-        if bits > np.uint64(0):
-            block = hashes[i] >> (np.uint64(64) - bits)
+        block = hashes[i] >> np.uint64(48)
         first, end = directory[block], directory[block + np.uint64(1)]
         if first == end:
             continue

@@ -6,32 +6,45 @@ The layout is drawn in docs/formats/compact.md.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
-import os
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.compact.kernels import PAGE, PAGE_ENTRIES, find, first_damaged
+from keymark.table.format.compact.kernels import (
+    PAGE,
+    PAGE_ENTRIES,
+    find,
+    first_damaged,
+    read_entries,
+)
 from keymark.table.format.compact.writer import (
-    HEADER,
+    BLOCKS,
     MAGIC,
     MOST_GROUPS,
+    PARTS,
+    SPARSE,
+    TRAILER,
+    Words,
     checksum_of,
-    directory_bits,
-    hashes_of,
+    directory_size,
 )
+from keymark.table.storage.storage import Mappable, RangeReader
 
 # Pages between two that are wanted are read with them, if they are no more than these.
 _GAP = 16
+# Pages that are read at once, but for the end of a block.
+_WINDOW = 1 << 12
+_BLOCK_SHIFT, _SECOND_SHIFT = np.uint64(48), np.uint64(56)
 
 _Numbers = npt.NDArray[np.int64]
+_Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +52,7 @@ class Candidates:
     """File groups that may hold keys; a key may have several.
 
     Attributes:
-        rows: of each candidate the place of its key among those asked for.
+        rows: of each candidate the place of its hash among those asked for.
         groups: the number of its file group.
     """
 
@@ -52,50 +65,49 @@ class CompactFile:
     """An open file; `close` it, or use it in a `with` statement.
 
     Attributes:
-        name: of the file, for errors.
+        source: its bytes.
         entries: how many there are.
-        groups: the names of the file groups.
+        bits: of the number of a file group.
+        count: how many file groups have a name.
     """
 
-    name: str
+    source: RangeReader
     entries: int
-    groups: Sequence[str]
-    _shape: tuple[int, int]
-    _directory: _Numbers
-    _start: int
-    _map: mmap.mmap
-    _proven: npt.NDArray[np.uint8] = field(init=False)
+    bits: int
+    count: int
+    _names: bytes
+    _directory_sum: int
+    _map: mmap.mmap | None = None
+    _starts: _Numbers | None = None
+    _proven: _Bytes = field(init=False)
 
     def __post_init__(self) -> None:
         self._proven = np.zeros(-(-self.entries // PAGE_ENTRIES), np.uint8)
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, source: RangeReader) -> Self:
         """Open a file.
 
         Raises:
-            FileNotFoundError: there is none.
             CorruptFileError: it is damaged, or no such file.
         """
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            head = file.read(HEADER.size)
-            if len(head) < HEADER.size or not head.startswith(MAGIC):
-                raise CorruptFileError(str(path), 0, "no compact index file")
-            _, entries, count, bits, group_bits, names, told, _ = HEADER.unpack(head)
-            start = HEADER.size + 8 * ((1 << min(bits, 16)) + 1) + names
-            start += -start % PAGE
-            pages = -(-entries // PAGE_ENTRIES)
-            if bits != directory_bits(entries) or start + pages * PAGE != size:
-                raise CorruptFileError(str(path), 0, f"{size} bytes are not what its header says")
-            rest = file.read(8 * ((1 << bits) + 1) + names)
-            zeroed = HEADER.pack(*HEADER.unpack(head)[:6], 0, 0)
-            if checksum_of(zeroed + rest) != told or count > MOST_GROUPS:
-                raise CorruptFileError(str(path), 0, "its header or directory is damaged")
-            view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        directory = np.frombuffer(rest, np.int64, (1 << bits) + 1)
-        texts = rest[directory.nbytes :].decode().split("\n")[:-1]
-        return cls(str(path), entries, texts, (bits, group_bits), directory, start, view)
+        end = max(0, source.size - TRAILER.size)
+        tail = source.read(end, TRAILER.size)
+        if len(tail) < TRAILER.size or not tail.endswith(MAGIC):
+            raise CorruptFileError(source.name, end, "no compact index file")
+        entries, count, bits, length, of_directory, of_names, of_head, _ = TRAILER.unpack(tail)
+        head = struct.pack("<6Q", entries, count, bits, length, of_directory, of_names)
+        start = -(-entries // PAGE_ENTRIES) * PAGE + directory_size(entries)
+        in_range = count <= MOST_GROUPS and 1 <= bits < MOST_GROUPS.bit_length()
+        if checksum_of(head) != of_head or not in_range:
+            raise CorruptFileError(source.name, end, "its end is damaged")
+        if start + length != end:
+            detail = f"{source.size} bytes are not what its end says"
+            raise CorruptFileError(source.name, end, detail)
+        names = source.read(start, length)
+        if checksum_of(names) != of_names or names.count(b"\n") != count:
+            raise CorruptFileError(source.name, start, "its names are damaged")
+        return cls(source, entries, bits, count, names, of_directory)
 
     def __enter__(self) -> Self:
         return self
@@ -107,59 +119,164 @@ class CompactFile:
         """Give the file back."""
         # An error still holds what was read: then the system takes the file back with it.
         with contextlib.suppress(BufferError):
-            self._map.close()
+            if self._map is not None:
+                self._map.close()
 
-    def find(self, keys: pa.Array | pa.ChunkedArray) -> Candidates:
-        """The candidates of keys; none for a key that is certainly absent.
+    @property
+    def groups(self) -> list[str]:
+        """The names of the file groups."""
+        try:
+            return self._names.decode().split("\n")[:-1]
+        except UnicodeDecodeError as error:
+            raise CorruptFileError(self.source.name, 0, f"no names: {error}") from error
+
+    def find(self, hashes: Words) -> Candidates:
+        """The candidates of hashes; none for one that is certainly absent.
 
         Args:
-            keys: texts without nulls.
+            hashes: of keys (`hashes_of`).
 
         Raises:
             CorruptFileError: a page that was needed is damaged.
         """
-        hashes = hashes_of(keys)
-        order = np.argsort(hashes)
-        hashes = hashes[order]
-        if not self.entries or not len(hashes):
-            return Candidates(np.empty(0, np.int64), np.empty(0, np.int32))
-        self._read_ahead(hashes)
-        pages = np.frombuffer(self._map, np.uint8, offset=self._start)
-        used = np.zeros(len(self._proven), np.uint8)
-        file = (self._directory, pages, used)
+        found = [Candidates(np.empty(0, np.int64), np.empty(0, np.int32))]
+        if self.entries and len(hashes):
+            order = np.argsort(hashes)
+            for rows, first, pages, proven in self._windows(hashes[order]):
+                part = self._find(hashes[order[rows]], first, pages, proven)
+                found.append(Candidates(order[rows][part.rows], part.groups))
+        groups = np.concatenate([each.groups for each in found])
+        if len(groups) and groups.max() >= self.count:
+            raise CorruptFileError(self.source.name, 0, "an entry of a file group without a name")
+        return Candidates(np.concatenate([each.rows for each in found]), groups)
+
+    def part(self, number: int) -> tuple[Words, _Numbers]:
+        """All entries whose hashes have that first byte, as `writer.write_file` takes them.
+
+        Returns:
+            Words, in which the bits of the file group are 0; the number of each one's file group.
+
+        Raises:
+            CorruptFileError: a page is damaged.
+        """
+        ends = self._directory()[number * PARTS : (number + 1) * PARTS + 1]
+        first, end = int(ends[0]) // PAGE_ENTRIES, -(-int(ends[-1]) // PAGE_ENTRIES)
+        pages = self._read(first, end)
+        self._check(first, pages, np.ones(end - first, np.uint8), np.zeros(end - first, np.uint8))
+        words = np.empty(int(ends[-1] - ends[0]), np.uint64)
+        read_entries(pages, int(ends[0]) - first * PAGE_ENTRIES, words)
+        second = np.repeat(np.arange(PARTS, dtype=np.uint64), np.diff(ends))
+        low = np.uint64((1 << self.bits) - 1)
+        groups = (words & low).astype(np.int64)
+        if len(groups) and groups.max() >= self.count:
+            raise CorruptFileError(self.source.name, 0, "an entry of a file group without a name")
+        return words & ~low | second << _SECOND_SHIFT, groups
+
+    def _directory(self) -> _Numbers:
+        """Of each block the place of its first entry, and the end."""
+        if self._starts is None:
+            start, size = len(self._proven) * PAGE, directory_size(self.entries)
+            data = self.source.read(start, size)
+            if len(data) != size or checksum_of(data) != self._directory_sum:
+                raise CorruptFileError(self.source.name, start, "its directory is damaged")
+            if self.entries < SPARSE:
+                blocks = np.frombuffer(data, np.uint16, self.entries)
+                counts = np.bincount(blocks, minlength=BLOCKS)
+                self._starts = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+            else:
+                self._starts = np.frombuffer(data, np.int64)
+            steps = np.diff(self._starts)
+            if steps.min() < 0 or self._starts[0] != 0 or self._starts[-1] != self.entries:
+                raise CorruptFileError(self.source.name, start, "its directory is not in order")
+        return self._starts
+
+    def _windows(self, hashes: Words) -> Iterator[tuple[slice, int, _Bytes, _Bytes]]:
+        """The pages that hold all entries of the blocks of some of the hashes.
+
+        Args:
+            hashes: in order.
+
+        Returns:
+            The places of these hashes, the number of the first page, the pages, and by page whether
+            it was compared with its checksum before.
+        """
+        starts = self._directory()
+        blocks = (hashes >> _BLOCK_SHIFT).astype(np.int64)
+        if isinstance(self.source, Mappable):
+            if self._map is None:
+                self._map = self.source.map()
+            self._read_ahead(hashes, starts[blocks], starts[blocks + 1])
+            pages = np.frombuffer(self._map, np.uint8, len(self._proven) * PAGE)
+            yield slice(0, len(hashes)), 0, pages, self._proven
+            return
+        low, high = starts[blocks] // PAGE_ENTRIES, -(-starts[blocks + 1] // PAGE_ENTRIES)
+        for rows in _runs_of_pages(low, high):
+            first, end = int(low[rows.start]), int(high[rows.stop - 1])
+            yield rows, first, self._read(first, end), np.zeros(end - first, np.uint8)
+
+    def _find(self, hashes: Words, first: int, pages: _Bytes, proven: _Bytes) -> Candidates:
+        """The candidates of hashes, in order, whose entries are in some pages."""
+        used = np.zeros(len(proven), np.uint8)
+        file = (self._directory() - first * PAGE_ENTRIES, pages, used)
         found, done, room = [], 0, 2 * len(hashes) + 64
         while done < len(hashes):
             rows, groups = np.empty(room, np.int64), np.empty(room, np.int32)
-            count, answered = find(hashes[done:], self._shape, file, rows, groups)
-            found.append(Candidates(order[done + rows[:count]], groups[:count]))
+            count, answered = find(hashes[done:], self.bits, file, rows, groups)
+            found.append(Candidates(done + rows[:count], groups[:count]))
             done += answered
             # A key may have more candidates than there is room.
             room *= 2
-        damaged = first_damaged(pages, used, self._proven)
-        if damaged >= 0:
-            place = self._start + damaged * PAGE
-            raise CorruptFileError(self.name, place, "the checksum of a page differs")
+        self._check(first, pages, used, proven)
         return Candidates(
             np.concatenate([each.rows for each in found]),
             np.concatenate([each.groups for each in found]),
         )
 
-    def _read_ahead(self, hashes: npt.NDArray[np.uint64]) -> None:
-        """Tell the system which pages sorted hashes will need, so that it reads them at once."""
-        bits, _ = self._shape
-        blocks = hashes >> np.uint64(64 - bits) if bits else np.zeros(len(hashes), np.uint64)
-        first = self._directory[blocks.astype(np.int64)]
-        size = self._directory[blocks.astype(np.int64) + 1] - first
+    def _read(self, first: int, end: int) -> _Bytes:
+        """Some pages."""
+        data = self.source.read(first * PAGE, (end - first) * PAGE)
+        if len(data) != (end - first) * PAGE:
+            raise CorruptFileError(self.source.name, first * PAGE, "pages are missing")
+        return np.frombuffer(data, np.uint8)
+
+    def _check(self, first: int, pages: _Bytes, used: _Bytes, proven: _Bytes) -> None:
+        """Refuse pages that were used and are not as they were written."""
+        damaged = first_damaged(pages, used, proven)
+        if damaged >= 0:
+            place = (first + damaged) * PAGE
+            raise CorruptFileError(self.source.name, place, "the checksum of a page differs")
+
+    def _read_ahead(self, hashes: Words, first: _Numbers, end: _Numbers) -> None:
+        """Tell the system which pages sorted hashes will need, so that it reads them at once.
+
+        Args:
+            hashes: in order.
+            first: the place of the first entry of each one's block.
+            end: the place behind its last entry.
+        """
+        assert self._map is not None
         share = (hashes << np.uint64(16)).astype(np.float64) / 2.0**64
         # Half a block's entries vary by their square root.
-        spread = np.sqrt(size) + 1
-        guess = first + share * size
+        spread = np.sqrt(end - first) + 1
+        guess = first + share * (end - first)
         low = np.maximum(guess - spread, 0).astype(np.int64) // PAGE_ENTRIES
-        high = np.minimum(guess + spread, self.entries - 1).astype(np.int64) // PAGE_ENTRIES
-        # Runs of pages with small gaps between them.
-        high = np.maximum.accumulate(high)
-        starts = np.flatnonzero(np.append(True, low[1:] > high[:-1] + _GAP))
-        ends = np.append(starts[1:], len(low)) - 1
-        for page, last in zip(low[starts].tolist(), high[ends].tolist(), strict=True):
-            length = (last - page + 1) * PAGE
-            self._map.madvise(mmap.MADV_WILLNEED, self._start + page * PAGE, length)
+        high = np.minimum(guess + spread, self.entries - 1).astype(np.int64) // PAGE_ENTRIES + 1
+        for rows in _runs_of_pages(low, high):
+            page, stop = int(low[rows.start]), int(high[rows.stop - 1])
+            self._map.madvise(mmap.MADV_WILLNEED, page * PAGE, (stop - page) * PAGE)
+
+
+def _runs_of_pages(low: _Numbers, high: _Numbers) -> Iterator[slice]:
+    """Stretches of hashes whose pages are read at once: neighbours, with small gaps between them.
+
+    Args:
+        low: the first page of each hash, ascending.
+        high: the page behind its last.
+    """
+    high = np.maximum.accumulate(high)
+    apart = low[1:] > high[:-1] + _GAP
+    cut = low[1:] // _WINDOW != low[:-1] // _WINDOW
+    starts = [0, *(np.flatnonzero(apart | cut) + 1).tolist(), len(low)]
+    for start, stop in itertools.pairwise(starts):
+        if start < stop:
+            yield slice(start, stop)

@@ -285,8 +285,8 @@ class _Comparison:
             for wrong in wrong_files(state, indexed_column(state, column), files, self.runner)
         }
         keys: list[WrongFile] = []
-        if state.config.keeps_key_runs:
-            keys = wrong_files(state, record_keys(state.config), files, self.runner)
+        if runs := state.config.key_runs:
+            keys = wrong_files(state, record_keys(state.config, runs), files, self.runner)
         return sorted(secondary), keys
 
     @property
@@ -309,7 +309,7 @@ class _Comparison:
             name for name in (FILES, RECORD_INDEX, COLUMN_STATS, BLOOM_FILTERS) if name in used
         ]
         names += [f"secondary index on {column}" for column in self.state.config.secondary_columns]
-        if self.state.config.keeps_key_runs:
+        if self.state.config.key_runs:
             names.append(self.index)
         names.append("commits")
         if RECORD_INDEX not in used:

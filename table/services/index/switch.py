@@ -120,7 +120,7 @@ class Switcher:
             rebuild(entries.index, entries.context(state), services.progress)
         values = self.services.value_indexes(lease)
         if self._gets_key_runs(after):
-            values.build_keys()
+            values.build_keys(spec_of(after).key_runs)
         with lease.fenced():
             config = load_config(storage)
             kept = {
@@ -128,16 +128,16 @@ class Switcher:
             }
             save_config(storage, {**kept, **self._facts(state, after)})
         if self._loses_key_runs(after):
-            values.drop_keys()
+            values.drop_keys(spec_of(self.before).key_runs)
         return switch
 
     def _gets_key_runs(self, after: str) -> bool:
         """Whether runs of the record keys are needed that are not there."""
-        return spec_of(after).keeps_key_runs and not spec_of(self.before).keeps_key_runs
+        return spec_of(after).key_runs not in ("", spec_of(self.before).key_runs)
 
     def _loses_key_runs(self, after: str) -> bool:
         """Whether runs of the record keys are there that are not needed any more."""
-        return spec_of(self.before).keeps_key_runs and not spec_of(after).keeps_key_runs
+        return spec_of(self.before).key_runs not in ("", spec_of(after).key_runs)
 
     def _enters(self, state: TableState, after: str, facts: Mapping[str, str]) -> bool:
         """Whether keys need entries outside of the table that they do not have."""

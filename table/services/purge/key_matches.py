@@ -2,6 +2,7 @@
 
 base file    keys in the key columns, all other texts, footer; bytes of the file and of its pages
 metadata     keys of cells and index, delete lists, ranges of columns; bytes of file and blocks
+runs         hashes of keys in compact index files
 other files  their bytes; Parquet files, HFiles, logs and gzip streams under any name are decoded
 
 Bytes are searched for keys of eight bytes and more only: shorter ones occur by chance. Beside its
@@ -26,6 +27,9 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError, InputError, StorageError, UnsupportedTableError
 from keymark.table.format.bloom.filter import BloomFilter
+from keymark.table.format.compact.reader import CompactFile
+from keymark.table.format.compact.writer import COMPACT, hashes_of
+from keymark.table.format.compact.writer import MAGIC as COMPACT_MAGIC
 from keymark.table.format.hashes.hashing import string_buffers
 from keymark.table.format.hfile.reader import HFileReader
 from keymark.table.format.hfile.trailer import MAGIC as TRAILER_MAGIC
@@ -314,9 +318,15 @@ def _search_other(work: FileSearch, source: RangeReader, found: _Found) -> None:
     Raises:
         CorruptFileError, UnsupportedTableError: it begins like one and cannot be decoded.
     """
-    if source.size > _OTHER_BYTES_MAX:
+    size = source.size
+    end = source.read(max(0, size - len(COMPACT_MAGIC)), len(COMPACT_MAGIC))
+    if end == COMPACT_MAGIC or work.path.endswith(COMPACT):
+        with CompactFile.open(source) as file:
+            found.keys |= set(file.find(hashes_of(found.asked.texts)).rows.tolist())
         return
-    start, size = source.read(0, len(LOG_MAGIC)), source.size
+    if size > _OTHER_BYTES_MAX:
+        return
+    start = source.read(0, len(LOG_MAGIC))
     if start.startswith(_PARQUET):
         _search_base(work, found)
     elif source.read(max(0, size - TRAILER_SIZE), len(TRAILER_MAGIC)) == TRAILER_MAGIC:

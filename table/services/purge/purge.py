@@ -6,7 +6,8 @@ retire    older slices with a key, listed or not, are deleted as a clean: <B>.cl
 compact   groups of the metadata table with a key are merged without it, and others with blocks are
           merged as well, as Hudi expects of a compaction: <X>001.commit, and
           their older slices are deleted: <X>002.clean
-renew     indexes of values are built anew from the rows that are left
+renew     indexes of values are built anew from the rows that are left; of runs of hashes those
+          are that hold a hash of a key
 sweep     markers, key files, spills and partitions that nothing names
 prove     every file that is left is decoded and searched, whether the table lists it, or storage
           shows it, or both; what cannot be searched is named, and nothing is proven then
@@ -35,6 +36,7 @@ from keymark.table.index.external import external_entries
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.layout.naming import (
     BUILD,
+    HASH_RUNS,
     HOODIE,
     KEY_RUNS,
     METADATA,
@@ -68,7 +70,7 @@ from keymark.table.services.purge.key_matches import (
 )
 from keymark.table.state.table_state import TableState
 from keymark.table.storage.lease import Lease
-from keymark.table.values.indexed import folder_of
+from keymark.table.values.indexed import folder_of, record_keys
 from keymark.table.values.upkeep import ValueIndexes
 from keymark.table.write.client import delete_found
 from keymark.table.write.transaction import hold_recovered
@@ -268,7 +270,8 @@ class Purger:
         check.refuse_unread_rows()
         self._retire(check, lease, check.outdated())
         runner, progress = self.writer.runner, self.progress
-        ValueIndexes(lease=lease, runner=runner, progress=progress).renew()
+        indexes = ValueIndexes(lease=lease, runner=runner, progress=progress)
+        indexes.erase(check.asked.texts)
         _sweep(check.state)
         if check.state.metadata is not None:
             check.look(lambda path: path.startswith(f"{METADATA}/"))
@@ -428,11 +431,12 @@ def _sweep(state: TableState) -> None:
         if folder != STAGING and state.storage.exists(folder):
             state.storage.delete_tree(folder)
     declared = {folder_of(column) for column in state.config.secondary_columns}
-    if state.config.keeps_key_runs:
-        declared.add(KEY_RUNS)
-    for path in (*survey(state.storage, SECONDARY)[0], *survey(state.storage, KEY_RUNS)[0]):
-        if path.rpartition("/")[0] not in declared:
-            state.storage.delete(path)
+    if state.config.key_runs:
+        declared.add(record_keys(state.config, state.config.key_runs).folder)
+    for folder in (SECONDARY, KEY_RUNS, HASH_RUNS):
+        for path in survey(state.storage, folder)[0]:
+            if path.rpartition("/")[0] not in declared:
+                state.storage.delete(path)
     named = {HOODIE, *state.config.maintained}
     inside, _ = survey(state.storage, METADATA)
     names = [path.removeprefix(f"{METADATA}/").partition("/") for path in inside]

@@ -329,8 +329,8 @@ class Checker:
                 known = name == "hoodie.properties" or self._is_over(folder, name, model)
             elif folder in (".hoodie/archived", f"{META}/.hoodie/archived"):
                 known = name.startswith(".commits_.archive.")
-            elif folder == ".hoodie/.keymark/lease":
-                known = True
+            elif folder in (".hoodie/.keymark/lease", ".hoodie/.keymark/hashes"):
+                known = folder.endswith("lease") or model.shape.index == "compact"
             elif folder.startswith(".hoodie/.keymark/secondary/"):
                 column = folder.rpartition("/")[2]
                 known = column in model.secondary or f"secondary({column})" in model.dead_builds

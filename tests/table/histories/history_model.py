@@ -26,6 +26,8 @@ KEEP = ("hoodie.keep.min.commits", "hoodie.keep.max.commits")
 GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
 GROUP_ROWS = {"1048576": "2048", "200": "3", "64": "1"}
 """Rows of a row group by the size of an index block: small ones come together."""
+MOVES_BY = {"global_bloom": "bloom", "compact": "simple"}
+"""Whose option says whether keys move, where it is not the record index's."""
 SECONDARY = ("v", "k", "n")
 """The columns that get secondary indexes."""
 # A key that is also the name of a partition, corners of String.hashCode, and a key that is longer
@@ -63,9 +65,9 @@ class HistoryShape(Shape):
             RETAINED: str(self.retained),
             "hoodie.write.lock.wait_time_ms": "0",
         }
-        if self.index == "global_bloom":
+        if self.index in MOVES_BY:
             moves = given.pop("hoodie.record.index.update.partition.path")
-            given["hoodie.bloom.index.update.partition.path"] = moves
+            given[f"hoodie.{MOVES_BY[self.index]}.index.update.partition.path"] = moves
         if self.versions:
             given["hoodie.cleaner.policy"] = "KEEP_LATEST_FILE_VERSIONS"
             given["hoodie.cleaner.fileversions.retained"] = str(self.versions)
@@ -91,7 +93,7 @@ def draw_shape(rng: random.Random) -> HistoryShape:
         small_limit=rng.choice(["104857600", "0", "5000"]),
         shards=rng.choice(["1", "3"]),
         hive_style=rng.random() < 0.3,
-        index=rng.choice(["record", "record", "record", "global_bloom"]),
+        index=rng.choice(["record", "record", "compact", "global_bloom"]),
         block=rng.choice(["1048576", "200", "64"]),
         compact_after=rng.choice(["10", "1", "2", "4"]),
         retained=retained,

@@ -271,7 +271,7 @@ def run_history(seed: str, folder: str | None = FOLDER) -> Figures:
 def run_purges(seed: str, folder: str | None = FOLDER) -> Figures:
     """Run the history of a seed in which every third step or so is a purge."""
     rng = random.Random(seed)
-    index = rng.choice(["global_bloom", "global_bloom", "record"])
+    index = rng.choice(["global_bloom", "compact", "record"])
     shape = replace(draw_shape(rng), index=index)
     return run_steps(rng, shape, rng.choice([4, 6, 8, 8, 12, 12, 20]), folder, purges=50)
 

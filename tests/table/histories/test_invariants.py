@@ -122,7 +122,7 @@ def test_cleaning_passes_over_what_a_dead_build_left(table):
     assert writing.check().ok
 
 
-@pytest.mark.parametrize("index", ["record", "global_bloom"])
+@pytest.mark.parametrize("index", ["record", "global_bloom", "compact"])
 def test_every_key_of_a_batch_is_tagged_once(tmp_path, index):
     """I14: an answer per key in the order asked, a place exactly where the key existed."""
     chosen = random.Random(4)

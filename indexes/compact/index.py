@@ -1,0 +1,143 @@
+"""The compact index: hashes of keys lead to candidates, which stored keys prove.
+
+    runs         hash of a key -> base files that may hold it (table/values/hash_runs)
+    candidates   pairs of key and file; of an absent key hardly ever one
+    proof        the key column of the candidates' files
+    the rest     base files that no run covers, as after a write of Hudi's: their keys are read
+
+A write that merges a file group finds out by itself whether the key is there. So tagging proves
+only the candidates that decide where a row goes: those of a key that has several, and those that
+would move a row. A lookup proves all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keymark.indexes.compact.spec import SPEC
+from keymark.indexes.shared.damage import warn_of_damage
+from keymark.indexes.shared.key_scan import first_of_each, locations, prove, search_files
+from keymark.indexes.shared.lookup_index import LookupIndex
+from keymark.indexes.shared.scope import Scope
+from keymark.indexes.spec import IndexSpec
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.compact.kernels import PAGE
+from keymark.table.format.compact.writer import hashes_of
+from keymark.table.index.protocol import IndexContext
+from keymark.table.values.cover import Cover
+from keymark.table.values.hash_runs import HashSearch, find_hashes, load_hash_runs
+
+# Some ten milliseconds of a core.
+_HASHES_PER_TASK = 1 << 16
+# A writer replaces runs: a second look finds those that are there now.
+_LOOKS = 3
+
+_Numbers = npt.NDArray[np.int64]
+_NOTHING: _Numbers = np.empty(0, np.int64)
+
+
+class CompactIndex(LookupIndex):
+    """Global; a tag may be of a key that is not there, a lookup is proven."""
+
+    spec: ClassVar[IndexSpec] = SPEC
+    name: ClassVar[str] = SPEC.name
+    is_global: ClassVar[bool] = True
+    is_exact: ClassVar[bool] = False
+
+    def lookup(
+        self, keys: pa.Array, context: IndexContext, partitions: pa.Array | None = None
+    ) -> pa.Table:
+        """Locate keys: candidates of runs that are proven, and keys of files without a run."""
+        del partitions
+        rows, numbers, searched = _all_candidates(keys, context)
+        held = searched.copy()
+        held[~searched] = prove(keys, rows[~searched], numbers[~searched], context)
+        return locations(first_of_each(len(keys), rows[held], numbers[held]), context)
+
+    def tag(self, keys: pa.Array, partitions: pa.Array, context: IndexContext) -> pa.Table:
+        """Locate keys; an only candidate in the partition of its row is not proven.
+
+        Neither is one of a row without a partition: it is a delete, which changes nothing where
+        the key is not.
+        """
+        rows, numbers, searched = _all_candidates(keys, context)
+        paths = pa.array([file.partition_path for file in context.snapshot.files], pa.string())
+        stays = pc.equal(paths.take(pa.array(numbers)), partitions.take(pa.array(rows)))
+        stays = pc.fill_null(stays, fill_value=True).to_numpy(zero_copy_only=False)
+        alone = np.bincount(rows, minlength=len(keys))[rows] == 1
+        held = searched | (alone & stays)
+        left = ~held
+        held[left] = prove(keys, rows[left], numbers[left], context)
+        return locations(first_of_each(len(keys), rows[held], numbers[held]), context)
+
+
+def _all_candidates(
+    keys: pa.Array, context: IndexContext
+) -> tuple[_Numbers, _Numbers, npt.NDArray[np.bool_]]:
+    """Row of the key and number of the file of each candidate, and whether it is proven.
+
+    Those are proven that were found in files without a run.
+    """
+    files = len(context.snapshot.files)
+    if not len(keys) or not files:
+        return _NOTHING, _NOTHING, np.zeros(0, bool)
+    rows, numbers, uncovered = _NOTHING, _NOTHING, np.arange(files)
+    try:
+        for _ in range(_LOOKS):
+            with contextlib.suppress(FileNotFoundError):
+                rows, numbers, uncovered = _ask_runs(keys, context)
+                break
+    except CorruptFileError as error:
+        warn_of_damage(SPEC.name, error, context)
+    context.stats.candidates += len(rows)
+    context.stats.files_read += len(uncovered)
+    every = np.arange(len(keys))
+    stretches = np.split(uncovered, np.flatnonzero(np.diff(uncovered) > 1) + 1)
+    asked = [Scope(every, range(int(s[0]), int(s[-1]) + 1)) for s in stretches if len(s)]
+    more_rows, more_numbers = search_files(keys, asked, context)
+    searched = np.arange(len(rows) + len(more_rows)) >= len(rows)
+    return np.concatenate([rows, more_rows]), np.concatenate([numbers, more_numbers]), searched
+
+
+def _ask_runs(keys: pa.Array, context: IndexContext) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Row of the key and number of the file of each candidate; the files that no run covers.
+
+    Raises:
+        CorruptFileError: a run is damaged.
+        FileNotFoundError: a writer deleted one meanwhile.
+    """
+    files = context.snapshot.files
+    runs = load_hash_runs(context.storage)
+    cover = Cover.of(files, runs)
+    hashes = hashes_of(keys)
+    order = np.argsort(hashes)
+    hashes = hashes[order]
+    searches = [
+        (number, start)
+        for number in range(len(runs))
+        if (cover.group[number] >= 0).any()
+        for start in range(0, len(hashes), _HASHES_PER_TASK)
+    ]
+    works = [
+        HashSearch(context.storage, runs[number].path, hashes[start : start + _HASHES_PER_TASK])
+        for number, start in searches
+    ]
+    weights = [
+        min(runs[number].size, PAGE * len(work.hashes))
+        for (number, _), work in zip(searches, works, strict=True)
+    ]
+    answers = context.runner.run(find_hashes, works, weights=weights)
+    context.stats.shards_read += len({number for number, _ in searches})
+    pairs = [_NOTHING]
+    for (number, start), answer in zip(searches, answers, strict=True):
+        rows, places = order[start + answer.rows], cover.group[number][answer.groups]
+        # Of a file that is not current the run says nothing that counts.
+        pairs.append((rows * len(files) + places)[places >= 0])
+    found = np.unique(np.concatenate(pairs))
+    return found // len(files), found % len(files), np.flatnonzero(cover.uncovered)
