@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from keymark.table.format.parquet.checksums import Checksums
+from keymark.table.format.parquet.base_file import BaseFileFooter
 from keymark.table.format.parquet.next_file import RowGroup
 from keymark.table.format.schema import with_meta
 from keymark.table.write.file_group import WriteTarget
@@ -41,16 +41,17 @@ class Layout:
     source: npt.NDArray[np.int64]
 
 
-def can_copy(metadata: pq.FileMetaData, target: WriteTarget) -> bool:
+def can_copy(footer: BaseFileFooter, target: WriteTarget) -> bool:
     """Whether row groups of a file may be copied.
 
     It must be a file of ours, whose checksums prove what is copied, with the columns of the table,
     with stored keys and without an empty row group.
     """
+    metadata = footer.metadata
     count = metadata.num_row_groups
-    if not target.group_rows or count < 2 or target.keys.virtual or not target.stores_meta:
+    if not target.group_rows or count < 2 or footer.checksums is None:
         return False
-    if Checksums.of(metadata.metadata) is None:
+    if target.keys.virtual or not target.stores_meta:
         return False
     stored = metadata.schema.to_arrow_schema().remove_metadata()
     return stored.equals(with_meta(target.schema).remove_metadata()) and all(

@@ -2,51 +2,55 @@
 
     file before    group 0    group 1    group 2
     new rows                  group 1'             group 3'
-    file           group 0    group 1'   group 2   group 3'
+    next file      group 0    group 1'   group 2   group 3'
 
 A copied row group keeps its pages, encodings and statistics; in the new footer its offsets move
 with them. Only its column `_hoodie_file_name` is written anew: its rows are now those of another
 file. The checksum of each column chunk is compared before the chunk is copied, so that damage never
-gets a new checksum.
+gets a new checksum. docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from isal import isal_zlib
 
-from keymark.table.format.parquet.base_file import (
-    BaseFileFooter,
-    BaseFileOptions,
-    encode,
-    hudi_entries,
-)
-from keymark.table.format.parquet.checksums import Checksums, close_file
-from keymark.table.format.parquet.file_fields import (
-    CHUNK_FIELDS,
-    CHUNK_META,
-    CHUNK_OFFSET,
-    FILE_ROW_GROUPS,
-    FILE_ROWS,
-    FILE_SCHEMA,
-    GROUP_COLUMNS,
-    GROUP_ORDINAL,
-    GROUP_ROWS,
-    META_COMPRESSED,
-    META_DATA_OFFSET,
-    META_DICTIONARY_OFFSET,
-    META_PATH,
-    META_PLACES,
-    chunk_start,
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import BaseFileOptions, encode
+from keymark.table.format.parquet.checksums import Checksums
+from keymark.table.format.parquet.file_body import (
+    MAGIC,
+    ROW_GROUPS,
+    ROWS,
+    SCHEMA,
+    FileBody,
+    end_of_file,
 )
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
-from keymark.table.format.parquet.parquet_gzip import UnknownShapeError, footer_of, put_sizes
-from keymark.table.format.parquet.thrift import I16, I64, LIST, STRUCT, Fields
+from keymark.table.format.parquet.footer_groups import (
+    COMPRESSED,
+    FIRST_CHUNK,
+    ORDINAL,
+    UNCOMPRESSED,
+    FooterGroups,
+    GroupPlan,
+    sizes_of_groups,
+)
+from keymark.table.format.parquet.thrift import I64, LIST
+from keymark.table.format.parquet.thrift_scan import integer
+from keymark.table.format.schema import META_COLUMNS
 from keymark.table.storage.storage import BytesReader
 
-_MAGIC = b"PAR1"
+_Numbers = npt.NDArray[np.int64]
+
+# The meta columns come first, and each is one leaf of the schema.
+_NAME_COLUMN = META_COLUMNS.index(FILE_NAME_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +69,20 @@ class NextFile:
     """What the new file is made of.
 
     Attributes:
-        before: the file before, whose footer was checked; a file of ours with checksums.
-        footer: of that file.
+        before: the file before, whose footer was checked.
+        checksums: of that file.
         groups: the row groups of the new file, in their order.
         rows: those of all groups that are not copied, in their order, with all columns.
-        keys: of all rows of the new file; None for a file without bloom filter.
-        inserted: those of them that the file before has not.
-        keeps_keys: whether no key of the file before is gone.
+        entries: of the new footer (`hudi_entries`).
         path: of the new file in its table.
-        file_name: the last part of it.
     """
 
     before: BytesReader
-    footer: BaseFileFooter
+    checksums: Checksums
     groups: Sequence[RowGroup]
     rows: pa.Table
-    keys: pa.ChunkedArray | None
-    inserted: pa.Array
-    keeps_keys: bool
+    entries: Mapping[bytes, bytes]
     path: str
-    file_name: str
 
 
 def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
@@ -96,122 +94,121 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
     Raises:
         CorruptFileError: what would be copied is damaged.
     """
-    previous = file.footer if file.keeps_keys else None
-    entries = hudi_entries(file.keys, options, previous, file.inserted)
+    before = FileBody.of(file.before.data, file.before.name)
     sizes = [group.rows for group in file.groups if group.copied is None]
-    written = encode(file.rows, sizes, options=options, entries=entries).to_pybytes()
-    footer, _ = footer_of(written)
-    before, _ = footer_of(file.before.data)
-    if before[FILE_SCHEMA] != footer[FILE_SCHEMA]:
+    new = encode(file.rows, sizes, options)
+    if not before.groups.movable or before.fields[SCHEMA] != new.fields[SCHEMA]:
         return None
-    out = bytearray(_MAGIC)
-    new_groups = iter(_groups_of(footer))
-    names = _FileNames.of(file, options)
-    _compare_checksums(file, before)
-    groups = []
-    try:
-        for ordinal, group in enumerate(file.groups):
-            start = len(out)
-            if group.copied is None:
-                fields = _moved(next(new_groups), written, out)
-            else:
-                copied = _groups_of(before)[group.copied]
-                fields = _copied(copied, file.before.data, names, out)
-            put_sizes(fields, start)
-            if GROUP_ORDINAL in fields:
-                fields[GROUP_ORDINAL] = (I16, ordinal)
-            groups.append(fields)
-    except UnknownShapeError:
-        return None
-    footer[FILE_ROW_GROUPS] = (LIST, (STRUCT, groups))
-    footer[FILE_ROWS] = (I64, sum(group.rows for group in file.groups))
-    return close_file(out, footer, file.path)
-
-
-def _groups_of(footer: Fields) -> list[Fields]:
-    groups: list[Fields] = footer[FILE_ROW_GROUPS][1][1]
-    return groups
-
-
-def _chunks_of(group: Fields) -> list[Fields]:
-    chunks: list[Fields] = group[GROUP_COLUMNS][1][1]
-    return chunks
-
-
-def _moved(group: Fields, data: bytes, out: bytearray) -> Fields:
-    """Append a new row group; the group with its offsets moved."""
-    chunks = [_append(chunk, data, out) for chunk in _chunks_of(group)]
-    return {**group, GROUP_COLUMNS: (LIST, (STRUCT, chunks))}
-
-
-def _compare_checksums(file: NextFile, before: Fields) -> None:
-    """Refuse damage in what is copied."""
-    checksums = Checksums.of(file.footer.metadata.metadata)
-    assert checksums is not None
-    groups, data = _groups_of(before), memoryview(file.before.data)
-    for number in (group.copied for group in file.groups if group.copied is not None):
-        chunks = _chunks_of(groups[number])
-        for column, chunk in enumerate(chunks, number * len(chunks)):
-            if not _is_file_name(chunk):
-                meta = chunk[CHUNK_META][1]
-                start = chunk_start(meta)
-                pages = data[start : start + meta[META_COMPRESSED][1]]
-                checksums.check(column, pages, file.before.name, start)
-
-
-def _is_file_name(chunk: Fields) -> bool:
-    path: list[bytes] = chunk[CHUNK_META][1][META_PATH][1][1]
-    return path == [FILE_NAME_COLUMN.encode()]
-
-
-def _copied(group: Fields, data: bytes, names: _FileNames, out: bytearray) -> Fields:
-    """Append a row group of the file before, with its rows' new file name; the group moved."""
-    chunks = [
-        _append(names.chunks[group[GROUP_ROWS][1]], names.data, out)
-        if _is_file_name(chunk)
-        else _append(chunk, data, out)
-        for chunk in _chunks_of(group)
-    ]
-    return {**group, GROUP_COLUMNS: (LIST, (STRUCT, chunks))}
-
-
-def _append(chunk: Fields, data: bytes, out: bytearray) -> Fields:
-    """Append the pages of a column chunk; the chunk with its offsets moved."""
-    meta = chunk[CHUNK_META][1]
-    if not chunk.keys() <= CHUNK_FIELDS or meta.keys() & META_PLACES:
-        raise UnknownShapeError
-    start = chunk_start(meta)
-    by = len(out) - start
-    out += memoryview(data)[start : start + meta[META_COMPRESSED][1]]
-    meta = dict(meta)
-    for place in (META_DATA_OFFSET, META_DICTIONARY_OFFSET):
-        if place in meta:
-            meta[place] = (meta[place][0], meta[place][1] + by)
-    moved = {**chunk, CHUNK_META: (STRUCT, meta)}
-    if chunk[CHUNK_OFFSET][1]:
-        moved[CHUNK_OFFSET] = (I64, start + by)
-    return moved
+    lengths = sorted({group.rows for group in file.groups if group.copied is not None})
+    names = encode(_names(file, sum(lengths)), lengths, options)
+    sources = _Sources.of((before, new, names))
+    numbers, chunks = _chosen(file.groups, before.groups, len(sizes), lengths)
+    compressed = sources.groups.of_chunks(COMPRESSED)[chunks]
+    ends = FIRST_CHUNK + np.cumsum(compressed).reshape(compressed.shape)
+    shifts = ends - compressed - sources.groups.starts[chunks]
+    pieces = sources.pieces(chunks)
+    checksums = [isal_zlib.crc32(piece) for piece in pieces]
+    _compare(file, before, chunks.ravel().tolist(), checksums)
+    uncompressed = sources.groups.of_chunks(UNCOMPRESSED)[chunks]
+    told = {
+        **sizes_of_groups(uncompressed, compressed),
+        ORDINAL: np.arange(len(numbers)),
+    }
+    groups = sources.groups.with_numbers({}, _of_all(told, numbers, len(sources.groups.heads)))
+    fields = {
+        **new.fields,
+        ROWS: (I64, integer(sum(group.rows for group in file.groups))),
+        ROW_GROUPS: (LIST, groups.written(GroupPlan(numbers, chunks, shifts))),
+    }
+    end = end_of_file(fields, file.entries, path=file.path, checksums=checksums)
+    return b"".join([MAGIC, *pieces, end])
 
 
 @dataclass(frozen=True, slots=True)
-class _FileNames:
-    """Column chunks that repeat the new file's name, one for each number of rows.
+class _Sources:
+    """Files that column chunks are taken from; their row groups and chunks are counted through.
 
     Attributes:
-        data: a Parquet file of the one column, with a row group for each number of rows.
-        chunks: by number of rows.
+        files: the file before, the new rows, the column of file names.
+        groups: of all of them.
+        firsts: the number of each file's first chunk. (files,).
     """
 
-    data: bytes
-    chunks: dict[int, Fields]
+    files: tuple[FileBody, ...]
+    groups: FooterGroups
+    firsts: _Numbers
 
     @classmethod
-    def of(cls, file: NextFile, options: BaseFileOptions) -> _FileNames:
-        """Those that the copied row groups need."""
-        sizes = sorted({group.rows for group in file.groups if group.copied is not None})
-        names = pa.repeat(pa.scalar(file.file_name), sum(sizes))
-        schema = pa.schema([file.rows.schema.field(FILE_NAME_COLUMN)])
-        table = pa.table([names], schema=schema)
-        data = encode(table, sizes, options=options, entries={}).to_pybytes()
-        groups = _groups_of(footer_of(data)[0])
-        return cls(data, {n: _chunks_of(each)[0] for n, each in zip(sizes, groups, strict=True)})
+    def of(cls, files: tuple[FileBody, ...]) -> Self:
+        """Those of files."""
+        counts = np.array([len(file.groups.chunks) for file in files])
+        joined = FooterGroups.joined([file.groups for file in files])
+        return cls(files, joined, np.cumsum(counts) - counts)
+
+    def pieces(self, chunks: _Numbers) -> list[memoryview]:
+        """The bytes of column chunks."""
+        chosen = chunks.ravel()
+        # The last of equal firsts: a file without chunks has the first chunk of the next one.
+        owners = np.searchsorted(self.firsts, chosen, side="right") - 1
+        starts = self.groups.starts[chosen]
+        ends = starts + self.groups.of_chunks(COMPRESSED)[chosen]
+        return [
+            self.files[owner].data[start:end]
+            for owner, start, end in zip(
+                owners.tolist(), starts.tolist(), ends.tolist(), strict=True
+            )
+        ]
+
+
+def _names(file: NextFile, rows: int) -> pa.Table:
+    """The column of the new file's name."""
+    names = pa.repeat(pa.scalar(file.path.rpartition("/")[2]), rows)
+    return pa.table([names], schema=pa.schema([file.rows.schema.field(FILE_NAME_COLUMN)]))
+
+
+def _chosen(
+    groups: Sequence[RowGroup], before: FooterGroups, new: int, lengths: Sequence[int]
+) -> tuple[_Numbers, _Numbers]:
+    """Of each row group its number among all sources, and those of its chunks.
+
+    Args:
+        groups: of the new file.
+        before: of the file before.
+        new: how many row groups have new rows.
+        lengths: how many rows each chunk of file names has, ascending.
+    """
+    count, columns = before.shape
+    is_copied = np.array([group.copied is not None for group in groups])
+    numbers = np.array([group.copied or 0 for group in groups])
+    numbers[~is_copied] = count + np.arange(new)
+    chunks = numbers[:, None] * columns + np.arange(columns)
+    places = np.searchsorted(lengths, [group.rows for group in groups])
+    chunks[is_copied, _NAME_COLUMN] = (count + new) * columns + places[is_copied]
+    return numbers, chunks
+
+
+def _of_all(told: Mapping[int, _Numbers], numbers: _Numbers, count: int) -> dict[int, _Numbers]:
+    """Numbers of some row groups as numbers of all; the others are not written."""
+    found = {slot: np.zeros(count, np.int64) for slot in told}
+    for slot, values in told.items():
+        found[slot][numbers] = values
+    return found
+
+
+def _compare(
+    file: NextFile, before: FileBody, chunks: Sequence[int], checksums: Sequence[int]
+) -> None:
+    """Refuse damage in what is copied.
+
+    Args:
+        file: the new file.
+        before: the one before, whose chunks are the first ones.
+        chunks: the numbers of the new file's chunks.
+        checksums: of the bytes that they are made of.
+    """
+    known = file.checksums.chunks
+    starts = before.groups.starts.tolist()
+    for chunk, checksum in zip(chunks, checksums, strict=True):
+        if chunk < len(starts) and (chunk >= len(known) or known[chunk] != checksum):
+            detail = f"the checksum of column chunk {chunk} differs"
+            raise CorruptFileError(file.before.name, starts[chunk], detail)
