@@ -3,21 +3,29 @@
     python tests/measured/copied_groups.py --out DIR
 
 One table of 1,000,000 rows in 20 files. For each share two copies of it take turns at the same
-updates: one whose files have row groups of 2,048 rows, one that writes files whole. Beside each
-turn the same 20 files are copied and synced by the operating system, which is the least that any
-rewriting takes. All rows are compared at the end. DIR/copied_groups.json has all figures.
+updates: one whose files have small row groups, one that writes files whole. Beside each turn stand:
+
+- the fixed cost: the same write to a table of as many files that hold next to nothing,
+- the same files copied and synced one by one, which is the least that any rewriting takes.
+
+The last batch comes once more, on one thread, for the processor time of each stage of a file. All
+rows are compared at the end. DIR/copied_groups.json has all figures.
 """
 
 # ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +35,10 @@ from keymark import Table
 from keymark.datasets.generate.digest import digest_arrow
 from keymark.datasets.generate.hashing import derive, draw
 from keymark.reports.stats.statistics import summarize
+from keymark.table.format.parquet import next_file
+from keymark.table.keygen.stored import StoredKeys
+from keymark.table.runtime import runner
+from keymark.table.write import write_group
 
 FILES, SEED = 20, 1
 SHARES = (0.0001, 0.001, 0.01, 0.1)
@@ -36,7 +48,28 @@ OPTIONS = {
     "hoodie.archive.automatic": "false",
     "hoodie.metadata.compact.max.delta.commits": "1000",
 }
-GROUPS = {"copied": "2048", "whole": "0"}
+SMALL_ROWS = 50
+"""Rows of a file that holds next to nothing"""
+# What a file group's write is made of: the module or class, and the name in it.
+STAGES = (
+    (write_group, "write_file_group"),
+    (write_group, "read_base"),
+    (write_group, "read_footer"),
+    (write_group, "can_copy"),
+    (StoredKeys, "read"),
+    (write_group, "stored_rows"),
+    (write_group, "merge_rows"),
+    (write_group, "layout_of"),
+    (write_group, "read_base_file"),
+    (write_group, "read_columns"),
+    (write_group, "with_new_meta"),
+    (write_group, "compose"),
+    (write_group, "hudi_entries"),
+    (next_file, "encode"),
+    (write_group, "write_next_file"),
+    (write_group, "write_base_file"),
+    (write_group, "put_slice"),
+)
 
 
 def rows(numbers: npt.NDArray[np.int64], turn: int) -> pa.Table:
@@ -78,27 +111,69 @@ def copy_and_sync(table: Table, to: Path) -> float:
     return took
 
 
-def measure(start: Path, out: Path, share: float, turns: int) -> dict[str, Any]:
+@contextlib.contextmanager
+def timed(spent: Counter[str]) -> Iterator[None]:
+    """Add up the processor time of each stage, without that of the stages in it; on one thread."""
+    inner = [0.0]
+
+    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            inner.append(0.0)
+            began = time.thread_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took = time.thread_time() - began
+                spent[name] += took - inner.pop()
+                inner[-1] += took
+
+        return run
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(runner.LocalRunner, "run", one_by_one))
+        for owner, name in STAGES:
+            function = watched(name, getattr(owner, name))
+            stack.enter_context(mock.patch.object(owner, name, function))
+        # The steps of a write know the function by its name.
+        stages = "keymark.table.write.stages.write_file_group"
+        stack.enter_context(mock.patch(stages, write_group.write_file_group))
+        yield
+
+
+def one_by_one(_: Any, function: Any, items: Any, **__: Any) -> list[Any]:
+    """What a runner does, on one thread."""
+    return [function(item) for item in items]
+
+
+def measure(out: Path, share: float, *, count: int, rows_each: int, turns: int) -> dict[str, Any]:
     """Seconds of the writes of one share, by phase; bytes of the files at the end."""
+    start, small = out / f"table-{count}", out / f"table-{FILES * SMALL_ROWS}"
     tables = {}
-    for name, group_rows in GROUPS.items():
+    for name, group_rows in (("copied", str(rows_each)), ("whole", "0"), ("fixed", "0")):
         path = out / name
         shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(start, path, copy_function=os.link)
+        shutil.copytree(small if name == "fixed" else start, path, copy_function=os.link)
         options = {**OPTIONS, "keymark.parquet.group.rows": group_rows}
         tables[name] = Table.open(path, options=options)
-    count = sum(result.num_rows for result in tables["whole"].scan(columns=["k"]).tables())
     figures: dict[str, Any] = {"share": share, "rows": int(count * share), "writes": [], "copy": []}
+    few = np.arange(min(int(count * share), FILES * SMALL_ROWS))
     for turn in range(turns + 1):
         chance = np.random.default_rng(turn)
         data = rows(chance.choice(count, int(count * share), replace=False), turn + 1)
         took, order = {}, list(tables)
         for name in order if turn % 2 else order[::-1]:
-            took[name] = tables[name].upsert(data).phases
+            batch = rows(few, turn + 1) if name == "fixed" else data
+            took[name] = tables[name].upsert(batch).phases
         # The first write gives the files their row groups.
         if turn:
             figures["writes"].append(took)
             figures["copy"].append(copy_and_sync(tables["copied"], out / "copy"))
+    for name in ("copied", "whole"):
+        spent: Counter[str] = Counter()
+        with timed(spent):
+            tables[name].upsert(data)
+        figures[f"{name}_stages"] = {stage: spent[stage] / FILES for _, stage in STAGES}
+    del tables["fixed"]
     digests = set()
     for name, table in tables.items():
         found = pa.concat_tables([part.select(COLUMNS) for part in table.scan().tables()])
@@ -112,32 +187,52 @@ def measure(start: Path, out: Path, share: float, turns: int) -> dict[str, Any]:
 
 
 def tell(figures: dict[str, Any]) -> None:
-    """A line for a share."""
+    """Some lines for a share."""
+    writes = figures["writes"]
     for phase in ("total", "write"):
-        writes = figures["writes"]
         ratio = summarize([each["whole"][phase] / each["copied"][phase] for each in writes])
         copied = summarize([each["copied"][phase] for each in writes])
         print(
             f"{figures['rows']} rows, {phase}: {copied.median:.3f} s, "
             f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) times as fast as whole files"
         )
-    grown = figures["copied_bytes"] / figures["whole_bytes"] - 1
-    print(f"  copy and sync alone {summarize(figures['copy']).median:.3f} s; files {grown:+.1%}")
+    least = [
+        each["fixed"]["total"] + copy for each, copy in zip(writes, figures["copy"], strict=True)
+    ]
+    above = summarize(
+        [each["copied"]["total"] / floor for each, floor in zip(writes, least, strict=True)]
+    )
+    print(
+        f"  fixed cost {summarize([each['fixed']['total'] for each in writes]).median:.3f} s, "
+        f"copy and sync {summarize(figures['copy']).median:.3f} s; "
+        f"{above.median:.2f} ({above.low:.2f} to {above.high:.2f}) times both together"
+    )
+    print(f"  files {figures['copied_bytes'] / figures['whole_bytes'] - 1:+.1%}")
+    for name in ("copied", "whole"):
+        stages = figures[f"{name}_stages"]
+        parts = [f"{stage} {1000 * took:.1f}" for stage, took in stages.items() if took]
+        print(f"  {name}, ms a file: {sum(stages.values()) * 1000:.1f} ({', '.join(parts)})")
 
 
 def main() -> None:
-    """Make the table if it is not there, and measure each share."""
+    """Make the tables if they are not there, and measure each share."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--group-rows", type=int, default=2048)
+    parser.add_argument("--shares", type=float, nargs="+", default=SHARES)
     parser.add_argument("--turns", type=int, default=5)
     asked = parser.parse_args()
-    start = asked.out / f"table-{asked.rows}"
-    if not start.exists():
-        make(start, asked.rows)
+    for count in (asked.rows, FILES * SMALL_ROWS):
+        if not (asked.out / f"table-{count}").exists():
+            make(asked.out / f"table-{count}", count)
     found = []
-    for share in SHARES:
-        found.append(measure(start, asked.out, share, asked.turns))
+    for share in asked.shares:
+        found.append(
+            measure(
+                asked.out, share, count=asked.rows, rows_each=asked.group_rows, turns=asked.turns
+            )
+        )
         (asked.out / "copied_groups.json").write_text(json.dumps(found, indent=1))
         tell(found[-1])
 
