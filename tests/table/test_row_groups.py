@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -13,6 +14,8 @@ from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
 
 from keymark import Table
 from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.file_body import FileBody
+from keymark.table.format.parquet.footer_groups import DATA_PAGE
 from keymark.table.write.merge import Merge
 from keymark.table.write.row_groups import group_size, layout_of
 
@@ -123,6 +126,26 @@ def test_damage_is_found_before_it_is_copied(tmp_path):
     data[place] ^= 1
     path.write_bytes(data)
     with pytest.raises(CorruptFileError, match=path.name):
+        table.upsert(rows([5], ts=3))
+    assert newest(table) == path
+
+
+def test_a_footer_that_lies_is_found_before_anything_is_copied(tmp_path):
+    """The chunk of a row group that would be copied lies outside of the file, its checksum fits."""
+    table = of_ten_groups(tmp_path / "t")
+    path = newest(table)
+    data, entries = path.read_bytes(), pq.read_metadata(path).metadata
+    body = FileBody.of(data, path.name)
+    offsets = body.groups.of_chunks(DATA_PAGE)
+    # As many bytes in the footer as before: the table knows how long the file is.
+    assert len(data) < (1 << 20) - 1
+    assert offsets[-1] >= 1 << 13
+    offsets[-1] = (1 << 20) - 1
+    lying = replace(body, groups=body.groups.with_numbers({DATA_PAGE: offsets}, {}))
+    others = {key: text for key, text in entries.items() if not key.startswith(b"keymark.")}
+    path.write_bytes(lying.closed(others, entries[b"keymark.file"].decode()))
+    assert path.stat().st_size == len(data)
+    with pytest.raises(CorruptFileError, match=f"{path.name}.* outside of it"):
         table.upsert(rows([5], ts=3))
     assert newest(table) == path
 
