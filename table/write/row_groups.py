@@ -1,11 +1,12 @@
 """Which row groups of a base file a merge leaves as they are, and what the others become.
 
-    file before    group 0    group 1 (a row changed)    group 2 (full)
+    file before    group 0    group 1 (a row updated)    group 2 (full)
     next file      group 0    group 1'                   group 2           group 3' (inserted rows)
 
-Inserted rows join the last row group while it has room. Copying pays where at least half of the
-row groups stay; a file whose rows change more widely is written whole, with row groups as large as
-the options allow.
+Where rows are updated and none are deleted, a row group keeps its keys, and of its columns only
+those whose values changed are written. Inserted rows join the last row group while it has room.
+Copying pays where at least half of the row groups stay; a file whose rows change more widely is
+written whole, with row groups as large as the options allow.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from keymark.table.format.parquet.base_file import BaseFileFooter
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.parquet.next_file import RowGroup
 from keymark.table.format.schema import with_meta
 from keymark.table.write.file_group import WriteTarget
@@ -30,15 +33,22 @@ _MOST_GROUPS = 64
 class Layout:
     """The row groups of a file that copies some of the file before.
 
+    `read` are the row groups of the file before that are not copied; sources are rows of (rows of
+    those ++ incoming rows).
+
     Attributes:
         groups: in their order.
-        read: numbers of the row groups of the file before that are not copied.
-        source: for each row that is written its row in (rows of those ++ incoming rows).
+        read: their numbers.
+        new: the source of each row of the new row groups.
+        updated: the source of each row of the row groups that keep their keys.
+        stored: the row before each of those: its source if it is not updated.
     """
 
     groups: tuple[RowGroup, ...]
     read: tuple[int, ...]
-    source: npt.NDArray[np.int64]
+    new: npt.NDArray[np.int64]
+    updated: npt.NDArray[np.int64]
+    stored: npt.NDArray[np.int64]
 
 
 def can_copy(footer: BaseFileFooter, target: WriteTarget) -> bool:
@@ -98,22 +108,60 @@ def layout_of(merge: Merge, starts: npt.NDArray[np.int64], least: int) -> Layout
     # A kept row's place in `source` is the number of kept rows before it.
     places = np.append(0, np.cumsum(merge.kept))[starts]
     is_touched = np.isin(np.arange(count), touched)
-    groups, parts = [], []
-    for number in range(count - 1):
-        if is_touched[number]:
-            part = merge.source[places[number] : places[number + 1]]
-            parts.append(part)
-            groups += [RowGroup(len(part))] if len(part) else []
-        else:
-            groups.append(RowGroup(int(starts[number + 1] - starts[number]), number))
-    tail = merge.source[places[-2] :]
-    if not is_touched[-1]:
-        groups.append(RowGroup(int(starts[-1] - starts[-2]), count - 1))
-        tail = merge.source[places[-1] :]
-    parts.append(tail)
+    # Inserted rows join the last row group if that is written anyway.
+    joined = is_touched[-1] and int(places[-1]) < len(merge.source)
+    nothing = np.empty(0, np.int64)
+    groups: list[RowGroup] = []
+    new, updated, stored = [nothing], [nothing], [nothing]
+    for number in range(count - 1 if joined else count):
+        rows = int(starts[number + 1] - starts[number])
+        part = merge.source[places[number] : places[number + 1]]
+        if not is_touched[number]:
+            groups.append(RowGroup(rows, number, is_copied=True))
+        elif len(part) == rows:
+            groups.append(RowGroup(rows, number))
+            updated.append(part)
+            stored.append(np.arange(starts[number], starts[number + 1]))
+        elif len(part):
+            groups.append(RowGroup(len(part)))
+            new.append(part)
+    tail = merge.source[places[-2 if joined else -1] :]
     groups += [RowGroup(min(full, len(tail) - at)) for at in range(0, len(tail), full)]
-    source = _local(np.concatenate(parts), touched, starts)
-    return Layout(tuple(groups), tuple(touched.tolist()), source)
+    return Layout(
+        groups=tuple(groups),
+        read=tuple(touched.tolist()),
+        new=_local(np.concatenate([*new, tail]), touched, starts),
+        updated=_local(np.concatenate(updated), touched, starts),
+        stored=_local(np.concatenate(stored), touched, starts),
+    )
+
+
+def changed_columns(stored: pa.Table, incoming: pa.Table, layout: Layout) -> list[str]:
+    """The columns in which updated row groups differ from those before, and that of file names.
+
+    Args:
+        stored: rows of the row groups that are read. A column that it lacks does not differ.
+        incoming: rows of the batch.
+        layout: of the next file.
+    """
+    rows = np.flatnonzero(layout.updated >= stored.num_rows)
+    before = stored.take(pa.array(layout.stored[rows]))
+    after = incoming.take(pa.array(layout.updated[rows] - stored.num_rows))
+    return [
+        name
+        for name in stored.column_names
+        if name == FILE_NAME_COLUMN or not _same(before[name], after[name])
+    ]
+
+
+def _same(before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
+    """Whether values are the same bit by bit; False where Arrow does not tell.
+
+    To Arrow a negative zero equals zero.
+    """
+    kind = before.type
+    told = not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+    return told and bool(before.equals(after))
 
 
 def _touched(merge: Merge, starts: npt.NDArray[np.int64], full: int) -> npt.NDArray[np.int64]:

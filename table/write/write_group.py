@@ -20,6 +20,7 @@ from keymark.table.format.parquet.base_file import (
     read_footer,
     write_base_file,
 )
+from keymark.table.format.parquet.footer_check import PARTITION_COLUMN
 from keymark.table.format.parquet.next_file import NextFile, write_next_file
 from keymark.table.format.schema import META_COLUMNS, with_meta
 from keymark.table.layout.model import BaseFile
@@ -43,7 +44,13 @@ from keymark.table.write.merge import (
     with_new_meta,
     with_stored_keys,
 )
-from keymark.table.write.row_groups import can_copy, group_size, group_starts, layout_of
+from keymark.table.write.row_groups import (
+    can_copy,
+    changed_columns,
+    group_size,
+    group_starts,
+    layout_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +142,15 @@ def _write_changed_groups(work: FileGroupWrite, before: _Before) -> FileGroupRes
         return None
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
-    changing = read_columns(before.data, metadata, None, layout.read)
+    # Where all keys stay in their places, so do the columns that depend on them alone.
+    kept = () if len(layout.new) else (KEY_COLUMN, PARTITION_COLUMN)
+    names = [name for name in incoming.column_names if name not in kept]
+    changing = read_columns(before.data, metadata, names, layout.read)
+    new = incoming.slice(0, 0)
+    if len(layout.new):
+        new = compose(changing, incoming, layout.new, file.name)
+    written_columns = changed_columns(changing, incoming, layout)
+    updated = compose(changing.select(written_columns), incoming, layout.updated, file.name)
     entries = hudi_entries(
         lambda: _keys_after(work, before),
         target.options,
@@ -147,7 +162,8 @@ def _write_changed_groups(work: FileGroupWrite, before: _Before) -> FileGroupRes
             before=before.data,
             checksums=before.footer.checksums,
             groups=layout.groups,
-            rows=compose(changing, incoming, layout.source, file.name),
+            new=new,
+            updated=updated,
             entries=entries,
             path=file.path,
         ),

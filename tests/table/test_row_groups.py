@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
@@ -21,6 +23,7 @@ from keymark.table.write.row_groups import group_size, layout_of
 
 GROUP_ROWS = "keymark.parquet.group.rows"
 FILE_NAME = "_hoodie_file_name"
+KEY, TIME = "_hoodie_record_key", "_hoodie_commit_time"
 
 
 def newest(table):
@@ -64,6 +67,10 @@ def test_what_a_batch_leaves_alone_keeps_its_bytes(tmp_path, codec):
     changed = {group for group, _ in after if after[group, "ts"] != before[group, "ts"]}
     assert changed == {3, 8}
     assert all(after[place] == before[place] for place in after if place[0] not in changed)
+    # Of the rows that were updated, keys and values are the same.
+    assert all(after[group, name] == before[group, name] for group in changed for name in "kv")
+    assert all(after[group, KEY] == before[group, KEY] for group in changed)
+    assert all(after[group, TIME] != before[group, TIME] for group in changed)
     names = pq.read_table(newest(table), columns=[FILE_NAME])[FILE_NAME]
     assert set(names.to_pylist()) == {newest(table).name}
 
@@ -114,6 +121,21 @@ def test_a_table_is_a_dict_however_its_row_groups_lie(tmp_path, seed):
         table = Table.open(table.storage.root, options=options)
         assert {key: row[2] for key, row in data_rows(table).items()} == wanted
     assert table.check().ok
+
+
+def test_negative_zero_and_nan_are_not_taken_for_what_was_there(tmp_path):
+    """Arrow takes both zeros for equal: a column that differs by a sign is not copied."""
+    table = Table.create(tmp_path / "t", record_key="k", index="record", options={GROUP_ROWS: "10"})
+    keys = [f"k{n:03d}" for n in range(100)]
+    wanted = {key: (0.0, [0.0]) for key in keys}
+    table.bulk_insert(pa.table({"k": keys, "x": [0.0] * 100, "l": [[0.0]] * 100}))
+    for x, some in ((-0.0, [0.0]), (-0.0, [-0.0]), (math.nan, [math.nan]), (0.0, [0.0])):
+        table.upsert(pa.table({"k": ["k037"], "x": [x], "l": [some]}))
+        wanted["k037"] = (x, some)
+        assert pq.read_metadata(newest(table)).num_row_groups == 10
+        found = pq.read_table(newest(table), columns=["k", "x", "l"]).to_pydict()
+        rows_found = dict(zip(found["k"], zip(found["x"], found["l"], strict=True), strict=True))
+        assert repr(rows_found) == repr(wanted)
 
 
 def test_damage_is_found_before_it_is_copied(tmp_path):
@@ -185,15 +207,22 @@ def test_a_layout_has_the_rows_of_the_merge(seed):
         return
     read = [n for g in layout.read for n in range(*starts[g : g + 2])]
     of = [*read, *range(total, total + incoming)]
-    fresh, found = [of[place] for place in layout.source], []
+    new, updated, stored = (
+        [of[place] for place in places] for places in (layout.new, layout.updated, layout.stored)
+    )
+    found = []
     for group in layout.groups:
-        if group.copied is not None:
-            found += range(*starts[group.copied : group.copied + 2])
+        if group.is_copied:
+            found += range(*starts[group.before : group.before + 2])
+        elif group.before is not None:
+            before = [stored.pop(0) for _ in range(group.rows)]
+            assert before == list(range(*starts[group.before : group.before + 2]))
+            found += [updated.pop(0) for _ in range(group.rows)]
         else:
-            found += [fresh.pop(0) for _ in range(group.rows)]
-    assert fresh == []
+            found += [new.pop(0) for _ in range(group.rows)]
+    assert (new, updated, stored) == ([], [], [])
     assert found == merge.source.tolist()
-    assert changed.isdisjoint(g.copied for g in layout.groups)
+    assert changed.isdisjoint(group.before for group in layout.groups if group.is_copied)
 
 
 def test_small_row_groups_pay_where_half_of_them_would_stay():

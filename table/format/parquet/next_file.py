@@ -1,13 +1,15 @@
 """A base file whose row groups are partly those of the file before, copied as they lie.
 
     file before    group 0    group 1    group 2
-    new rows                  group 1'             group 3'
+    updated rows              group 1'
+    new rows                                       group 3'
     next file      group 0    group 1'   group 2   group 3'
 
 A copied row group keeps its pages, encodings and statistics; in the new footer its offsets move
 with them. Only its column `_hoodie_file_name` is written anew: its rows are now those of another
-file. The checksum of each column chunk is compared before the chunk is copied, so that damage never
-gets a new checksum. docs/formats/base_file.md draws what comes from where.
+file. Of a row group with updated rows, the columns in which they do not differ are copied likewise.
+The checksum of each column chunk is compared before the chunk is copied, so that damage never gets
+a new checksum. docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from isal import isal_zlib
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.base_file import BaseFileOptions, encode
 from keymark.table.format.parquet.checksums import Checksums
+from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.file_body import (
     MAGIC,
     ROW_GROUPS,
@@ -55,13 +58,23 @@ _NAME_COLUMN = META_COLUMNS.index(FILE_NAME_COLUMN)
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of the new file: how many rows it has, and its number in the file before.
+    """A row group of the new file.
 
-    The number is None where its rows are new.
+    Attributes:
+        rows: how many it has.
+        before: the number of the row group with the same keys in the file before; None where there
+            is none.
+        is_copied: whether its rows are the same.
     """
 
     rows: int
-    copied: int | None = None
+    before: int | None = None
+    is_copied: bool = False
+
+    @property
+    def is_updated(self) -> bool:
+        """Whether some of its rows differ from those before."""
+        return self.before is not None and not self.is_copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +85,9 @@ class NextFile:
         before: the file before, whose footer was checked.
         checksums: of that file.
         groups: the row groups of the new file, in their order.
-        rows: those of all groups that are not copied, in their order, with all columns.
+        new: the rows of all groups that have none before, in their order, with all columns.
+        updated: the rows of all groups that have one before and are not copied; only the columns
+            that differ, and that of file names.
         entries: of the new footer (`hudi_entries`).
         path: of the new file in its table.
     """
@@ -80,7 +95,8 @@ class NextFile:
     before: BytesReader
     checksums: Checksums
     groups: Sequence[RowGroup]
-    rows: pa.Table
+    new: pa.Table
+    updated: pa.Table
     entries: Mapping[bytes, bytes]
     path: str
 
@@ -95,14 +111,15 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
         CorruptFileError: what would be copied is damaged.
     """
     before = FileBody.of(file.before.data, file.before.name)
-    sizes = [group.rows for group in file.groups if group.copied is None]
-    new = encode(file.rows, sizes, options)
+    new = encode(file.new, [group.rows for group in file.groups if group.before is None], options)
     if not before.groups.movable or before.fields[SCHEMA] != new.fields[SCHEMA]:
         return None
-    lengths = sorted({group.rows for group in file.groups if group.copied is not None})
+    sizes = [group.rows for group in file.groups if group.is_updated]
+    updated = encode(file.updated, sizes, options)
+    lengths = sorted({group.rows for group in file.groups if group.is_copied})
     names = encode(_names(file, sum(lengths)), lengths, options)
-    sources = _Sources.of((before, new, names))
-    numbers, chunks = _chosen(file.groups, before.groups, len(sizes), lengths)
+    sources = _Sources.of((before, new, updated, names))
+    numbers, chunks = _chosen(file, before.groups, lengths)
     compressed = sources.groups.of_chunks(COMPRESSED)[chunks]
     ends = FIRST_CHUNK + np.cumsum(compressed).reshape(compressed.shape)
     shifts = ends - compressed - sources.groups.starts[chunks]
@@ -129,7 +146,7 @@ class _Sources:
     """Files that column chunks are taken from; their row groups and chunks are counted through.
 
     Attributes:
-        files: the file before, the new rows, the column of file names.
+        files: the file before, the new rows, the updated ones, the column of file names.
         groups: of all of them.
         firsts: the number of each file's first chunk. (files,).
     """
@@ -163,27 +180,35 @@ class _Sources:
 def _names(file: NextFile, rows: int) -> pa.Table:
     """The column of the new file's name."""
     names = pa.repeat(pa.scalar(file.path.rpartition("/")[2]), rows)
-    return pa.table([names], schema=pa.schema([file.rows.schema.field(FILE_NAME_COLUMN)]))
+    return pa.table([names], schema=pa.schema([file.new.schema.field(FILE_NAME_COLUMN)]))
 
 
 def _chosen(
-    groups: Sequence[RowGroup], before: FooterGroups, new: int, lengths: Sequence[int]
+    file: NextFile, before: FooterGroups, lengths: Sequence[int]
 ) -> tuple[_Numbers, _Numbers]:
     """Of each row group its number among all sources, and those of its chunks.
 
     Args:
-        groups: of the new file.
-        before: of the file before.
-        new: how many row groups have new rows.
+        file: the new file.
+        before: the row groups of the one before.
         lengths: how many rows each chunk of file names has, ascending.
     """
+    groups = file.groups
     count, columns = before.shape
-    is_copied = np.array([group.copied is not None for group in groups])
-    numbers = np.array([group.copied or 0 for group in groups])
-    numbers[~is_copied] = count + np.arange(new)
+    is_new = np.array([group.before is None for group in groups])
+    is_copied = np.array([group.is_copied for group in groups])
+    numbers = np.array([group.before or 0 for group in groups])
+    numbers[is_new] = count + np.arange(is_new.sum())
     chunks = numbers[:, None] * columns + np.arange(columns)
-    places = np.searchsorted(lengths, [group.rows for group in groups])
-    chunks[is_copied, _NAME_COLUMN] = (count + new) * columns + places[is_copied]
+    first = (count + int(is_new.sum())) * columns
+    written = set(file.updated.column_names)
+    leaves = [path.partition(".")[0] in written for path in leaves_of(file.new)]
+    updated = np.flatnonzero([group.is_updated for group in groups])
+    places = np.ix_(updated, np.flatnonzero(leaves))
+    chunks[places] = first + np.arange(chunks[places].size).reshape(chunks[places].shape)
+    first += chunks[places].size
+    which = np.searchsorted(lengths, [group.rows for group in groups])
+    chunks[is_copied, _NAME_COLUMN] = first + which[is_copied]
     return numbers, chunks
 
 
