@@ -160,21 +160,23 @@ class FooterGroups:
         They need not have as many columns each.
         """
         sizes = np.array([(len(part.data), len(part.values)) for part in parts])
-        ends = np.cumsum(sizes, axis=0) - sizes
-        found: dict[str, list[Any]] = {}
-        for part, (start, first) in zip(parts, ends.tolist(), strict=True):
-            for field in ("heads", "tails", "chunks"):
-                stretch = getattr(part, field) + np.array([start, start, first])
-                found.setdefault(field, []).append(stretch)
-            for field in ("group_slots", "chunk_slots"):
-                slots = getattr(part, field)
-                found.setdefault(field, []).append(np.where(slots < 0, slots, slots + first))
-            found.setdefault("data", []).append(part.data)
-            found.setdefault("places", []).append(part.places + start)
-            found.setdefault("values", []).append(part.values)
-        arrays = {field: np.concatenate(each) for field, each in found.items()}
-        arrays["data"].flags.writeable = False
-        return cls(**arrays, movable=all(part.movable for part in parts))
+        firsts = (np.cumsum(sizes, axis=0) - sizes).tolist()
+        # Of each part by how much its places in `data`, and its rows of `values`, move.
+        moved = [(part, start, row) for part, (start, row) in zip(parts, firsts, strict=True)]
+        by = [np.array([start, start, row]) for _, start, row in moved]
+        data = np.concatenate([part.data for part in parts])
+        data.flags.writeable = False
+        return cls(
+            data=data,
+            heads=np.concatenate([part.heads + n for part, n in zip(parts, by, strict=True)]),
+            tails=np.concatenate([part.tails + n for part, n in zip(parts, by, strict=True)]),
+            chunks=np.concatenate([part.chunks + n for part, n in zip(parts, by, strict=True)]),
+            group_slots=np.concatenate([_moved(p.group_slots, row) for p, _, row in moved]),
+            chunk_slots=np.concatenate([_moved(p.chunk_slots, row) for p, _, row in moved]),
+            places=np.concatenate([part.places + start for part, start, _ in moved]),
+            values=np.concatenate([part.values for part in parts]),
+            movable=all(part.movable for part in parts),
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -283,6 +285,11 @@ def list_head(count: int) -> bytes:
     if count < LONG_LIST:
         return bytes([count << 4 | STRUCT])
     return bytes([LONG_LIST << 4 | STRUCT]) + varint(count)
+
+
+def _moved(slots: _Numbers, row: int) -> _Numbers:
+    """Slots whose numbers lie so many rows further on."""
+    return np.where(slots < 0, slots, slots + row)
 
 
 def _columns_of_first(data: _Bytes, at: int, stack: _Numbers) -> int:
