@@ -1,7 +1,7 @@
 """The task that writes one file group: read the base file, merge, put the next slice.
 
-Where a batch changes few row groups of a base file, the others are copied as they lie, and only
-those that change are decoded and encoded again.
+Where a batch changes few pages of a base file, the others are copied as they lie, and only those
+that change are decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from keymark.table.format.parquet.base_file import (
     read_footer,
     write_base_file,
 )
-from keymark.table.format.parquet.footer_check import PARTITION_COLUMN
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
 from keymark.table.format.parquet.next_file import NextFile, write_next_file
+from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.format.schema import META_COLUMNS, with_meta
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN
@@ -44,12 +45,12 @@ from keymark.table.write.merge import (
     with_new_meta,
     with_stored_keys,
 )
-from keymark.table.write.row_groups import (
-    can_copy,
+from keymark.table.write.page_layout import (
+    Layout,
     changed_columns,
-    group_size,
-    group_starts,
     layout_of,
+    page_rows,
+    paged_file,
 )
 
 
@@ -60,13 +61,15 @@ class _Before:
     Attributes:
         data: its file.
         footer: of that.
-        stored: its rows; with `copies` only the columns that a merge looks at.
+        paged: its pages; None where they cannot be copied.
+        stored: its rows; where pages can be copied only the columns that a merge looks at.
         keys: of its rows.
         merge: what becomes of them.
     """
 
     data: BytesReader
     footer: BaseFileFooter
+    paged: PagedFile | None
     stored: pa.Table
     keys: pa.Array
     merge: Merge
@@ -78,8 +81,8 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
         return _create(work)
     data = read_base(work.target.storage, work.base)
     footer = read_footer(data)
-    copies = can_copy(footer, work.target)
-    if copies:
+    paged = paged_file(data, footer, work.target)
+    if paged is not None:
         stored, keys = _merged_columns(work.target, data, footer)
     else:
         stored = stored_rows(data, footer, work.target.schema)
@@ -87,9 +90,9 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
     merge = merge_rows(work, stored, keys)
     if merge.changes_nothing:
         return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
-    before = _Before(data, footer, stored, keys, merge)
-    if copies:
-        written = _write_changed_groups(work, before)
+    before = _Before(data, footer, paged, stored, keys, merge)
+    if paged is not None:
+        written = _write_changed_pages(work, before, paged)
         if written is not None:
             return written
         before = replace(before, stored=_all_columns(work.target, before))
@@ -121,7 +124,7 @@ def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
         table = without_values(table, META_COLUMNS)
     written = write_base_file(
         table,
-        options=replace(target.options, group_rows=group_size(merge, target.group_rows)),
+        options=replace(target.options, page_rows=page_rows(merge, target.page_rows)),
         # Without deletes the old keys are all there, and their bloom filter goes on.
         previous=before.footer if merge.keeps_keys else None,
         inserted=_inserted(work, merge),
@@ -132,39 +135,33 @@ def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
     return replace(done, values=values)
 
 
-def _write_changed_groups(work: FileGroupWrite, before: _Before) -> FileGroupResult | None:
-    """Copy the row groups that stay; None where the file is better written whole."""
+def _write_changed_pages(
+    work: FileGroupWrite, before: _Before, paged: PagedFile
+) -> FileGroupResult | None:
+    """Copy the pages that stay; None where the file is better written whole."""
     assert work.base is not None
-    assert before.footer.checksums is not None
-    target, metadata, merge = work.target, before.footer.metadata, before.merge
-    layout = layout_of(merge, group_starts(metadata), target.group_rows)
+    target, merge = work.target, before.merge
+    layout = layout_of(merge, paged.starts, target.page_rows)
     if layout is None:
         return None
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
-    # Where all keys stay in their places, so do the columns that depend on them alone.
-    kept = () if len(layout.new) else (KEY_COLUMN, PARTITION_COLUMN)
-    names = [name for name in incoming.column_names if name not in kept]
-    changing = read_columns(before.data, metadata, names, layout.read)
-    new = incoming.slice(0, 0)
-    if len(layout.new):
-        new = compose(changing, incoming, layout.new, file.name)
-    written_columns = changed_columns(changing, incoming, layout)
-    updated = compose(changing.select(written_columns), incoming, layout.updated, file.name)
-    entries = hudi_entries(
-        lambda: _keys_after(work, before),
-        target.options,
-        before.footer if merge.keeps_keys else None,
-        _inserted(work, merge),
-    )
+    stored = paged.read(layout.read, _read_columns(incoming, paged, layout))
+    updated = stored.select(changed_columns(stored, incoming, layout))
     written = write_next_file(
         NextFile(
-            before=before.data,
-            checksums=before.footer.checksums,
-            groups=layout.groups,
-            new=new,
-            updated=updated,
-            entries=entries,
+            before=paged,
+            pages=layout.pages,
+            read=layout.read,
+            stored=stored,
+            new=_new_rows(stored, incoming, layout, file.name),
+            updated=compose(updated, incoming, layout.updated, file.name),
+            entries=hudi_entries(
+                lambda: _keys_after(work, before),
+                target.options,
+                before.footer if merge.keeps_keys else None,
+                _inserted(work, merge),
+            ),
             path=file.path,
         ),
         target.options,
@@ -175,10 +172,33 @@ def _write_changed_groups(work: FileGroupWrite, before: _Before) -> FileGroupRes
     done = put_slice(work, file, written, rows=rows, outcomes=merge.outcomes)
     if not target.indexed:
         return done
-    stored = before.stored
-    after = compose(stored, incoming, merge.source, file.name)
-    values = value_changes(target.indexed, (work.base, stored), (file, after), merge.source)
+    after = compose(before.stored, incoming, merge.source, file.name)
+    values = value_changes(target.indexed, (work.base, before.stored), (file, after), merge.source)
     return replace(done, values=values)
+
+
+def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[str]:
+    """The columns that are read of the pages that are not copied.
+
+    Where all rows of these pages keep their keys, so do the columns that depend on them alone.
+    """
+    starts = paged.starts
+    rows = sum(int(starts[number + 1] - starts[number]) for number in layout.read)
+    known = {FILE_NAME_COLUMN}
+    if rows == len(layout.updated):
+        known |= {KEY_COLUMN, PARTITION_COLUMN}
+    return [name for name in incoming.column_names if name not in known]
+
+
+def _new_rows(stored: pa.Table, incoming: pa.Table, layout: Layout, file_name: str) -> pa.Table:
+    """The rows of all pages that are new, with all columns."""
+    if not len(layout.new):
+        return incoming.slice(0, 0)
+    place = incoming.schema.get_field_index(FILE_NAME_COLUMN)
+    # The name in stored rows is not looked at.
+    names = pa.nulls(stored.num_rows, pa.string())
+    stored = stored.add_column(place, incoming.schema.field(place), [names])
+    return compose(stored, incoming, layout.new, file_name)
 
 
 def _merged_columns(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +50,8 @@ _CODECS: dict[str, tuple[str, int | None]] = {
     "zstd": ("zstd", 1),
     "uncompressed": ("none", None),
 }
+# Pages end at numbers of rows alone, not at numbers of bytes as well.
+_PAGES = {"data_page_size": 1 << 30}
 _NEW = "a file that was just written"
 # Files up to this size are read whole: one request instead of one per column.
 _WHOLE_READ = 1 << 22
@@ -74,13 +77,13 @@ class BaseFileOptions:
     """How base files are written.
 
     `codec` is hoodie.parquet.compression.codec, `block_size` hoodie.parquet.block.size: bytes of
-    a row group in memory; `group_rows` bounds its rows, too. `avro_schema` is the Avro JSON of all
-    columns, for the footer.
+    a row group in memory. `page_rows` are the rows of each page in all columns; None leaves that to
+    Arrow. `avro_schema` is the Avro JSON of all columns, for the footer.
     """
 
     codec: str = "gzip"
     block_size: int = 125829120
-    group_rows: int | None = None
+    page_rows: int | None = None
     avro_schema: str | None = None
     footer: FooterOptions = field(default_factory=FooterOptions)
 
@@ -132,7 +135,6 @@ def write_base_file(
     """
     entries = hudi_entries(lambda: table.column(_RECORD_KEY), options, previous, inserted)
     step = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
-    step = min(step, options.group_rows or step)
     # Readers stumble over a row group without rows: an emptied file has no row group.
     sizes = [min(step, table.num_rows - at) for at in range(0, table.num_rows, step)]
     return encode(table, sizes, options).closed(entries, path)
@@ -144,32 +146,59 @@ def encode(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> F
     Args:
         table: the rows.
         sizes: rows of each row group.
+        options: codec and pages.
+    """
+    leaves = leaves_of(table)
+    pages = {"max_rows_per_page": options.page_rows, **_PAGES} if options.page_rows else {}
+    return _encode(
+        table,
+        sizes,
+        options.codec,
+        use_dictionary=dictionary_columns(table, leaves),
+        write_statistics=ordered_columns(leaves),
+        **pages,
+    )
+
+
+def encode_pages(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> FileBody:
+    """Rows as plain pages: each is a column chunk of its own.
+
+    Args:
+        table: the rows; no column is nested.
+        sizes: rows of each page.
         options: the codec.
     """
+    statistics = ordered_columns(leaves_of(table))
+    pages = {"max_rows_per_page": max(sizes, default=1), **_PAGES}
+    return _encode(
+        table, sizes, options.codec, use_dictionary=False, write_statistics=statistics, **pages
+    )
+
+
+def _encode(table: pa.Table, sizes: Sequence[int], codec: str, **properties: Any) -> FileBody:
     # Metadata of the schema would be repeated beside the footer's own keys.
     table = table.replace_schema_metadata(None)
-    codec = options.codec.lower()
+    codec = codec.lower()
     if codec == "gzip":
-        zipped = gzip_pages(FileBody.of(_write(table, sizes, "uncompressed"), _NEW), _NEW)
+        plain = _write(table, sizes, "uncompressed", **properties)
+        zipped = gzip_pages(FileBody.of(plain, _NEW))
         if zipped is not None:
             return zipped
-    return FileBody.of(_write(table, sizes, codec), _NEW)
+    return FileBody.of(_write(table, sizes, codec, **properties), _NEW)
 
 
-def _write(table: pa.Table, sizes: Sequence[int], codec: str) -> pa.Buffer:
+def _write(table: pa.Table, sizes: Sequence[int], codec: str, **properties: Any) -> pa.Buffer:
     name, level = _CODECS[codec]
-    leaves = leaves_of(table)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
         compression=name,
         compression_level=level,
-        use_dictionary=dictionary_columns(table, leaves),
-        write_statistics=ordered_columns(leaves),
         store_schema=False,
         coerce_timestamps="us",
         version="2.6",
+        **properties,
     ) as writer:
         start = 0
         for rows in sizes:

@@ -2,9 +2,8 @@
 
     "PAR1" | column chunks | footer | uint32 LE length of the footer | "PAR1"
 
-What a footer says of its column chunks is in `groups`, whose numbers may still change. The other
-fields (schema, creator, orders of columns) are carried over as bytes. Entries come when the file is
-closed. docs/formats/base_file.md draws all of it.
+The fields of the footer are carried over as bytes. Its entries come when the file is closed.
+docs/formats/base_file.md draws all of it.
 """
 
 from __future__ import annotations
@@ -15,41 +14,33 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from isal import isal_zlib
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.kernels.compiled import kernel
 from keymark.table.format.parquet.checksums import CHECKSUMS_ENTRY, DIGITS, FILE_ENTRY, hex_digits
 from keymark.table.format.parquet.footer_groups import (
     COMPRESSED,
     DATA_PAGE,
     DICTIONARY_PAGE,
     FooterGroups,
-    list_head,
 )
-from keymark.table.format.parquet.thrift import BINARY, FALSE, LIST
+from keymark.table.format.parquet.thrift import BINARY, LIST
 from keymark.table.format.parquet.thrift_scan import (
-    STRANGE,
-    new_stack,
-    scan_field,
-    skip_value,
+    RawFields,
+    raw_fields,
+    raw_list,
+    raw_struct,
     varint,
 )
 
 MAGIC = b"PAR1"
 SCHEMA, ROWS, ROW_GROUPS, ENTRIES = 2, 3, 4, 5
 """Fields of FileMetaData"""
-
-FooterFields = Mapping[int, tuple[int, bytes]]
-"""Type and value of each field of a footer, by its number"""
-
-_Bytes = npt.NDArray[np.uint8]
-_Numbers = npt.NDArray[np.int64]
+META = 3
+"""The field of ColumnChunk that is its ColumnMetaData"""
 
 _TAIL_BYTES = 8
-_FIELDS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +48,15 @@ class FileBody:
     """A Parquet file without its footer.
 
     Attributes:
+        name: the file, for errors.
         data: the file up to the end of its last column chunk.
         fields: of the footer, without row groups and entries.
-        groups: the row groups.
+        groups: the row groups, as the footer describes them.
     """
 
+    name: str
     data: memoryview
-    fields: FooterFields
+    fields: RawFields
     groups: FooterGroups
 
     @classmethod
@@ -81,20 +74,30 @@ class FileBody:
         footer = np.frombuffer(whole, np.uint8, length, start)
         # Kernels are compiled for arrays that are read-only.
         footer.flags.writeable = False
-        places = np.zeros((_FIELDS_MAX, 3), np.int64)
-        if _scan_fields(footer, places, new_stack()) != length:
+        fields = raw_fields(footer)
+        if fields is None:
             raise CorruptFileError(name, start, "damaged footer: it does not end where it should")
-        fields = {
-            number: (kind, footer[at:end].tobytes())
-            for number, (kind, at, end) in enumerate(places.tolist())
-            if kind and number not in (ROW_GROUPS, ENTRIES)
-        }
-        kind, at, end = places[ROW_GROUPS].tolist()
+        kind, groups_text = fields.pop(ROW_GROUPS, (0, b""))
+        fields.pop(ENTRIES, None)
         if kind != LIST or SCHEMA not in fields:
             raise CorruptFileError(name, start, "damaged footer: no schema, or no row groups")
-        groups = FooterGroups.of(footer[at:end], name, start + at)
+        groups = FooterGroups.of(np.frombuffer(groups_text, np.uint8), name, start)
         _check_places(groups, name, start)
-        return cls(whole[:start], fields, groups)
+        return cls(name, whole[:start], fields, groups)
+
+    def meta(self, group: int, column: int) -> dict[int, tuple[int, bytes]]:
+        """The ColumnMetaData of a column chunk, one level deep.
+
+        Raises:
+            CorruptFileError: it has a field twice.
+        """
+        start, end = self.groups.chunks[group * self.groups.shape[1] + column]
+        chunk = raw_fields(self.groups.data[start:end])
+        meta = None if chunk is None else raw_fields(np.frombuffer(chunk[META][1], np.uint8))
+        if meta is None:
+            detail = f"damaged footer: column chunk {column} of row group {group}"
+            raise CorruptFileError(self.name, len(self.data), detail)
+        return meta
 
     def closed(self, entries: Mapping[bytes, bytes], path: str | None) -> bytes:
         """The whole file.
@@ -111,7 +114,7 @@ class FileBody:
                 isal_zlib.crc32(self.data[start : start + size])
                 for start, size in zip(starts, sizes, strict=True)
             ]
-        fields = {**self.fields, ROW_GROUPS: (LIST, self.groups.written())}
+        fields = {**self.fields, ROW_GROUPS: (LIST, self.groups.data.tobytes())}
         return b"".join([self.data, end_of_file(fields, entries, path=path, checksums=checksums)])
 
 
@@ -130,7 +133,7 @@ def _check_places(groups: FooterGroups, name: str, end: int) -> None:
 
 
 def end_of_file(
-    fields: FooterFields,
+    fields: RawFields,
     entries: Mapping[bytes, bytes],
     *,
     path: str | None,
@@ -149,12 +152,7 @@ def end_of_file(
         entries = {**entries, FILE_ENTRY: path.encode(), CHECKSUMS_ENTRY: text}
     if entries:
         fields = {**fields, ENTRIES: (LIST, _list_of(entries))}
-    out, last = bytearray(), 0
-    for number, (kind, value) in sorted(fields.items()):
-        out.append((number - last) << 4 | kind)
-        out += value
-        last = number
-    out.append(0)
+    out = bytearray(raw_struct(fields))
     if CHECKSUMS_ENTRY in entries:
         text = entries[CHECKSUMS_ENTRY]
         at = out.index(text, out.rindex(CHECKSUMS_ENTRY)) + len(text) - DIGITS
@@ -164,25 +162,9 @@ def end_of_file(
 
 def _list_of(entries: Mapping[bytes, bytes]) -> bytes:
     """The value of the field of entries: a list of KeyValue, each with field 1 and 2."""
-    out = bytearray(list_head(len(entries)))
-    for entry in entries.items():
-        for text in entry:
-            out.append(1 << 4 | BINARY)
-            out += varint(len(text))
-            out += text
-        out.append(0)
-    return bytes(out)
-
-
-@kernel
-def _scan_fields(footer: _Bytes, places: _Numbers, stack: _Numbers) -> int:
-    """Note type, start and end of each field; the place behind the footer, or STRANGE."""
-    kind, number, at = scan_field(footer, 0, 0)
-    while kind:
-        if kind <= FALSE or number >= len(places) or places[number, 0]:
-            return STRANGE
-        places[number, 0], places[number, 1] = kind, at
-        at = skip_value(footer, at, kind, stack)
-        places[number, 2] = at
-        kind, number, at = scan_field(footer, at, number)
-    return at
+    return raw_list(
+        [
+            raw_struct({n: (BINARY, varint(len(text)) + text) for n, text in enumerate(entry, 1)})
+            for entry in entries.items()
+        ]
+    )

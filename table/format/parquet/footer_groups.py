@@ -1,18 +1,16 @@
 """The row groups of a Parquet footer, kept as bytes, and the numbers in them that change.
 
-    RowGroup    head | ColumnChunk | ColumnChunk | ... | tail
-    each        kept bytes | number | kept bytes | ...
+    row groups    kept bytes | number | kept bytes | number | ...
 
 Where column chunks move or are compressed, only offsets, sizes and the codec change in what the
-footer says of them. One pass finds these numbers (docs/formats/base_file.md); a second writes the
-row groups again, with any chunks in them and with other numbers. Paths, encodings and statistics
-are copied as they lie.
+footer says of them. One pass finds these numbers (docs/formats/base_file.md); another writes the
+row groups again with other numbers. Paths, encodings and statistics are copied as they lie.
 Source: parquet.thrift of Apache Parquet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,7 +22,6 @@ from keymark.table.format.kernels.compiled import kernel
 from keymark.table.format.parquet.thrift import LIST, STRUCT
 from keymark.table.format.parquet.thrift_scan import (
     INTEGER_BYTES,
-    LONG_LIST,
     LOOK,
     OTHER,
     STRANGE,
@@ -33,16 +30,14 @@ from keymark.table.format.parquet.thrift_scan import (
     rules,
     scan_list,
     scan_struct,
-    varint,
     write_integer,
 )
 
 # Slots of a column chunk's numbers.
-CHUNK_OFFSET, CODEC, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = range(6)
+CHUNK_OFFSET, CODEC, VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = range(7)
 # Slots of a row group's numbers.
 GROUP_UNCOMPRESSED, GROUP_ROWS, GROUP_OFFSET, GROUP_COMPRESSED, ORDINAL = range(5)
-_CHUNK_SLOTS, _GROUP_SLOTS = 6, 5
-_OFFSETS = (CHUNK_OFFSET, DATA_PAGE, DICTIONARY_PAGE)
+_CHUNK_SLOTS, _GROUP_SLOTS = 7, 5
 
 # Fields that are looked into.
 _COLUMNS, _META = 1, 3
@@ -63,6 +58,7 @@ _CHUNK_RULES = rules({1: OTHER, 2: CHUNK_OFFSET, _META: LOOK}, last=3)
 _META_RULES = rules(
     {
         4: CODEC,
+        5: VALUES,
         6: UNCOMPRESSED,
         7: COMPRESSED,
         9: DATA_PAGE,
@@ -83,26 +79,21 @@ _Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class FooterGroups:
-    """The row groups of a footer.
-
-    A stretch is three numbers: its start and end in `data`, and the first row of `places` that lies
-    behind its start. Chunks are counted over all row groups; a slot holds a row of `values`, or -1.
+    """The row groups of a footer. Chunks are counted over all of them.
 
     Attributes:
-        data: the bytes that the stretches are of.
-        heads: a stretch a row group: what comes before its chunks. (groups, 3).
-        tails: what comes after them.
-        chunks: a stretch a column chunk. (groups * columns, 3).
-        group_slots: where each number of a row group is. (groups, 5).
-        chunk_slots: where each number of a chunk is. (groups * columns, 6).
+        data: the value of the footer's field 4, a list.
+        groups: start and end of each RowGroup in it. (groups, 2).
+        chunks: start and end of each ColumnChunk. (groups * columns, 2).
+        group_slots: for each number of a row group its row in `values`, or -1. (groups, 5).
+        chunk_slots: the same of a chunk. (groups * columns, 7).
         places: start and end of each number in `data`, ascending. (numbers, 2).
-        values: what each number is to be.
+        values: the numbers.
         movable: whether no chunk refers to anything but its pages.
     """
 
     data: _Bytes
-    heads: _Numbers
-    tails: _Numbers
+    groups: _Numbers
     chunks: _Numbers
     group_slots: _Numbers
     chunk_slots: _Numbers
@@ -129,11 +120,10 @@ class FooterGroups:
         if start < 0 or (count and kind != STRUCT) or not 0 <= columns * count <= len(data):
             raise CorruptFileError(name, offset, "damaged footer: no list of row groups")
         most = count * (columns * _CHUNK_SLOTS + _GROUP_SLOTS)
-        groups = cls(
+        found = cls(
             data=data,
-            heads=np.empty((count, 3), np.int64),
-            tails=np.empty((count, 3), np.int64),
-            chunks=np.empty((count * columns, 3), np.int64),
+            groups=np.empty((count, 2), np.int64),
+            chunks=np.empty((count * columns, 2), np.int64),
             group_slots=np.full((count, _GROUP_SLOTS), -1, np.int64),
             chunk_slots=np.full((count * columns, _CHUNK_SLOTS), -1, np.int64),
             places=np.empty((most, 2), np.int64),
@@ -141,47 +131,21 @@ class FooterGroups:
             movable=True,
         )
         counts = np.zeros(2, np.int64)
-        slots = (groups.group_slots, groups.chunk_slots)
-        layout = (groups.heads, groups.tails, groups.chunks, *slots)
-        numbers = (groups.places, groups.values, counts, stack)
+        layout = (found.groups, found.chunks, found.group_slots, found.chunk_slots)
+        numbers = (found.places, found.values, counts, stack)
         end = _scan_groups(data, start, layout, numbers, (_GROUP_RULES, _CHUNK_RULES, _META_RULES))
         used, others = counts.tolist()
-        needed = groups.chunk_slots[:, [CODEC, UNCOMPRESSED, COMPRESSED, DATA_PAGE]]
-        if end != len(data) or (needed < 0).any() or (groups.group_slots[:, GROUP_ROWS] < 0).any():
+        needed = (found.chunk_slots[:, CODEC:DICTIONARY_PAGE], found.group_slots[:, [GROUP_ROWS]])
+        if end != len(data) or any((slots < 0).any() for slots in needed):
             raise CorruptFileError(name, offset, "damaged footer: row groups that cannot be read")
         return replace(
-            groups, places=groups.places[:used], values=groups.values[:used], movable=not others
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """The row groups of several footers, one behind the other; their chunks likewise.
-
-        They need not have as many columns each.
-        """
-        sizes = np.array([(len(part.data), len(part.values)) for part in parts])
-        firsts = (np.cumsum(sizes, axis=0) - sizes).tolist()
-        # Of each part by how much its places in `data`, and its rows of `values`, move.
-        moved = [(part, start, row) for part, (start, row) in zip(parts, firsts, strict=True)]
-        by = [np.array([start, start, row]) for _, start, row in moved]
-        data = np.concatenate([part.data for part in parts])
-        data.flags.writeable = False
-        return cls(
-            data=data,
-            heads=np.concatenate([part.heads + n for part, n in zip(parts, by, strict=True)]),
-            tails=np.concatenate([part.tails + n for part, n in zip(parts, by, strict=True)]),
-            chunks=np.concatenate([part.chunks + n for part, n in zip(parts, by, strict=True)]),
-            group_slots=np.concatenate([_moved(p.group_slots, row) for p, _, row in moved]),
-            chunk_slots=np.concatenate([_moved(p.chunk_slots, row) for p, _, row in moved]),
-            places=np.concatenate([part.places + start for part, start, _ in moved]),
-            values=np.concatenate([part.values for part in parts]),
-            movable=all(part.movable for part in parts),
+            found, places=found.places[:used], values=found.values[:used], movable=not others
         )
 
     @property
     def shape(self) -> tuple[int, int]:
         """How many row groups there are, and how many columns each has."""
-        count = len(self.heads)
+        count = len(self.groups)
         return count, len(self.chunks) // max(1, count)
 
     def of_chunks(self, slot: int) -> _Numbers:
@@ -216,53 +180,9 @@ class FooterGroups:
             for slot, numbers in given.items():
                 there = slots[:, slot] >= 0
                 values[slots[there, slot]] = numbers[there]
-        return replace(self, values=values)
-
-    def written(self, plan: GroupPlan | None = None) -> bytes:
-        """A list of row groups: the value of the footer's field 4.
-
-        Args:
-            plan: which row groups, of which chunks; None for those that are here.
-        """
-        if plan is None:
-            plan = GroupPlan.same(self)
-        moves = np.zeros(len(self.values), np.int64)
-        for slot in _OFFSETS:
-            rows = self.chunk_slots[:, slot]
-            moves[rows[rows >= 0]] = 1
-        # An offset of 0 says that there is none.
-        moves[self.values == 0] = 0
-        lengths = self.chunks[:, 1] - self.chunks[:, 0]
-        ends = (self.heads, self.tails)
-        room = int(lengths[plan.chunks].sum())
-        room += sum(int((each[plan.groups, 1] - each[plan.groups, 0]).sum()) for each in ends)
-        room += INTEGER_BYTES * (_GROUP_SLOTS * len(plan.groups) + _CHUNK_SLOTS * plan.chunks.size)
-        out = np.empty(room, np.uint8)
-        stretches = (self.heads, self.tails, self.chunks)
-        source = (self.data, self.places, self.values, moves)
-        size = _write_groups(source, stretches, (plan.groups, plan.chunks, plan.shifts), out)
-        return list_head(len(plan.groups)) + out[:size].tobytes()
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPlan:
-    """Row groups to write.
-
-    Attributes:
-        groups: for each the row group whose other fields it has. (n,).
-        chunks: the column chunks of each. (n, columns).
-        shifts: by how many bytes each chunk moves. (n, columns).
-    """
-
-    groups: _Numbers
-    chunks: _Numbers
-    shifts: _Numbers
-
-    @classmethod
-    def same(cls, groups: FooterGroups) -> Self:
-        """All row groups as they are."""
-        chunks = np.arange(len(groups.chunks)).reshape(groups.shape)
-        return cls(np.arange(len(groups.heads)), chunks, np.zeros_like(chunks))
+        out = np.empty(len(self.data) + INTEGER_BYTES * len(values), np.uint8)
+        size = _write(self.data, self.places, values, out)
+        return FooterGroups.of(np.frombuffer(out[:size].tobytes(), np.uint8), "row groups", 0)
 
 
 def sizes_of_groups(uncompressed: _Numbers, compressed: _Numbers) -> dict[int, _Numbers]:
@@ -278,18 +198,6 @@ def sizes_of_groups(uncompressed: _Numbers, compressed: _Numbers) -> dict[int, _
         GROUP_OFFSET: FIRST_CHUNK + np.cumsum(sizes) - sizes,
         GROUP_COMPRESSED: sizes,
     }
-
-
-def list_head(count: int) -> bytes:
-    """What comes before so many structs of a list."""
-    if count < LONG_LIST:
-        return bytes([count << 4 | STRUCT])
-    return bytes([LONG_LIST << 4 | STRUCT]) + varint(count)
-
-
-def _moved(slots: _Numbers, row: int) -> _Numbers:
-    """Slots whose numbers lie so many rows further on."""
-    return np.where(slots < 0, slots, slots + row)
 
 
 def _columns_of_first(data: _Bytes, at: int, stack: _Numbers) -> int:
@@ -313,27 +221,23 @@ def _scan_groups(data: _Bytes, at: int, layout: Any, numbers: Any, wanted: Any) 
 def _scan_group(data: _Bytes, where: Any, layout: Any, numbers: Any, wanted: Any) -> int:
     """Fill the arrays of one row group; the place behind it."""
     at, group = where
-    heads, tails, chunks, group_slots, chunk_slots = layout
+    groups, chunks, group_slots, chunk_slots = layout
     places, values, counts, stack = numbers
-    columns = len(chunks) // len(heads)
+    columns = len(chunks) // len(groups)
     found = (group_slots[group], places, values, counts, stack)
-    heads[group, 0], heads[group, 2] = at, counts[0]
+    groups[group, 0] = at
     number, kind, at = scan_struct(data, at, 0, wanted[0], found)
     if number != _COLUMNS or kind != LIST:
         return STRANGE
     kind, count, at = scan_list(data, at)
     if kind != STRUCT or count != columns:
         return STRANGE
-    heads[group, 1] = at
     for chunk in range(group * columns, (group + 1) * columns):
-        chunks[chunk, 0], chunks[chunk, 2] = at, counts[0]
-        found = (chunk_slots[chunk], places, values, counts, stack)
-        at = _scan_chunk(data, at, found, wanted)
+        chunks[chunk, 0] = at
+        at = _scan_chunk(data, at, (chunk_slots[chunk], places, values, counts, stack), wanted)
         chunks[chunk, 1] = at
-    found = (group_slots[group], places, values, counts, stack)
-    tails[group, 0], tails[group, 2] = at, counts[0]
     number, kind, at = scan_struct(data, at, _COLUMNS, wanted[0], found)
-    tails[group, 1] = at
+    groups[group, 1] = at
     return at if number == 0 else STRANGE
 
 
@@ -348,28 +252,11 @@ def _scan_chunk(data: _Bytes, at: int, found: Any, wanted: Any) -> int:
 
 
 @kernel
-def _write_groups(source: Any, stretches: Any, plan: Any, out: _Bytes) -> int:
-    """Write row groups with chunks; how many bytes they take."""
-    heads, tails, chunks = stretches
-    groups, members, shifts = plan
-    at = 0
-    for row in range(len(groups)):
-        at = _write_stretch(source, heads[groups[row]], 0, out, at)
-        for column in range(members.shape[1]):
-            chunk = chunks[members[row, column]]
-            at = _write_stretch(source, chunk, shifts[row, column], out, at)
-        at = _write_stretch(source, tails[groups[row]], 0, out, at)
-    return at
-
-
-@kernel
-def _write_stretch(source: Any, stretch: _Numbers, shift: int, out: _Bytes, at: int) -> int:
-    """Copy a stretch with its numbers as they are to be; offsets move."""
-    data, places, values, moves = source
-    start, stop, row = stretch[0], stretch[1], stretch[2]
-    while row < len(values) and places[row, 0] < stop:
+def _write(data: _Bytes, places: _Numbers, values: _Numbers, out: _Bytes) -> int:
+    """Copy the data with other numbers in their places; how many bytes that makes."""
+    start, at = 0, 0
+    for row in range(len(values)):
         at = copy_bytes(data, (start, places[row, 0]), out, at)
-        at = write_integer(out, at, values[row] + shift * moves[row])
+        at = write_integer(out, at, values[row])
         start = places[row, 1]
-        row += 1
-    return copy_bytes(data, (start, stop), out, at)
+    return copy_bytes(data, (start, len(data)), out, at)

@@ -1,32 +1,29 @@
-"""A base file whose row groups are partly those of the file before, copied as they lie.
+"""A base file whose pages are partly those of the file before, copied as they lie.
 
-    file before    group 0    group 1    group 2
-    updated rows              group 1'
-    new rows                                       group 3'
-    next file      group 0    group 1'   group 2   group 3'
+    file before    page 0    page 1    page 2
+    updated rows             page 1'
+    new rows                                     page 3'
+    next file      page 0    page 1'   page 2    page 3'
 
-A copied row group keeps its pages, encodings and statistics; in the new footer its offsets move
-with them. Only its column `_hoodie_file_name` is written anew: its rows are now those of another
-file. Of a row group with updated rows, the columns in which they do not differ are copied likewise.
-The checksum of each column chunk is compared before the chunk is copied, so that damage never gets
-a new checksum. docs/formats/base_file.md draws what comes from where.
+A page is a stretch of rows in all columns. A column chunk is put together of pages of the file
+before and of new ones, behind the dictionary of the file before; new pages are plain. Columns in
+which no row differs are copied whole. Only `_hoodie_file_name` is written anew: its rows are now
+those of another file. docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from isal import isal_zlib
 
-from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet.base_file import BaseFileOptions, encode
-from keymark.table.format.parquet.checksums import Checksums
-from keymark.table.format.parquet.column_choice import leaves_of
+from keymark.table.format.parquet.base_file import BaseFileOptions, encode, encode_pages
+from keymark.table.format.parquet.chunk_statistics import Described, statistics_after
 from keymark.table.format.parquet.file_body import (
     MAGIC,
     ROW_GROUPS,
@@ -37,44 +34,57 @@ from keymark.table.format.parquet.file_body import (
 )
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.parquet.footer_groups import (
+    CODEC,
     COMPRESSED,
-    FIRST_CHUNK,
-    ORDINAL,
+    DATA_PAGE,
+    GROUP_UNCOMPRESSED,
     UNCOMPRESSED,
-    FooterGroups,
-    GroupPlan,
-    sizes_of_groups,
 )
-from keymark.table.format.parquet.thrift import I64, LIST
-from keymark.table.format.parquet.thrift_scan import integer
-from keymark.table.format.schema import META_COLUMNS
-from keymark.table.storage.storage import BytesReader
+from keymark.table.format.parquet.paged_file import (
+    ENCODINGS,
+    UNCOMPRESSED_BYTES,
+    VALUES,
+    PagedFile,
+    chunk_struct,
+)
+from keymark.table.format.parquet.thrift import I16, I32, I64, LIST, STRUCT, ThriftReader
+from keymark.table.format.parquet.thrift_scan import (
+    RawFields,
+    integer,
+    integer_of,
+    list_head,
+    raw_fields,
+    raw_list,
+    raw_struct,
+)
 
-_Numbers = npt.NDArray[np.int64]
+# Fields of ColumnMetaData: its statistics; pages by encoding and values by level, which may be
+# left out.
+_STATISTICS = 12
+_COUNTS = (13, 16)
 
-# The meta columns come first, and each is one leaf of the schema.
-_NAME_COLUMN = META_COLUMNS.index(FILE_NAME_COLUMN)
+
+class PageKind(IntEnum):
+    """What the rows of a page are beside those of the page before in the same place."""
+
+    COPIED = 0
+    """The same."""
+    UPDATED = 1
+    """Those of the same keys, some of them updated."""
+    NEW = 2
+    """Others."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroup:
-    """A row group of the new file.
+class NextPage:
+    """A page of the new file: how many rows it has, and which page before it stands for.
 
-    Attributes:
-        rows: how many it has.
-        before: the number of the row group with the same keys in the file before; None where there
-            is none.
-        is_copied: whether its rows are the same.
+    Pages of rows that were inserted behind all others stand for the last one.
     """
 
     rows: int
-    before: int | None = None
-    is_copied: bool = False
-
-    @property
-    def is_updated(self) -> bool:
-        """Whether some of its rows differ from those before."""
-        return self.before is not None and not self.is_copied
+    place: int
+    kind: PageKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +92,20 @@ class NextFile:
     """What the new file is made of.
 
     Attributes:
-        before: the file before, whose footer was checked.
-        checksums: of that file.
-        groups: the row groups of the new file, in their order.
-        new: the rows of all groups that have none before, in their order, with all columns.
-        updated: the rows of all groups that have one before and are not copied; only the columns
-            that differ, and that of file names.
+        before: the file before.
+        pages: of the new file, in their order.
+        read: numbers of the pages of the file before that are not copied, ascending.
+        stored: their rows; columns in which no row differs may be missing.
+        new: the rows of all pages that are NEW, in their order, with all columns.
+        updated: the rows of all pages that are UPDATED; only the columns that differ.
         entries: of the new footer (`hudi_entries`).
         path: of the new file in its table.
     """
 
-    before: BytesReader
-    checksums: Checksums
-    groups: Sequence[RowGroup]
+    before: PagedFile
+    pages: Sequence[NextPage]
+    read: Sequence[int]
+    stored: pa.Table
     new: pa.Table
     updated: pa.Table
     entries: Mapping[bytes, bytes]
@@ -102,138 +113,232 @@ class NextFile:
 
 
 def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
-    """Write a base file of copied and new row groups.
+    """Write a base file of copied and new pages.
 
     Returns:
-        The file; None if the file before has another schema, or parts that cannot be copied.
-
-    Raises:
-        CorruptFileError: what would be copied is damaged.
+        The file; None if the file before has another schema or codec, or no room for more rows.
     """
-    before = FileBody.of(file.before.data, file.before.name)
-    new = encode(file.new, [group.rows for group in file.groups if group.before is None], options)
-    if not before.groups.movable or before.fields[SCHEMA] != new.fields[SCHEMA]:
+    parts = _Parts.of(file, options)
+    if not parts.fit(options):
         return None
-    sizes = [group.rows for group in file.groups if group.is_updated]
-    updated = encode(file.updated, sizes, options)
-    lengths = sorted({group.rows for group in file.groups if group.is_copied})
-    names = encode(_names(file, sum(lengths)), lengths, options)
-    sources = _Sources.of((before, new, updated, names))
-    numbers, chunks = _chosen(file, before.groups, lengths)
-    compressed = sources.groups.of_chunks(COMPRESSED)[chunks]
-    ends = FIRST_CHUNK + np.cumsum(compressed).reshape(compressed.shape)
-    shifts = ends - compressed - sources.groups.starts[chunks]
-    pieces = sources.pieces(chunks)
-    checksums = [isal_zlib.crc32(piece) for piece in pieces]
-    _compare(file, before, chunks.ravel().tolist(), checksums)
-    uncompressed = sources.groups.of_chunks(UNCOMPRESSED)[chunks]
-    told = {
-        **sizes_of_groups(uncompressed, compressed),
-        ORDINAL: np.arange(len(numbers)),
-    }
-    groups = sources.groups.with_numbers({}, _of_all(told, numbers, len(sources.groups.heads)))
+    pieces: list[bytes | memoryview] = [MAGIC]
+    at, checksums, groups = len(MAGIC), [], []
+    for ordinal in range(len(parts.groups)):
+        first, raw, structs = at, 0, []
+        for column in parts.columns(ordinal):
+            size = sum(map(len, column.pages))
+            meta = {**column.meta, UNCOMPRESSED_BYTES: (I64, integer(column.uncompressed))}
+            structs.append(chunk_struct(meta, start=at, dictionary=column.dictionary, size=size))
+            checksums.append(_checksum(column.pages))
+            pieces += column.pages
+            at, raw = at + size, raw + column.uncompressed
+        told = {
+            1: (LIST, raw_list(structs)),
+            2: (I64, integer(raw)),
+            3: (I64, integer(parts.rows(ordinal))),
+            5: (I64, integer(first)),
+            6: (I64, integer(at - first)),
+            7: (I16, integer(ordinal)),
+        }
+        groups.append(raw_struct(told))
     fields = {
-        **new.fields,
-        ROWS: (I64, integer(sum(group.rows for group in file.groups))),
-        ROW_GROUPS: (LIST, groups.written(GroupPlan(numbers, chunks, shifts))),
+        **parts.new.body.fields,
+        ROWS: (I64, integer(sum(page.rows for page in file.pages))),
+        ROW_GROUPS: (LIST, raw_list(groups)),
     }
     end = end_of_file(fields, file.entries, path=file.path, checksums=checksums)
-    return b"".join([MAGIC, *pieces, end])
+    return b"".join([*pieces, end])
 
 
 @dataclass(frozen=True, slots=True)
-class _Sources:
-    """Files that column chunks are taken from; their row groups and chunks are counted through.
+class _Column:
+    """A column chunk of the new file.
 
     Attributes:
-        files: the file before, the new rows, the updated ones, the column of file names.
-        groups: of all of them.
-        firsts: the number of each file's first chunk. (files,).
+        pages: with their headers, the dictionary first.
+        dictionary: bytes of that; 0 without one.
+        uncompressed: bytes of all pages with their headers, not compressed.
+        meta: fields of its ColumnMetaData.
     """
 
-    files: tuple[FileBody, ...]
-    groups: FooterGroups
-    firsts: _Numbers
+    pages: Sequence[memoryview]
+    dictionary: int
+    uncompressed: int
+    meta: RawFields
+
+
+class _Source:
+    """A file whose column chunks are taken as they lie."""
+
+    def __init__(self, body: FileBody) -> None:
+        self.body = body
+        groups = body.groups
+        self._columns = groups.shape[1]
+        self._starts, self._sizes = groups.starts.tolist(), groups.of_chunks(COMPRESSED).tolist()
+        self._raw, self._data = (groups.of_chunks(n).tolist() for n in (UNCOMPRESSED, DATA_PAGE))
+
+    def chunk(self, group: int, column: int) -> _Column:
+        """A column chunk."""
+        number = group * self._columns + column
+        start, size = self._starts[number], self._sizes[number]
+        return _Column(
+            pages=[self.body.data[start : start + size]],
+            dictionary=max(0, self._data[number] - start),
+            uncompressed=self._raw[number],
+            meta=self.body.meta(group, column),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The files that the new one is put together of.
+
+    Attributes:
+        file: what it is made of.
+        groups: of each row group its number in the file before, and its pages, each with its number
+            among those of its kind.
+        before: the file before.
+        new: a row group for each page that is NEW.
+        updated: a row group for each page that is UPDATED.
+        names: a row group with the column of file names for each of `groups`.
+    """
+
+    file: NextFile
+    groups: Sequence[tuple[int, Sequence[tuple[NextPage, int]]]]
+    before: _Source
+    new: _Source
+    updated: _Source | None
+    names: _Source
 
     @classmethod
-    def of(cls, files: tuple[FileBody, ...]) -> Self:
-        """Those of files."""
-        counts = np.array([len(file.groups.chunks) for file in files])
-        joined = FooterGroups.joined([file.groups for file in files])
-        return cls(files, joined, np.cumsum(counts) - counts)
+    def of(cls, file: NextFile, options: BaseFileOptions) -> Self:
+        """Encode what is not copied."""
+        sizes: dict[PageKind, list[int]] = {kind: [] for kind in PageKind}
+        groups: dict[int, list[tuple[NextPage, int]]] = {}
+        owners = np.searchsorted(file.before.firsts, [page.place for page in file.pages], "right")
+        for page, behind in zip(file.pages, owners.tolist(), strict=True):
+            groups.setdefault(behind - 1, []).append((page, len(sizes[page.kind])))
+            sizes[page.kind].append(page.rows)
+        rows = [sum(page.rows for page, _ in pages) for pages in groups.values()]
+        column = pa.repeat(pa.scalar(file.path.rpartition("/")[2]), sum(rows))
+        names = pa.table([column], schema=pa.schema([file.new.schema.field(FILE_NAME_COLUMN)]))
+        updated = sizes[PageKind.UPDATED] if file.updated.num_columns else []
+        return cls(
+            file=file,
+            groups=list(groups.items()),
+            before=_Source(file.before.body),
+            new=_Source(encode_pages(file.new, sizes[PageKind.NEW], options)),
+            updated=_Source(encode_pages(file.updated, updated, options)) if updated else None,
+            names=_Source(encode(names, rows, options)),
+        )
 
-    def pieces(self, chunks: _Numbers) -> list[memoryview]:
-        """The bytes of column chunks."""
-        chosen = chunks.ravel()
-        # The last of equal firsts: a file without chunks has the first chunk of the next one.
-        owners = np.searchsorted(self.firsts, chosen, side="right") - 1
-        starts = self.groups.starts[chosen]
-        ends = starts + self.groups.of_chunks(COMPRESSED)[chosen]
-        return [
-            self.files[owner].data[start:end]
-            for owner, start, end in zip(
-                owners.tolist(), starts.tolist(), ends.tolist(), strict=True
-            )
-        ]
+    def fit(self, options: BaseFileOptions) -> bool:
+        """Whether pages of all files may stand beside each other, and there is room for them."""
+        before, names = self.before.body, self.names.body
+        codecs = {*before.groups.of_chunks(CODEC).tolist(), *names.groups.of_chunks(CODEC).tolist()}
+        grows = sum(page.rows for page in self.file.pages) > self.file.before.starts[-1]
+        size = int(before.groups.of_groups(GROUP_UNCOMPRESSED)[-1])
+        return (
+            before.fields[SCHEMA] == self.new.body.fields[SCHEMA]
+            and len(codecs) == 1
+            and (not grows or size < options.block_size)
+        )
+
+    def rows(self, ordinal: int) -> int:
+        """How many rows a row group has."""
+        return sum(page.rows for page, _ in self.groups[ordinal][1])
+
+    def columns(self, ordinal: int) -> Iterator[_Column]:
+        """The column chunks of a row group."""
+        group, pages = self.groups[ordinal]
+        for column, name in enumerate(self.file.before.names):
+            if name == FILE_NAME_COLUMN:
+                yield self.names.chunk(ordinal, 0)
+                continue
+            keeps = {PageKind.COPIED}
+            if name not in self.file.updated.column_names:
+                keeps.add(PageKind.UPDATED)
+            kept = {page.place for page, _ in pages if page.kind in keeps}
+            if len(kept) == len(pages) == len(self.file.before.chunks[group][column].pages):
+                yield self.before.chunk(group, column)
+            else:
+                yield self._mixed(ordinal, column, kept)
+
+    def _mixed(self, ordinal: int, column: int, kept: set[int]) -> _Column:
+        """A column chunk of pages of the file before, those `kept`, and of others."""
+        group, pages = self.groups[ordinal]
+        before, data = self.file.before, self.before.body.data
+        name, first = before.names[column], int(before.firsts[group])
+        chunk = before.chunks[group][column]
+        parts, raw, written = [], 0, []
+        old = [chunk.pages[page.place - first] if page.place in kept else None for page, _ in pages]
+        for (page, turn), there in zip(pages, old, strict=True):
+            if there is not None:
+                parts.append(data[there.start : there.end])
+                raw += there.page - there.start + there.uncompressed
+                continue
+            fresh = self._fresh(page.kind, turn, column)
+            parts += fresh.pages
+            raw += fresh.uncompressed
+            written.append(fresh.meta)
+        head = chunk.dictionary
+        if head is not None:
+            parts.insert(0, data[head.start : head.end])
+            raw += head.page - head.start + head.uncompressed
+        meta = self.before.body.meta(group, column)
+        values = (I64, integer(self.rows(ordinal)))
+        told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
+        told |= {ENCODINGS: _encodings([meta, *written]), VALUES: values}
+        statistics = statistics_after(
+            _described(meta),
+            [_described(each) for each in written],
+            gone=self._gone(name, set(range(first, first + len(chunk.pages))) - kept),
+            kind=self.file.new.schema.field(name).type,
+        )
+        if statistics is not None:
+            told[_STATISTICS] = (STRUCT, raw_struct(statistics))
+        return _Column(parts, len(parts[0]) if head is not None else 0, raw, told)
+
+    def _fresh(self, kind: PageKind, turn: int, column: int) -> _Column:
+        """A page that is written anew, as the one page of a column chunk."""
+        if kind is PageKind.NEW or self.updated is None:
+            return self.new.chunk(turn, column)
+        names = self.file.updated.column_names
+        return self.updated.chunk(turn, names.index(self.file.before.names[column]))
+
+    def _gone(self, name: str, places: set[int]) -> int:
+        """Nulls of a column in pages of the file before that are not copied."""
+        values = self.file.stored[name]
+        if not values.null_count:
+            return 0
+        starts = self.file.before.starts
+        sizes = [int(starts[number + 1] - starts[number]) for number in self.file.read]
+        found, at = 0, 0
+        for number, size in zip(self.file.read, sizes, strict=True):
+            found += values.slice(at, size).null_count if number in places else 0
+            at += size
+        return found
 
 
-def _names(file: NextFile, rows: int) -> pa.Table:
-    """The column of the new file's name."""
-    names = pa.repeat(pa.scalar(file.path.rpartition("/")[2]), rows)
-    return pa.table([names], schema=pa.schema([file.new.schema.field(FILE_NAME_COLUMN)]))
+def _checksum(pages: Sequence[memoryview]) -> int:
+    checksum = 0
+    for page in pages:
+        checksum = isal_zlib.crc32(page, checksum)
+    return checksum
 
 
-def _chosen(
-    file: NextFile, before: FooterGroups, lengths: Sequence[int]
-) -> tuple[_Numbers, _Numbers]:
-    """Of each row group its number among all sources, and those of its chunks.
-
-    Args:
-        file: the new file.
-        before: the row groups of the one before.
-        lengths: how many rows each chunk of file names has, ascending.
-    """
-    groups = file.groups
-    count, columns = before.shape
-    is_new = np.array([group.before is None for group in groups])
-    is_copied = np.array([group.is_copied for group in groups])
-    numbers = np.array([group.before or 0 for group in groups])
-    numbers[is_new] = count + np.arange(is_new.sum())
-    chunks = numbers[:, None] * columns + np.arange(columns)
-    first = (count + int(is_new.sum())) * columns
-    written = set(file.updated.column_names)
-    leaves = [path.partition(".")[0] in written for path in leaves_of(file.new)]
-    updated = np.flatnonzero([group.is_updated for group in groups])
-    places = np.ix_(updated, np.flatnonzero(leaves))
-    chunks[places] = first + np.arange(chunks[places].size).reshape(chunks[places].shape)
-    first += chunks[places].size
-    which = np.searchsorted(lengths, [group.rows for group in groups])
-    chunks[is_copied, _NAME_COLUMN] = first + which[is_copied]
-    return numbers, chunks
+def _described(meta: RawFields) -> Described:
+    """The statistics in a ColumnMetaData."""
+    statistics = None
+    if _STATISTICS in meta:
+        statistics = raw_fields(np.frombuffer(meta[_STATISTICS][1], np.uint8))
+    return Described(statistics, integer_of(meta[VALUES][1]))
 
 
-def _of_all(told: Mapping[int, _Numbers], numbers: _Numbers, count: int) -> dict[int, _Numbers]:
-    """Numbers of some row groups as numbers of all; the others are not written."""
-    found = {slot: np.zeros(count, np.int64) for slot in told}
-    for slot, values in told.items():
-        found[slot][numbers] = values
-    return found
-
-
-def _compare(
-    file: NextFile, before: FileBody, chunks: Sequence[int], checksums: Sequence[int]
-) -> None:
-    """Refuse damage in what is copied.
-
-    Args:
-        file: the new file.
-        before: the one before, whose chunks are the first ones.
-        chunks: the numbers of the new file's chunks.
-        checksums: of the bytes that they are made of.
-    """
-    known = file.checksums.chunks
-    starts = before.groups.starts.tolist()
-    for chunk, checksum in zip(chunks, checksums, strict=True):
-        if chunk < len(starts) and (chunk >= len(known) or known[chunk] != checksum):
-            detail = f"the checksum of column chunk {chunk} differs"
-            raise CorruptFileError(file.before.name, starts[chunk], detail)
+def _encodings(metas: Sequence[RawFields]) -> tuple[int, bytes]:
+    """The encodings of all of some chunks, each once."""
+    found: dict[int, None] = {}
+    for meta in metas:
+        _, values = ThriftReader(meta[ENCODINGS][1], "a footer").value(LIST)
+        found |= dict.fromkeys(values)
+    return LIST, list_head(len(found), I32) + b"".join(map(integer, found))

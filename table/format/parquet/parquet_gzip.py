@@ -32,12 +32,11 @@ _CODEC_UNCOMPRESSED = 0
 _CODEC_GZIP = 2
 
 
-def gzip_pages(file: FileBody, name: str) -> FileBody | None:
+def gzip_pages(file: FileBody) -> FileBody | None:
     """Compress all pages of an uncompressed Parquet file.
 
     Args:
         file: as Arrow writes it without compression, data pages of version 1.
-        name: of the file, for errors.
 
     Returns:
         The same file with codec GZIP; None if it has parts that this cannot carry over.
@@ -47,7 +46,7 @@ def gzip_pages(file: FileBody, name: str) -> FileBody | None:
         return None
     data.flags.writeable = False
     starts = groups.starts
-    pages = scan_pages(data, starts, ends=starts + groups.of_chunks(COMPRESSED), name=name)
+    pages = scan_pages(data, starts, ends=starts + groups.of_chunks(COMPRESSED), name=file.name)
     if any(page.kind not in (OF_DATA, OF_DICTIONARY) or page.has_checksum for page in pages):
         return None
     out = bytearray(MAGIC)
@@ -75,4 +74,4 @@ def gzip_pages(file: FileBody, name: str) -> FileBody | None:
         CHUNK_OFFSET: np.where(groups.of_chunks(CHUNK_OFFSET) > 0, places, 0),
     }
     sizes = sizes_of_groups(uncompressed.reshape(groups.shape), compressed.reshape(groups.shape))
-    return FileBody(memoryview(out), file.fields, groups.with_numbers(numbers, sizes))
+    return FileBody(file.name, memoryview(out), file.fields, groups.with_numbers(numbers, sizes))

@@ -10,6 +10,7 @@ Source: the compact protocol's specification of Apache Thrift.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ STRANGE = -1
 SKIP, LOOK, OTHER = -1, -2, -3
 """What to do with a field: pass over it; stop, so that the caller looks into it; pass over it and
 count it as one that is not expected"""
+RawFields = Mapping[int, tuple[int, bytes]]
+"""A struct taken apart one level deep: type and bytes of each field, by its number"""
 INTEGER_BYTES = 10
 """The most that a number takes"""
 LONG_LIST = 15
@@ -43,6 +46,8 @@ LONG_LIST = 15
 _Bytes = npt.NDArray[np.uint8]
 _Numbers = npt.NDArray[np.int64]
 
+# Greater than the number of any field in Parquet's structs.
+_FIELDS_MAX = 32
 # A level of the stack that is within a struct, not within a list.
 _FIELDS = -1
 
@@ -234,6 +239,56 @@ def write_integer(out: _Bytes, at: int, value: int) -> int:
     return at + 1
 
 
+@kernel
+def _scan_fields(data: _Bytes, places: _Numbers, stack: _Numbers) -> int:
+    """Note type, start and end of each field of a struct; the place behind it, or STRANGE."""
+    kind, number, at = scan_field(data, 0, 0)
+    while kind:
+        if number >= len(places) or places[number, 0]:
+            return STRANGE
+        places[number, 0], places[number, 1] = kind, at
+        if kind > FALSE:
+            at = skip_value(data, at, kind, stack)
+        places[number, 2] = at
+        kind, number, at = scan_field(data, at, number)
+    return at
+
+
+def raw_fields(data: _Bytes) -> dict[int, tuple[int, bytes]] | None:
+    """The fields of a struct; None where the data are no struct, or not of Parquet's."""
+    places = np.zeros((_FIELDS_MAX, 3), np.int64)
+    if _scan_fields(data, places, new_stack()) != len(data):
+        return None
+    return {
+        number: (kind, data[at:end].tobytes())
+        for number, (kind, at, end) in enumerate(places.tolist())
+        if kind
+    }
+
+
+def raw_struct(fields: RawFields) -> bytes:
+    """The struct of some fields; the gaps between their numbers are at most fifteen."""
+    out, last = bytearray(), 0
+    for number, (kind, value) in sorted(fields.items()):
+        out.append((number - last) << 4 | kind)
+        out += value
+        last = number
+    out.append(0)
+    return bytes(out)
+
+
+def raw_list(structs: Sequence[bytes]) -> bytes:
+    """A list of structs."""
+    return list_head(len(structs), STRUCT) + b"".join(structs)
+
+
+def list_head(count: int, kind: int) -> bytes:
+    """What comes before so many values of a list."""
+    if count < LONG_LIST:
+        return bytes([count << 4 | kind])
+    return bytes([LONG_LIST << 4 | kind]) + varint(count)
+
+
 def varint(value: int) -> bytes:
     """A size as a varint."""
     out = bytearray()
@@ -247,3 +302,19 @@ def varint(value: int) -> bytes:
 def integer(value: int) -> bytes:
     """A number of 16 to 64 bits."""
     return varint((value << 1) ^ (value >> 63))
+
+
+def integer_of(raw: bytes) -> int:
+    """The number that a zigzag varint is."""
+    value = 0
+    for place, byte in enumerate(raw):
+        value |= (byte & 0x7F) << (7 * place)
+    return (value >> 1) ^ -(value & 1)
+
+
+def binary_of(raw: bytes) -> bytes:
+    """The bytes of a binary, which stand behind their length."""
+    start = 0
+    while raw[start] > 0x7F:
+        start += 1
+    return raw[start + 1 :]

@@ -17,7 +17,6 @@ from thrift_model import chunks_of, footer_of, groups_of, with_footer, write_str
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet import footer_groups
 from keymark.table.format.parquet.file_body import FileBody
-from keymark.table.format.parquet.footer_groups import FooterGroups, GroupPlan
 from keymark.table.format.parquet.page_scan import scan_pages
 from keymark.table.format.parquet.pages import page_headers
 from keymark.table.format.parquet.thrift import I64, LIST, STRUCT
@@ -26,6 +25,7 @@ META = 3
 # Fields of ColumnMetaData and RowGroup by slot.
 CHUNK_NUMBERS = {
     footer_groups.CODEC: 4,
+    footer_groups.VALUES: 5,
     footer_groups.UNCOMPRESSED: 6,
     footer_groups.COMPRESSED: 7,
     footer_groups.DATA_PAGE: 9,
@@ -78,7 +78,10 @@ def test_row_groups_come_out_as_they_are(rows, columns, options):
     data = written(rows, columns, **options)
     body, footer = FileBody.of(data, "f"), footer_of(data)
     assert body.groups.movable
-    assert groups_in(body.groups.written()) == groups_of(footer)
+    assert [body.meta(0, n).keys() for n in range(body.groups.shape[1])] == [
+        chunk[META][1].keys() for chunk in chunks_of(groups_of(footer)[0])
+    ]
+    assert groups_in(body.groups.data.tobytes()) == groups_of(footer)
     again = body.closed({b"k": b"v"}, None)
     assert footer_of(again) == {**footer, 5: (LIST, (STRUCT, [{1: (8, b"k"), 2: (8, b"v")}]))}
     assert pq.read_table(io.BytesIO(again)).equals(pq.read_table(io.BytesIO(data)))
@@ -98,41 +101,12 @@ def test_numbers_are_set_as_a_model_does(rows, columns, options, rng):
             if number in meta:
                 meta[number] = (meta[number][0], value)
     for slot, number in GROUP_NUMBERS.items():
-        values = [rng.randrange(1 << rng.randrange(1, 15)) for _ in groups.heads]
+        values = [rng.randrange(1 << rng.randrange(1, 15)) for _ in groups.groups]
         of_groups[slot] = np.array(values)
         for group, value in zip(model, values, strict=True):
             if number in group:
                 group[number] = (group[number][0], value)
-    assert groups_in(groups.with_numbers(of_chunks, of_groups).written()) == model
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 17), OPTIONS, OPTIONS, st.randoms(use_true_random=False))
-def test_chunks_of_two_files_are_mixed_as_a_model_does(columns, first, second, rng):
-    files = [written(rng.randrange(1, 60), columns, **each) for each in (first, second)]
-    joined = FooterGroups.joined([FileBody.of(file, "f").groups for file in files])
-    models = [group for file in files for group in groups_of(footer_of(file))]
-    known = [chunk for group in models for chunk in chunks_of(group)]
-    count, width = rng.randrange(1, 6), len(chunks_of(models[0]))
-    numbers = np.array([rng.randrange(len(models)) for _ in range(count)])
-    chunks = np.array([[rng.randrange(len(known)) for _ in range(width)] for _ in range(count)])
-    shifts = np.array([[rng.randrange(1 << 40) for _ in range(width)] for _ in range(count)])
-    wanted = []
-    for number, members, by in zip(numbers, chunks.tolist(), shifts.tolist(), strict=True):
-        moved = [moved_chunk(known[chunk], shift) for chunk, shift in zip(members, by, strict=True)]
-        wanted.append({**models[number], 1: (LIST, (STRUCT, moved))})
-    assert groups_in(joined.written(GroupPlan(numbers, chunks, shifts))) == wanted
-
-
-def moved_chunk(chunk, by):
-    meta = dict(chunk[META][1])
-    for number in (9, 11):
-        if number in meta and meta[number][1]:
-            meta[number] = (I64, meta[number][1] + by)
-    moved = {**chunk, META: (STRUCT, meta)}
-    if chunk[2][1]:
-        moved[2] = (I64, chunk[2][1] + by)
-    return moved
+    assert groups_in(groups.with_numbers(of_chunks, of_groups).data.tobytes()) == model
 
 
 def test_chunks_that_refer_to_more_than_pages_are_not_movable():
@@ -154,7 +128,7 @@ def test_places_outside_of_the_file_are_refused(number, value):
         FileBody.of(with_footer(data, footer), "f")
 
 
-@pytest.mark.parametrize("missing", [4, 6, 7, 9])
+@pytest.mark.parametrize("missing", [4, 5, 6, 7, 9])
 def test_chunks_without_their_numbers_are_refused(missing):
     data = written(50, 3)
     footer = footer_of(data)
@@ -204,8 +178,8 @@ def test_damaged_footers_end_in_one_typed_error(data):
         ends = body.groups.starts + body.groups.of_chunks(footer_groups.COMPRESSED)
         assert (body.groups.starts >= 0).all()
         assert (ends <= len(body.data)).all()
-        # What is read is also written: as many row groups, with as many columns each.
-        assert len(groups_in(body.groups.written())) == len(body.groups.heads)
+        # The model reads as many row groups.
+        assert len(groups_in(body.groups.data.tobytes())) == len(body.groups.groups)
 
 
 @settings(max_examples=40, deadline=None)

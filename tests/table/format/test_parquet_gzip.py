@@ -48,7 +48,7 @@ def written(table, **options):
 
 
 def zipped_of(plain, entries=None):
-    return gzip_pages(FileBody.of(plain, "f"), "f").closed(entries or {}, None)
+    return gzip_pages(FileBody.of(plain, "f")).closed(entries or {}, None)
 
 
 def leaves(metadata):
@@ -127,7 +127,7 @@ def test_empty_table():
     ],
 )
 def test_other_shapes_are_left_alone(options):
-    assert gzip_pages(FileBody.of(written(sample(100), **options), "f"), "f") is None
+    assert gzip_pages(FileBody.of(written(sample(100), **options), "f")) is None
 
 
 @pytest.mark.spark

@@ -1,15 +1,15 @@
-"""What copying untouched row groups saves a write, by the share of rows that the batch changes.
+"""What copying untouched pages saves a write, by the share of rows that the batch changes.
 
-    python tests/measured/copied_groups.py --out DIR
+    python tests/measured/copied_pages.py --out DIR
 
 One table of 1,000,000 rows in 20 files. For each share two copies of it take turns at the same
-updates: one whose files have small row groups, one that writes files whole. Beside each turn stand:
+updates: one whose files have small pages, one that writes files whole. Beside each turn stand:
 
 - the fixed cost: the same write to a table of as many files that hold next to nothing,
 - the same files copied and synced one by one, which is the least that any rewriting takes.
 
 The last batch comes once more, on one thread, for the processor time of each stage of a file. All
-rows are compared at the end. DIR/copied_groups.json has all figures.
+rows are compared at the end. DIR/copied_pages.json has all figures.
 """
 
 # ruff: noqa: T201
@@ -36,6 +36,7 @@ from keymark.datasets.generate.digest import digest_arrow
 from keymark.datasets.generate.hashing import derive, draw
 from keymark.reports.stats.statistics import summarize
 from keymark.table.format.parquet import next_file
+from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.runtime import runner
 from keymark.table.write import write_group
@@ -55,17 +56,19 @@ STAGES = (
     (write_group, "write_file_group"),
     (write_group, "read_base"),
     (write_group, "read_footer"),
-    (write_group, "can_copy"),
-    (StoredKeys, "read"),
+    (write_group, "paged_file"),
+    (StoredKeys, "chunks"),
     (write_group, "stored_rows"),
     (write_group, "merge_rows"),
     (write_group, "layout_of"),
+    (PagedFile, "read"),
     (write_group, "read_base_file"),
     (write_group, "read_columns"),
     (write_group, "with_new_meta"),
     (write_group, "compose"),
     (write_group, "hudi_entries"),
     (next_file, "encode"),
+    (next_file, "encode_pages"),
     (write_group, "write_next_file"),
     (write_group, "write_base_file"),
     (write_group, "put_slice"),
@@ -149,11 +152,11 @@ def measure(out: Path, share: float, *, count: int, rows_each: int, turns: int) 
     """Seconds of the writes of one share, by phase; bytes of the files at the end."""
     start, small = out / f"table-{count}", out / f"table-{FILES * SMALL_ROWS}"
     tables = {}
-    for name, group_rows in (("copied", str(rows_each)), ("whole", "0"), ("fixed", "0")):
+    for name, page_rows in (("copied", str(rows_each)), ("whole", "0"), ("fixed", "0")):
         path = out / name
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(small if name == "fixed" else start, path, copy_function=os.link)
-        options = {**OPTIONS, "keymark.parquet.group.rows": group_rows}
+        options = {**OPTIONS, "keymark.parquet.page.rows": page_rows}
         tables[name] = Table.open(path, options=options)
     figures: dict[str, Any] = {"share": share, "rows": int(count * share), "writes": [], "copy": []}
     few = np.arange(min(int(count * share), FILES * SMALL_ROWS))
@@ -164,7 +167,7 @@ def measure(out: Path, share: float, *, count: int, rows_each: int, turns: int) 
         for name in order if turn % 2 else order[::-1]:
             batch = rows(few, turn + 1) if name == "fixed" else data
             took[name] = tables[name].upsert(batch).phases
-        # The first write gives the files their row groups.
+        # The first write gives the files their small pages.
         if turn:
             figures["writes"].append(took)
             figures["copy"].append(copy_and_sync(tables["copied"], out / "copy"))
@@ -219,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--group-rows", type=int, default=2048)
+    parser.add_argument("--page-rows", type=int, default=2048)
     parser.add_argument("--shares", type=float, nargs="+", default=SHARES)
     parser.add_argument("--turns", type=int, default=5)
     asked = parser.parse_args()
@@ -230,10 +233,10 @@ def main() -> None:
     for share in asked.shares:
         found.append(
             measure(
-                asked.out, share, count=asked.rows, rows_each=asked.group_rows, turns=asked.turns
+                asked.out, share, count=asked.rows, rows_each=asked.page_rows, turns=asked.turns
             )
         )
-        (asked.out / "copied_groups.json").write_text(json.dumps(found, indent=1))
+        (asked.out / "copied_pages.json").write_text(json.dumps(found, indent=1))
         tell(found[-1])
 
 

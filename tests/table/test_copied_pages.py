@@ -1,0 +1,327 @@
+"""Pages that a batch leaves alone are copied as they lie; all readers see the right rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
+
+from keymark import Table
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.parquet.file_body import FileBody
+from keymark.table.format.parquet.footer_groups import DATA_PAGE
+from keymark.table.format.parquet.next_file import PageKind
+from keymark.table.format.parquet.paged_file import PagedFile
+from keymark.table.format.parquet.thrift_scan import integer
+from keymark.table.storage.storage import BytesReader
+from keymark.table.write.merge import Merge
+from keymark.table.write.page_layout import layout_of, page_rows
+
+PAGE_ROWS = "keymark.parquet.page.rows"
+CODEC = "hoodie.parquet.compression.codec"
+FILE_NAME = "_hoodie_file_name"
+KEY, TIME = "_hoodie_record_key", "_hoodie_commit_time"
+
+
+def newest(table):
+    """The file of the only file group that was written last."""
+    paths = Path(table.storage.root).rglob("*.parquet")
+    return max(paths, key=lambda path: path.name.rpartition("_")[2])
+
+
+def paged(path):
+    """A file by its pages; None where they end at different rows."""
+    source = BytesReader(name=path.name, data=path.read_bytes())
+    names = pq.read_schema(path).names
+    return PagedFile.of(source, read_footer(source).checksums, names, apart=FILE_NAME)
+
+
+def sizes(path):
+    """The rows of each page."""
+    return np.diff(paged(path).starts).tolist()
+
+
+def of_ten_pages(path, **options):
+    """A table of one file of 100 rows in ten pages."""
+    table = create(path, {PAGE_ROWS: "10", **options}, partition_path=None)
+    table.bulk_insert(rows(range(100)))
+    assert paged(newest(table)) is None or len(sizes(newest(table))) == 1
+    table.upsert(rows([5], ts=2))
+    assert sizes(newest(table)) == [10] * 10
+    return table
+
+
+def pages(path):
+    """(page, column) -> its bytes with its header, without the column of file names."""
+    file = paged(path)
+    return {
+        (number, name): bytes(file.body.data[page.start : page.end])
+        for name, chunk in zip(file.names, file.chunks[0], strict=True)
+        for number, page in enumerate(chunk.pages)
+        if name != FILE_NAME
+    }
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
+def test_what_a_batch_leaves_alone_keeps_its_bytes(tmp_path, codec):
+    table = of_ten_pages(tmp_path / "t", **{CODEC: codec})
+    before = pages(newest(table))
+    done = table.upsert(rows([37, 33, 81], ts=3))
+    assert (done.updated, done.inserted) == (3, 0)
+    after = pages(newest(table))
+    assert after.keys() == before.keys()
+    changed = {number for number, _ in after if after[number, "ts"] != before[number, "ts"]}
+    assert changed == {3, 8}
+    assert all(after[place] == before[place] for place in after if place[0] not in changed)
+    # Of the rows that were updated, keys and values are the same.
+    kept, told = ("k", "v", KEY), ("ts", TIME)
+    assert all(after[number, name] == before[number, name] for number in changed for name in kept)
+    assert all(after[number, name] != before[number, name] for number in changed for name in told)
+    names = pq.read_table(newest(table), columns=[FILE_NAME])[FILE_NAME]
+    assert set(names.to_pylist()) == {newest(table).name}
+    assert table.check().ok
+
+
+def test_all_readers_see_the_rows_of_copied_pages(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    table.upsert(rows([1, 2, 500, 501], ts=3, value="new"))
+    table.delete(rows([55, 56]))
+    assert sizes(newest(table)) == [10] * 5 + [8] + [10] * 4 + [2]
+    assert pq.read_metadata(newest(table)).num_row_groups == 1
+    wanted = {f"k{n}": f"{'new' if n in (1, 2) or n > 99 else 'v'}k{n}" for n in range(100)}
+    wanted |= {"k500": "newk500", "k501": "newk501"}
+    del wanted["k55"], wanted["k56"]
+    path = str(newest(table))
+    by_duckdb = duckdb.sql(f"select k, v from read_parquet('{path}')").fetchall()
+    assert dict(by_duckdb) == wanted
+    by_arrow = pq.read_table(path, columns=["k", "v"])
+    assert dict(zip(*by_arrow.to_pydict().values(), strict=True)) == wanted
+    by_hudi = by_hudi_rs(table.storage.root)
+    assert [(key, name) for key, _, name in by_hudi] == sorted(
+        (k, newest(table).name) for k in wanted
+    )
+    found = duckdb.sql(f"select k from read_parquet('{path}') where k = 'k73'").fetchall()
+    assert found == [("k73",)]
+    assert table.check().ok
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_is_a_dict_however_its_pages_lie(tmp_path, seed):
+    rng = random.Random(seed)
+    options = {PAGE_ROWS: rng.choice(["1", "3", "7"])}
+    options |= rng.choice([{}, {PAYLOAD: EVENT_TIME}])
+    options |= rng.choice([{}, {"keymark.secondary.columns": "v,ts"}])
+    table = create(tmp_path / "t", options, partition_path=None)
+    table.bulk_insert(rows(range(40)))
+    wanted = {f"k{n}": 1 for n in range(40)}
+    for turn in range(2, 14):
+        keys = rng.sample(range(60), rng.choice([1, 1, 2, 3, 30]))
+        if rng.random() < 0.3:
+            table.delete(rows(keys, ts=100))
+            for key in keys:
+                wanted.pop(f"k{key}", None)
+        else:
+            ts = rng.choice([turn, 1]) if PAYLOAD in options else turn
+            table.upsert(rows(keys, ts=ts))
+            for name in (f"k{key}" for key in keys):
+                wanted[name] = max(ts, wanted.get(name, 0))
+        table = Table.open(table.storage.root, options=options)
+        assert {key: row[2] for key, row in data_rows(table).items()} == wanted
+    assert table.check().ok
+
+
+DRAWN = {
+    "t": (pa.string(), lambda rng: rng.choice(["", "a", "ü", "x" * 300])),
+    "n": (pa.int64(), lambda rng: rng.choice([-1, 0, 1, 1 << 40, -(1 << 62)])),
+    "i": (pa.int32(), lambda rng: rng.randrange(-3, 3)),
+    "x": (pa.float64(), lambda rng: rng.choice([0.0, -0.0, 1.5, -math.inf, math.nan])),
+    "b": (pa.bool_(), lambda rng: rng.random() < 0.5),
+    "d": (pa.date32(), lambda rng: dt.date(1969 + rng.randrange(3), 1, 1)),
+    "m": (pa.decimal128(9, 2), lambda rng: decimal.Decimal(rng.randrange(-9999, 9999)) / 100),
+    "y": (pa.binary(), lambda rng: bytes([rng.randrange(256)])),
+}
+
+
+def drawn(rng, keys):
+    """Rows of columns of many types, with nulls in some."""
+    nulls = {name: rng.choice([0, 0.3, 1]) for name in DRAWN}
+    columns = {
+        name: pa.array([None if rng.random() < nulls[name] else draw(rng) for _ in keys], kind)
+        for name, (kind, draw) in DRAWN.items()
+    }
+    return pa.table({"k": [f"k{key:03d}" for key in keys], **columns})
+
+
+def check_statistics(path):
+    file = pq.ParquetFile(path)
+    for number in range(file.num_row_groups):
+        group, found = file.metadata.row_group(number), file.read_row_group(number)
+        for column, name in enumerate(found.column_names):
+            chunk = group.column(column)
+            assert chunk.num_values == found.num_rows == group.num_rows
+            if chunk.statistics is None:
+                continue
+            assert chunk.statistics.null_count == found[name].null_count
+            if chunk.statistics.has_min_max:
+                low, high = chunk.statistics.min, chunk.statistics.max
+                values = found[name].drop_null().to_pylist()
+                assert all(low <= value <= high for value in values), name
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_statistics_stay_true(tmp_path, seed):
+    """Counts of nulls are exact, and all values lie in the range."""
+    rng = random.Random(seed)
+    options = {PAGE_ROWS: "6", CODEC: rng.choice(["gzip", "zstd"])}
+    # Some row groups, or one.
+    options["hoodie.parquet.block.size"] = rng.choice(["4000", "125829120"])
+    table = create(tmp_path / "t", options, partition_path=None, ordering=None)
+    table.bulk_insert(drawn(rng, range(60)))
+    copied = 0
+    for _ in range(8):
+        before = newest(table)
+        if rng.random() < 0.3:
+            table.delete(pa.table({"k": [f"k{rng.randrange(70):03d}"]}))
+        else:
+            table.upsert(drawn(rng, rng.sample(range(70), 2)))
+        path = newest(table)
+        copied += path != before and paged(before) is not None and len(sizes(before)) > 6
+        check_statistics(path)
+        assert table.check().ok
+    assert copied > 3
+
+
+def test_negative_zero_and_nan_are_not_taken_for_what_was_there(tmp_path):
+    """Arrow takes both zeros for equal: a column that differs by a sign is not copied."""
+    options = {PAGE_ROWS: "10"}
+    table = create(tmp_path / "t", options, partition_path=None, ordering=None)
+    keys = [f"k{n:03d}" for n in range(100)]
+    wanted = dict.fromkeys(keys, 0.0)
+    table.bulk_insert(pa.table({"k": keys, "x": [0.0] * 100}))
+    for x in (-0.0, 0.0, math.nan, -0.0):
+        table.upsert(pa.table({"k": ["k037"], "x": [x]}))
+        wanted["k037"] = x
+        assert sizes(newest(table)) == [10] * 10
+        found = pq.read_table(newest(table), columns=["k", "x"]).to_pydict()
+        assert repr(dict(zip(found["k"], found["x"], strict=True))) == repr(wanted)
+
+
+def test_damage_is_found_before_it_is_copied(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    path = newest(table)
+    page = paged(path).chunks[0][-1].pages[7]
+    data = bytearray(path.read_bytes())
+    data[(page.page + page.end) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match=path.name):
+        table.upsert(rows([5], ts=3))
+    assert newest(table) == path
+
+
+def test_a_footer_that_lies_is_found_before_anything_is_copied(tmp_path):
+    """A chunk lies outside of the file; the checksum of the footer fits."""
+    table = of_ten_pages(tmp_path / "t")
+    path = newest(table)
+    data, entries = path.read_bytes(), pq.read_metadata(path).metadata
+    body = FileBody.of(data, path.name)
+    offsets = body.groups.of_chunks(DATA_PAGE)
+    # The greatest of as many bytes in the footer: the table knows how long the file is.
+    offsets[-1] = (1 << 7 * len(integer(int(offsets[-1]))) - 1) - 1
+    assert offsets[-1] > len(data)
+    lying = replace(body, groups=body.groups.with_numbers({DATA_PAGE: offsets}, {}))
+    others = {key: text for key, text in entries.items() if not key.startswith(b"keymark.")}
+    path.write_bytes(lying.closed(others, entries[b"keymark.file"].decode()))
+    assert path.stat().st_size == len(data)
+    with pytest.raises(CorruptFileError, match=f"{path.name}.* outside of it"):
+        table.upsert(rows([5], ts=3))
+    assert newest(table) == path
+
+
+def test_a_batch_that_changes_most_pages_writes_the_file_whole(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    table.upsert(rows(range(0, 100, 9), ts=3))
+    assert len(sizes(newest(table))) == 1
+
+
+def test_another_codec_or_a_nested_column_writes_the_file_whole(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    table = Table.open(table.storage.root, options={PAGE_ROWS: "10", CODEC: "zstd"})
+    table.upsert(rows([5], ts=3))
+    assert sizes(newest(table)) == [10] * 10
+    chunk = pq.read_metadata(newest(table)).row_group(0).column(0)
+    assert (chunk.compression, chunk.has_dictionary_page) == ("ZSTD", True)
+    nested = create(tmp_path / "n", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
+    nested.bulk_insert(pa.table({"k": [f"k{n}" for n in range(100)], "l": [[1, 2]] * 100}))
+    for value in ([3], []):
+        nested.upsert(pa.table({"k": ["k7"], "l": pa.array([value], pa.list_(pa.int64()))}))
+        assert dict(pq.read_table(newest(nested), columns=["k", "l"]).to_pylist()[7])["l"] == value
+
+
+def test_zero_rows_switch_it_off(tmp_path):
+    table = create(tmp_path / "t", {PAGE_ROWS: "0"}, partition_path=None)
+    table.bulk_insert(rows(range(9000)))
+    table.upsert(rows([5], ts=2))
+    assert len(sizes(newest(table))) == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_layout_has_the_rows_of_the_merge(seed):
+    """By a plain model: each page of the file before is copied or written, row by row."""
+    rng = np.random.default_rng(seed)
+    count, full, incoming = int(rng.integers(2, 9)), 4, 3
+    lengths = rng.integers(1, full + 1, count)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    total = int(starts[-1])
+    kept = rng.random(total) > rng.choice([0, 0.05, 0.3])
+    source = np.arange(total)
+    replaced = rng.random(total) < rng.choice([0, 0.05, 0.3])
+    source[replaced] = total + rng.integers(0, incoming, int(replaced.sum()))
+    inserted = total + np.arange(int(rng.integers(0, incoming + 1)))
+    merge = Merge(np.concatenate([source[kept], inserted]), kept, np.zeros(incoming, np.uint8))
+    layout = layout_of(merge, starts, full)
+    changed = {g for g in range(count) for n in range(*starts[g : g + 2]) if merge.changed[n]}
+    joins = len(inserted) > 0 and lengths[-1] < full
+    if 2 * len(changed | ({count - 1} if joins else set())) > count:
+        assert layout is None
+        return
+    read = [n for g in layout.read for n in range(*starts[g : g + 2])]
+    of = [*read, *range(total, total + incoming)]
+    new, updated, stored = (
+        [of[place] for place in places] for places in (layout.new, layout.updated, layout.stored)
+    )
+    found = []
+    for page in layout.pages:
+        before = list(range(*starts[page.place : page.place + 2]))
+        if page.kind is PageKind.COPIED:
+            found += before
+        elif page.kind is PageKind.UPDATED:
+            assert [stored.pop(0) for _ in range(page.rows)] == before
+            found += [updated.pop(0) for _ in range(page.rows)]
+        else:
+            found += [new.pop(0) for _ in range(page.rows)]
+    assert (new, updated, stored) == ([], [], [])
+    assert found == merge.source.tolist()
+    assert changed.isdisjoint(p.place for p in layout.pages if p.kind is PageKind.COPIED)
+
+
+def test_small_pages_pay_where_half_of_them_would_stay():
+    def merge_of(changed):
+        source = np.arange(100)
+        source[changed] = 100
+        return Merge(source, np.ones(100, bool), np.ones(1, np.uint8))
+
+    assert page_rows(merge_of([1, 11, 21, 31, 41]), 10) == 10
+    assert page_rows(merge_of([1, 11, 21, 31, 41, 51]), 10) is None
+    assert page_rows(merge_of([1]), 51) is None
+    assert page_rows(merge_of([1]), 0) is None
