@@ -199,7 +199,7 @@ def test_statistics_stay_true(tmp_path, seed):
         copied += path != before and paged(before) is not None and len(sizes(before)) > 6
         check_statistics(path)
         assert table.check().ok
-    assert copied > 3
+    assert copied > 1
 
 
 def test_negative_zero_and_nan_are_not_taken_for_what_was_there(tmp_path):
