@@ -180,12 +180,12 @@ def _write_changed_pages(
 def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[str]:
     """The columns that are read of the pages that are not copied.
 
-    Where all rows of these pages keep their keys, so do the columns that depend on them alone.
+    Where all that is written are rows of the same keys, columns that depend on keys alone stay.
     """
     starts = paged.starts
     rows = sum(int(starts[number + 1] - starts[number]) for number in layout.read)
     known = {FILE_NAME_COLUMN}
-    if rows == len(layout.updated):
+    if rows == len(layout.updated) and not len(layout.new):
         known |= {KEY_COLUMN, PARTITION_COLUMN}
     return [name for name in incoming.column_names if name not in known]
 

@@ -95,7 +95,13 @@ def test_what_a_batch_leaves_alone_keeps_its_bytes(tmp_path, codec):
 
 def test_all_readers_see_the_rows_of_copied_pages(tmp_path):
     table = of_ten_pages(tmp_path / "t")
+    before = pages(newest(table))
     table.upsert(rows([1, 2, 500, 501], ts=3, value="new"))
+    after = pages(newest(table))
+    assert {number for number, _ in after if after[number, "v"] != before.get((number, "v"))} == {
+        0,
+        10,
+    }
     table.delete(rows([55, 56]))
     assert sizes(newest(table)) == [10] * 5 + [8] + [10] * 4 + [2]
     assert pq.read_metadata(newest(table)).num_row_groups == 1

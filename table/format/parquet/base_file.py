@@ -32,7 +32,7 @@ from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk,
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
 from keymark.table.format.parquet.footer_place import find_footer
-from keymark.table.format.parquet.parquet_gzip import gzip_pages
+from keymark.table.format.parquet.parquet_gzip import gzip_pages, gzipped
 from keymark.table.storage.storage import BytesReader, RangeReader
 
 BLOOM_ENTRY = b"org.apache.hudi.bloomfilter"
@@ -173,6 +173,17 @@ def encode_pages(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions
     return _encode(
         table, sizes, options.codec, use_dictionary=False, write_statistics=statistics, **pages
     )
+
+
+def compressed(page: bytes, options: BaseFileOptions) -> bytes:
+    """A page in the codec of new files."""
+    name, level = _CODECS[options.codec.lower()]
+    if name == "gzip":
+        return gzipped(page)
+    if name == "none":
+        return page
+    found: bytes = pa.Codec(name, compression_level=level).compress(page, asbytes=True)
+    return found
 
 
 def _encode(table: pa.Table, sizes: Sequence[int], codec: str, **properties: Any) -> FileBody:

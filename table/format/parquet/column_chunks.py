@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.checksums import Checksums
-from keymark.table.format.parquet.pages import page_headers
+from keymark.table.format.parquet.pages import chunk_start, page_headers
 from keymark.table.storage.storage import RangeReader
 
 # Field numbers of PageHeader, and of the headers in it.
@@ -54,11 +54,8 @@ def column_chunks(
         wanted = wanted or _places_of(row_group, columns)
         for column in wanted:
             chunk = row_group.column(column)
-            start = chunk.data_page_offset
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-                start = min(start, chunk.dictionary_page_offset)
             number = group * metadata.num_columns + column
-            yield ColumnChunk(number, chunk, start, chunk.total_compressed_size)
+            yield ColumnChunk(number, chunk, chunk_start(chunk), chunk.total_compressed_size)
 
 
 def _places_of(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[int]:

@@ -6,9 +6,10 @@
     next file      page 0    page 1'   page 2    page 3'
 
 A page is a stretch of rows in all columns. A column chunk is put together of pages of the file
-before and of new ones, behind the dictionary of the file before; new pages are plain. Columns in
-which no row differs are copied whole. Only `_hoodie_file_name` is written anew: its rows are now
-those of another file. docs/formats/base_file.md draws what comes from where.
+before and of new ones, behind the dictionary of the file before. A new page has indices into that
+dictionary if it holds all values of the page, else the values themselves. Columns in which no row
+differs are copied whole. Only `_hoodie_file_name` is written anew: its rows are now those of
+another file. docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from keymark.table.format.parquet.base_file import BaseFileOptions, encode, encode_pages
+from keymark.table.format.parquet.base_file import BaseFileOptions, compressed, encode, encode_pages
 from keymark.table.format.parquet.chunk_statistics import Described, statistics_after
 from keymark.table.format.parquet.file_body import (
     MAGIC,
@@ -40,10 +41,12 @@ from keymark.table.format.parquet.footer_groups import (
     GROUP_UNCOMPRESSED,
     UNCOMPRESSED,
 )
+from keymark.table.format.parquet.index_pages import index_page, page_header
 from keymark.table.format.parquet.paged_file import (
     ENCODINGS,
     UNCOMPRESSED_BYTES,
     VALUES,
+    Dictionary,
     PagedFile,
     chunk_struct,
 )
@@ -119,7 +122,7 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
         The file; None if the file before has another schema or codec, or no room for more rows.
     """
     parts = _Parts.of(file, options)
-    if not parts.fit(options):
+    if not parts.fit():
         return None
     pieces: list[bytes | memoryview] = [MAGIC]
     at, checksums, groups = len(MAGIC), [], []
@@ -148,6 +151,15 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
     }
     end = end_of_file(fields, file.entries, path=file.path, checksums=checksums)
     return b"".join([*pieces, end])
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A page of the new file, with its number, and its first row, among pages of its kind."""
+
+    page: NextPage
+    turn: int
+    start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,31 +207,33 @@ class _Parts:
 
     Attributes:
         file: what it is made of.
-        groups: of each row group its number in the file before, and its pages, each with its number
-            among those of its kind.
+        groups: of each row group its number in the file before, and its pages.
         before: the file before.
         new: a row group for each page that is NEW.
         updated: a row group for each page that is UPDATED.
         names: a row group with the column of file names for each of `groups`.
+        options: codec.
     """
 
     file: NextFile
-    groups: Sequence[tuple[int, Sequence[tuple[NextPage, int]]]]
+    groups: Sequence[tuple[int, Sequence[_Placed]]]
     before: _Source
     new: _Source
     updated: _Source | None
     names: _Source
+    options: BaseFileOptions
 
     @classmethod
     def of(cls, file: NextFile, options: BaseFileOptions) -> Self:
         """Encode what is not copied."""
         sizes: dict[PageKind, list[int]] = {kind: [] for kind in PageKind}
-        groups: dict[int, list[tuple[NextPage, int]]] = {}
+        groups: dict[int, list[_Placed]] = {}
         owners = np.searchsorted(file.before.firsts, [page.place for page in file.pages], "right")
         for page, behind in zip(file.pages, owners.tolist(), strict=True):
-            groups.setdefault(behind - 1, []).append((page, len(sizes[page.kind])))
-            sizes[page.kind].append(page.rows)
-        rows = [sum(page.rows for page, _ in pages) for pages in groups.values()]
+            known = sizes[page.kind]
+            groups.setdefault(behind - 1, []).append(_Placed(page, len(known), sum(known)))
+            known.append(page.rows)
+        rows = [sum(placed.page.rows for placed in pages) for pages in groups.values()]
         column = pa.repeat(pa.scalar(file.path.rpartition("/")[2]), sum(rows))
         names = pa.table([column], schema=pa.schema([file.new.schema.field(FILE_NAME_COLUMN)]))
         updated = sizes[PageKind.UPDATED] if file.updated.num_columns else []
@@ -230,9 +244,10 @@ class _Parts:
             new=_Source(encode_pages(file.new, sizes[PageKind.NEW], options)),
             updated=_Source(encode_pages(file.updated, updated, options)) if updated else None,
             names=_Source(encode(names, rows, options)),
+            options=options,
         )
 
-    def fit(self, options: BaseFileOptions) -> bool:
+    def fit(self) -> bool:
         """Whether pages of all files may stand beside each other, and there is room for them."""
         before, names = self.before.body, self.names.body
         codecs = {*before.groups.of_chunks(CODEC).tolist(), *names.groups.of_chunks(CODEC).tolist()}
@@ -241,12 +256,12 @@ class _Parts:
         return (
             before.fields[SCHEMA] == self.new.body.fields[SCHEMA]
             and len(codecs) == 1
-            and (not grows or size < options.block_size)
+            and (not grows or size < self.options.block_size)
         )
 
     def rows(self, ordinal: int) -> int:
         """How many rows a row group has."""
-        return sum(page.rows for page, _ in self.groups[ordinal][1])
+        return sum(placed.page.rows for placed in self.groups[ordinal][1])
 
     def columns(self, ordinal: int) -> Iterator[_Column]:
         """The column chunks of a row group."""
@@ -258,7 +273,7 @@ class _Parts:
             keeps = {PageKind.COPIED}
             if name not in self.file.updated.column_names:
                 keeps.add(PageKind.UPDATED)
-            kept = {page.place for page, _ in pages if page.kind in keeps}
+            kept = {placed.page.place for placed in pages if placed.page.kind in keeps}
             if len(kept) == len(pages) == len(self.file.before.chunks[group][column].pages):
                 yield self.before.chunk(group, column)
             else:
@@ -270,14 +285,17 @@ class _Parts:
         before, data = self.file.before, self.before.body.data
         name, first = before.names[column], int(before.firsts[group])
         chunk = before.chunks[group][column]
+        meta = self.before.body.meta(group, column)
+        kind = self.file.new.schema.field(name).type
+        dictionary = before.dictionary(group, column, kind)
         parts, raw, written = [], 0, []
-        old = [chunk.pages[page.place - first] if page.place in kept else None for page, _ in pages]
-        for (page, turn), there in zip(pages, old, strict=True):
-            if there is not None:
+        for placed in pages:
+            if placed.page.place in kept and placed.page.kind is not PageKind.NEW:
+                there = chunk.pages[placed.page.place - first]
                 parts.append(data[there.start : there.end])
                 raw += there.page - there.start + there.uncompressed
                 continue
-            fresh = self._fresh(page.kind, turn, column)
+            fresh = self._fresh(placed, name, dictionary)
             parts += fresh.pages
             raw += fresh.uncompressed
             written.append(fresh.meta)
@@ -285,26 +303,38 @@ class _Parts:
         if head is not None:
             parts.insert(0, data[head.start : head.end])
             raw += head.page - head.start + head.uncompressed
-        meta = self.before.body.meta(group, column)
-        values = (I64, integer(self.rows(ordinal)))
         told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
-        told |= {ENCODINGS: _encodings([meta, *written]), VALUES: values}
+        told[ENCODINGS] = _encodings([meta, *written])
+        told[VALUES] = (I64, integer(self.rows(ordinal)))
         statistics = statistics_after(
             _described(meta),
             [_described(each) for each in written],
             gone=self._gone(name, set(range(first, first + len(chunk.pages))) - kept),
-            kind=self.file.new.schema.field(name).type,
+            kind=kind,
         )
         if statistics is not None:
             told[_STATISTICS] = (STRUCT, raw_struct(statistics))
         return _Column(parts, len(parts[0]) if head is not None else 0, raw, told)
 
-    def _fresh(self, kind: PageKind, turn: int, column: int) -> _Column:
-        """A page that is written anew, as the one page of a column chunk."""
-        if kind is PageKind.NEW or self.updated is None:
-            return self.new.chunk(turn, column)
-        names = self.file.updated.column_names
-        return self.updated.chunk(turn, names.index(self.file.before.names[column]))
+    def _fresh(self, placed: _Placed, name: str, dictionary: Dictionary | None) -> _Column:
+        """A page that is written anew, as if it were a column chunk."""
+        page, source, table = placed.page, self.new, self.file.new
+        if page.kind is PageKind.UPDATED and self.updated is not None:
+            source, table = self.updated, self.file.updated
+        plain = source.chunk(placed.turn, table.column_names.index(name))
+        if dictionary is None:
+            return plain
+        values = table[name].slice(placed.start, page.rows).combine_chunks()
+        nullable = table.schema.field(name).nullable
+        indices = index_page(values, dictionary.values, nullable=nullable)
+        if indices is None:
+            return plain
+        packed = compressed(indices, self.options)
+        sizes = {"uncompressed": len(indices), "compressed": len(packed)}
+        head = page_header(page.rows, dictionary.encoding, **sizes)
+        # The statistics are those of the same values.
+        meta = {number: field for number, field in plain.meta.items() if number != ENCODINGS}
+        return _Column([memoryview(head + packed)], 0, len(head) + len(indices), meta)
 
     def _gone(self, name: str, places: set[int]) -> int:
         """Nulls of a column in pages of the file before that are not copied."""
@@ -336,9 +366,10 @@ def _described(meta: RawFields) -> Described:
 
 
 def _encodings(metas: Sequence[RawFields]) -> tuple[int, bytes]:
-    """The encodings of all of some chunks, each once."""
+    """The encodings of some chunks, each once."""
     found: dict[int, None] = {}
     for meta in metas:
-        _, values = ThriftReader(meta[ENCODINGS][1], "a footer").value(LIST)
-        found |= dict.fromkeys(values)
+        if ENCODINGS in meta:
+            _, values = ThriftReader(meta[ENCODINGS][1], "a footer").value(LIST)
+            found |= dict.fromkeys(values)
     return LIST, list_head(len(found), I32) + b"".join(map(integer, found))

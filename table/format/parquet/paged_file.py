@@ -25,8 +25,9 @@ from keymark.table.format.parquet.bounds import MOST_BYTES, MOST_RATIO, check_si
 from keymark.table.format.parquet.checksums import Checksums
 from keymark.table.format.parquet.file_body import MAGIC, ROW_GROUPS, ROWS, FileBody, end_of_file
 from keymark.table.format.parquet.footer_groups import CODEC, COMPRESSED, GROUP_ROWS
+from keymark.table.format.parquet.index_pages import dictionary_values
 from keymark.table.format.parquet.page_scan import DATA_PAGE, DICTIONARY_PAGE, Page, scan_pages
-from keymark.table.format.parquet.pages import decompress
+from keymark.table.format.parquet.pages import chunk_pages, decompress
 from keymark.table.format.parquet.thrift import I32, I64, LIST, STRUCT
 from keymark.table.format.parquet.thrift_scan import RawFields, integer, raw_list, raw_struct
 from keymark.table.storage.storage import BytesReader
@@ -34,6 +35,10 @@ from keymark.table.storage.storage import BytesReader
 _Numbers = npt.NDArray[np.int64]
 
 UNCOMPRESSED_CODEC, GZIP_CODEC = 0, 2
+_CODECS = {UNCOMPRESSED_CODEC: "UNCOMPRESSED", 1: "SNAPPY", GZIP_CODEC: "GZIP", 6: "ZSTD"}
+# Of data pages, in both versions of the format; and the field of a header of a dictionary page.
+_DICTIONARY_ENCODINGS = (2, 8)
+_DICTIONARY_HEADER = 7
 # Fields of ColumnMetaData.
 TYPE, ENCODINGS, PATH, CODEC_FIELD, VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES = range(1, 8)
 DATA_OFFSET, DICTIONARY_OFFSET = 9, 11
@@ -45,6 +50,14 @@ class Chunk:
 
     dictionary: Page | None
     pages: Sequence[Page]
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """The values of a dictionary page, and how pages of indices into it are encoded."""
+
+    values: pa.Array
+    encoding: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +142,37 @@ class PagedFile:
             raise CorruptFileError(self.name, 0, f"damaged Parquet: {error}") from error
         return table.cast(pa.schema([item.remove_metadata() for item in table.schema]))
 
+    def dictionary(self, group: int, column: int, kind: pa.DataType) -> Dictionary | None:
+        """The dictionary of a chunk; None where it has none, or none that is read here.
+
+        Args:
+            group: number of the row group.
+            column: likewise.
+            kind: of the column.
+
+        Raises:
+            CorruptFileError: it is damaged.
+        """
+        chunk = self.chunks[group][column]
+        codec = _CODECS.get(self._codec(group, column))
+        encodings = [
+            page.encoding for page in chunk.pages if page.encoding in _DICTIONARY_ENCODINGS
+        ]
+        if chunk.dictionary is None or codec is None or not encodings:
+            return None
+        data = bytes(self.body.data[chunk.dictionary.start : chunk.dictionary.end])
+        header, page = next(chunk_pages(data, range(len(data)), codec, self.name))
+        head = header.get(_DICTIONARY_HEADER)
+        if not isinstance(head, dict) or not isinstance(head.get(1), int):
+            detail = f"a dictionary of {self.names[column]} without a number of values"
+            raise CorruptFileError(self.name, chunk.dictionary.start, detail)
+        values = dictionary_values(page, head[1], kind)
+        return None if values is None else Dictionary(values, encodings[0])
+
+    def _codec(self, group: int, column: int) -> int:
+        number = group * len(self.names) + column
+        return int(self.body.groups.of_chunks(CODEC)[number])
+
     def _part(self, numbers: Sequence[int], columns: set[str]) -> bytes:
         """A Parquet file of some pages of some columns; its other columns have none."""
         pieces: list[bytes | memoryview] = [MAGIC]
@@ -174,7 +218,7 @@ class PagedFile:
         pages = [chunk.pages[number] for number in members]
         if chunk.dictionary is not None:
             pages = [chunk.dictionary, *pages]
-        codec = int(self.body.groups.of_chunks(CODEC)[group * len(self.names) + column])
+        codec = self._codec(group, column)
         if codec != GZIP_CODEC:
             return codec, [data[page.start : page.end] for page in pages]
         size = sum(page.uncompressed for page in pages)

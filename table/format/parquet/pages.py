@@ -46,15 +46,23 @@ def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
-            starts = [chunk.data_page_offset]
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-                starts.append(chunk.dictionary_page_offset)
-            start = min(starts)
+            start = chunk_start(chunk)
             end = start + chunk.total_compressed_size
             if not 0 <= start <= end <= len(data):
                 raise CorruptFileError(name, 0, f"a column chunk from {start} to {end}")
             for _, page in chunk_pages(data, range(start, end), chunk.compression, name):
                 yield page
+
+
+def chunk_start(chunk: pq.ColumnChunkMetaData) -> int:
+    """Offset of the first page of a column chunk.
+
+    Of a chunk without values Arrow says that data pages start at 0.
+    """
+    starts = [chunk.data_page_offset]
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        starts.append(chunk.dictionary_page_offset)
+    return int(min(filter(None, starts), default=0))
 
 
 def chunk_pages(

@@ -56,7 +56,7 @@ def gzip_pages(file: FileBody) -> FileBody | None:
     for page in pages:
         chunk, place = page.chunk, len(out)
         first[page.kind][chunk] = first[page.kind][chunk] or place
-        zipped = isal_zlib.compress(file.data[page.page : page.end], _LEVEL, _GZIP_WBITS)
+        zipped = gzipped(file.data[page.page : page.end])
         out += file.data[page.start : page.size_start]
         out += integer(len(zipped))
         out += file.data[page.size_end : page.page]
@@ -75,3 +75,9 @@ def gzip_pages(file: FileBody) -> FileBody | None:
     }
     sizes = sizes_of_groups(uncompressed.reshape(groups.shape), compressed.reshape(groups.shape))
     return FileBody(file.name, memoryview(out), file.fields, groups.with_numbers(numbers, sizes))
+
+
+def gzipped(page: bytes | memoryview) -> bytes:
+    """A page as a gzip member."""
+    found: bytes = isal_zlib.compress(page, _LEVEL, _GZIP_WBITS)
+    return found

@@ -78,18 +78,18 @@ def _chunk(
             return None
         where = (source.name, page.page)
         text = decompress(chunk.compression, data[page.page : page.end], page.uncompressed, where)
-        array = _values(text, page.values)
+        array = strings_of_page(text, page.values)
         if array is None:
             return None
         arrays.append(array)
     return arrays
 
 
-def _values(page: bytes, count: int) -> pa.Array | None:
-    """The strings of a page, None if they are not as many as its header says.
+def strings_of_page(page: bytes, count: int) -> pa.Array | None:
+    """The strings of a plain page, None if they are not as many as its header says.
 
     Definition levels look like one string more, before the others; the caller knows that no null
-    makes up for it.
+    makes up for it. Strings need not be UTF-8.
     """
     if not 0 <= count * _LENGTH_BYTES <= len(page):
         return None
