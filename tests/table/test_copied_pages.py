@@ -186,26 +186,108 @@ def check_statistics(path):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_statistics_stay_true(tmp_path, seed):
+def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path, seed):
     """Counts of nulls are exact, and all values lie in the range."""
     rng = random.Random(seed)
     options = {PAGE_ROWS: "6", CODEC: rng.choice(["gzip", "zstd"])}
     # Some row groups, or one.
     options["hoodie.parquet.block.size"] = rng.choice(["4000", "125829120"])
     table = create(tmp_path / "t", options, partition_path=None, ordering=None)
-    table.bulk_insert(drawn(rng, range(60)))
-    copied = 0
+    first = drawn(rng, range(60))
+    table.bulk_insert(first)
+    wanted, copied = {row["k"]: row for row in first.to_pylist()}, 0
     for _ in range(8):
         before = newest(table)
         if rng.random() < 0.3:
-            table.delete(pa.table({"k": [f"k{rng.randrange(70):03d}"]}))
+            gone = f"k{rng.randrange(70):03d}"
+            table.delete(pa.table({"k": [gone]}))
+            wanted.pop(gone, None)
         else:
-            table.upsert(drawn(rng, rng.sample(range(70), 2)))
+            batch = drawn(rng, rng.sample(range(70), 2))
+            table.upsert(batch)
+            wanted |= {row["k"]: row for row in batch.to_pylist()}
         path = newest(table)
         copied += path != before and paged(before) is not None and len(sizes(before)) > 2
         check_statistics(path)
-        assert table.check().ok
+        found = pq.read_table(path, columns=first.column_names).to_pylist()
+        by_key = sorted(found, key=lambda row: row["k"])
+        assert repr(by_key) == repr([row for _, row in sorted(wanted.items())])
+    assert table.check().ok
     assert copied > 3
+
+
+def of_repeated_values(path, codec="gzip"):
+    """A table of ten pages, with a dictionary of some values and null."""
+    options = {PAGE_ROWS: "10", CODEC: codec}
+    table = create(path, options, partition_path=None, ordering=None)
+    data = {
+        "k": [f"k{n:03d}" for n in range(100)],
+        "city": [("rome", "oslo", None)[n % 3] for n in range(100)],
+        "n": [(0, 7, None)[n % 3] for n in range(100)],
+        "x": [(0.0, 0.5, None)[n % 3] for n in range(100)],
+        "at": pa.array([(0, 1 << 40, None)[n % 3] for n in range(100)], pa.timestamp("us", "UTC")),
+    }
+    table.bulk_insert(pa.table(data))
+    for n, city in ((50, "rome"), (31, "rome"), (32, "bonn"), (95, "oslo"), (3, "köln")):
+        changed = {name: data[name][:1] for name in data}
+        changed |= {"k": [f"k{n:03d}"], "city": [city], "x": [-0.0 if n == 95 else 0.5]}
+        table.upsert(pa.table(changed, schema=pa.table(data).schema))
+    return table
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
+def test_pages_of_known_values_are_indices_and_others_are_plain(tmp_path, codec):
+    table = of_repeated_values(tmp_path / "t", codec)
+    file = paged(newest(table))
+    encodings = {
+        name: [page.encoding for page in chunk.pages]
+        for name, chunk in zip(file.names, file.chunks[0], strict=True)
+    }
+    plain, indices = 0, 8
+    # The third and the fifth update have new cities.
+    assert encodings["city"] == [plain, *[indices] * 2, plain, *[indices] * 6]
+    assert encodings["n"] == encodings["at"] == [indices] * 10
+    # A dictionary of zeros of one sign does not hold the other.
+    assert encodings["x"] == [*[indices] * 9, plain]
+    told = pq.read_metadata(newest(table)).row_group(0).column(file.names.index("city"))
+    assert set(told.encodings) == {"PLAIN", "RLE", "RLE_DICTIONARY"}
+    path = newest(table)
+    cities = [("rome", "oslo", None)[n % 3] for n in range(100)]
+    cities[50], cities[31], cities[32], cities[95], cities[3] = [
+        "rome",
+        "rome",
+        "bonn",
+        "oslo",
+        "köln",
+    ]
+    assert pq.read_table(path, columns=["city"])["city"].to_pylist() == cities
+    by_duckdb = duckdb.sql(f"select city, x from read_parquet('{path}')").fetchall()
+    assert [city for city, _ in by_duckdb] == cities
+    assert repr(by_duckdb[95][1]) == "-0.0"
+    for city in ("bonn", "köln", "rome"):
+        found = duckdb.sql(f"select k from read_parquet('{path}') where city = '{city}'").fetchall()
+        assert len(found) == cities.count(city)
+    assert sorted(row[0] for row in by_hudi_rs(table.storage.root)) == [
+        f"k{n:03d}" for n in range(100)
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_spark_reads_chunks_of_indices_and_plain_pages(spark, tmp_path, vectorized):
+    """A filter on a value that the dictionary does not hold finds it in the plain page."""
+    table = of_repeated_values(tmp_path / "t")
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+    try:
+        found = spark.read.parquet(str(newest(table)))
+        cities = {row["k"]: row["city"] for row in found.collect()}
+        bonn = [row["k"] for row in found.where("city = 'bonn'").collect()]
+    finally:
+        spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+    assert bonn == ["k032"]
+    assert [cities[f"k{n:03d}"] for n in (3, 31, 32, 33, 34, 35, 50, 95)] == (
+        ["köln", "rome", "bonn", "rome", "oslo", None, "rome", "oslo"]
+    )
 
 
 def test_negative_zero_and_nan_are_not_taken_for_what_was_there(tmp_path):
