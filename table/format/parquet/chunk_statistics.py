@@ -63,9 +63,16 @@ def statistics_after(
     ranged = [part.statistics or {} for part in parts if part.nulls != part.values]
     if not ranged or not all(fields.keys() >= {_MAX, _MIN} for fields in ranged):
         return told
-    for number, choose in ((_MAX, max), (_MIN, min)):
-        ends = [fields[number] for fields in ranged]
-        told[number] = choose(ends, key=lambda end: _order(kind)(binary_of(end[1])))
+    order = _order(kind)
+    ends: dict[int, tuple[int, bytes]] = {}
+    try:
+        for number, choose in ((_MAX, max), (_MIN, min)):
+            values = [fields[number] for fields in ranged]
+            ends[number] = choose(values, key=lambda end: order(binary_of(end[1])))
+    except struct.error:
+        # No value of this type is that long.
+        return told
+    told |= ends
     told |= {old: told[new] for old, new in _OLD.items() if all(old in each for each in ranged)}
     for number in _EXACT:
         flags = {each.get(number) for each in ranged}

@@ -304,7 +304,7 @@ class _Parts:
             parts.insert(0, data[head.start : head.end])
             raw += head.page - head.start + head.uncompressed
         told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
-        told[ENCODINGS] = _encodings([meta, *written])
+        told[ENCODINGS] = _encodings([meta, *written], before.name)
         told[VALUES] = (I64, integer(self.rows(ordinal)))
         statistics = statistics_after(
             _described(meta),
@@ -365,11 +365,11 @@ def _described(meta: RawFields) -> Described:
     return Described(statistics, integer_of(meta[VALUES][1]))
 
 
-def _encodings(metas: Sequence[RawFields]) -> tuple[int, bytes]:
-    """The encodings of some chunks, each once."""
+def _encodings(metas: Sequence[RawFields], name: str) -> tuple[int, bytes]:
+    """The encodings of some chunks, each once; the name is for errors."""
     found: dict[int, None] = {}
     for meta in metas:
         if ENCODINGS in meta:
-            _, values = ThriftReader(meta[ENCODINGS][1], "a footer").value(LIST)
-            found |= dict.fromkeys(values)
+            reader = ThriftReader(meta[ENCODINGS][1], name)
+            found |= dict.fromkeys(reader.integer() for _ in range(reader.count(I32)))
     return LIST, list_head(len(found), I32) + b"".join(map(integer, found))
