@@ -77,6 +77,8 @@ class WriteTarget:
     page_rows: int = 0
     """Rows of a page in files of which batches change little (keymark.parquet.page.rows); 0 writes
     such files as any other."""
+    whole: bool = False
+    """Whether all files are written, also where no row changes, and nothing of them is copied."""
     ids: Ids = RANDOM
     """Names new file groups."""
 

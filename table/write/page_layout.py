@@ -56,7 +56,7 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
     It must be a file of ours, whose checksums prove what is copied, with the columns of the table,
     none of them nested, with stored keys, and with pages that end at the same rows.
     """
-    if not target.page_rows or footer.checksums is None:
+    if not target.page_rows or target.whole or footer.checksums is None:
         return None
     if target.keys.virtual or not target.stores_meta:
         return None

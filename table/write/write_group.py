@@ -88,7 +88,7 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
         stored = stored_rows(data, footer, work.target.schema)
         keys = work.target.keys.of_rows(stored, data.name)
     merge = merge_rows(work, stored, keys)
-    if merge.changes_nothing:
+    if merge.changes_nothing and not work.target.whole:
         return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
     before = _Before(data, footer, paged, stored, keys, merge)
     if paged is not None:

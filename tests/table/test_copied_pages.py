@@ -290,6 +290,32 @@ def test_spark_reads_chunks_of_indices_and_plain_pages(spark, tmp_path, vectoriz
     )
 
 
+def test_a_purge_finds_what_copied_pages_keep_of_a_key(tmp_path):
+    """The range of a column, and its dictionary, name values that no row has any more."""
+    options = {PAGE_ROWS: "10"}
+    table = create(tmp_path / "t", options, partition_path=None, ordering=None)
+    keys = [f"customer-{n:04d}" for n in range(100)]
+    table.bulk_insert(pa.table({"k": keys, "friend": ["nobody", "customer-7777"] * 50}))
+    others = pa.table({"k": keys[1::2], "friend": ["nobody"] * 50})
+    table.upsert(pa.table({"k": keys[:1], "friend": ["nobody"]}))
+    for start in range(0, 50, 10):
+        table.upsert(others.slice(start, 10))
+    table.delete(pa.table({"k": keys[-1:]}))
+    file = paged(newest(table))
+    assert file.dictionary(0, 6, pa.string()).values.to_pylist() == ["nobody", "customer-7777"]
+    chunk = pq.read_metadata(newest(table)).row_group(0).column(5)
+    assert chunk.statistics.max == keys[-1]
+    gone = [keys[-1], keys[0], "customer-7777"]
+    assert not any(row["friend"] in gone for row in pq.read_table(newest(table)).to_pylist())
+    done = table.purge(gone)
+    assert done.proven
+    assert done.deleted == 1
+    data = newest(table).read_bytes()
+    assert not any(key.encode() in data for key in gone)
+    assert pq.read_metadata(newest(table)).row_group(0).column(5).statistics.max == keys[-2]
+    assert table.check().ok
+
+
 def test_negative_zero_and_nan_are_not_taken_for_what_was_there(tmp_path):
     """Arrow takes both zeros for equal: a column that differs by a sign is not copied."""
     options = {PAGE_ROWS: "10"}
