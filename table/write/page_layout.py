@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.table.format.parquet.base_file import BaseFileFooter
+from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.parquet.next_file import NextPage, PageKind
 from keymark.table.format.parquet.paged_file import PagedFile
@@ -54,7 +55,7 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
     """A file whose pages may be copied; None where that cannot be.
 
     It must be a file of ours, whose checksums prove what is copied, with the columns of the table,
-    none of them nested, with stored keys, and with pages that end at the same rows.
+    with stored keys, and with pages that end at the same rows but for nested columns.
     """
     if not target.page_rows or target.whole or footer.checksums is None:
         return None
@@ -62,10 +63,16 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
         return None
     schema = with_meta(target.schema).remove_metadata()
     stored = footer.metadata.schema.to_arrow_schema().remove_metadata()
-    if not stored.equals(schema) or any(pa.types.is_nested(kind) for kind in schema.types):
+    if not stored.equals(schema):
         return None
-    found = PagedFile.of(data, footer.checksums, schema.names, apart=FILE_NAME_COLUMN)
+    names = [path.partition(".")[0] for path in leaves_of(schema.empty_table())]
+    found = PagedFile.of(data, footer.checksums, names, apart=columns_apart(schema))
     return found if found is not None and len(found.starts) > 2 else None
+
+
+def columns_apart(schema: pa.Schema) -> list[str]:
+    """The columns that are written anew in each file: that of file names, and all nested ones."""
+    return [f.name for f in schema if f.name == FILE_NAME_COLUMN or pa.types.is_nested(f.type)]
 
 
 def page_rows(merge: Merge, least: int) -> int | None:

@@ -6,6 +6,7 @@ that change are decoded and encoded again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,6 +49,7 @@ from keymark.table.write.merge import (
 from keymark.table.write.page_layout import (
     Layout,
     changed_columns,
+    columns_apart,
     layout_of,
     page_rows,
     paged_file,
@@ -146,6 +148,7 @@ def _write_changed_pages(
         return None
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
+    apart = columns_apart(incoming.schema)
     stored = paged.read(layout.read, _read_columns(incoming, paged, layout))
     updated = stored.select(changed_columns(stored, incoming, layout))
     written = write_next_file(
@@ -154,8 +157,10 @@ def _write_changed_pages(
             pages=layout.pages,
             read=layout.read,
             stored=stored,
-            new=_new_rows(stored, incoming, layout, file.name),
+            new=compose(stored, incoming, layout.new, file.name),
             updated=compose(updated, incoming, layout.updated, file.name),
+            anew=compose(_stored(before, incoming, apart), incoming, merge.source, file.name),
+            schema=incoming.schema,
             entries=hudi_entries(
                 lambda: _keys_after(work, before),
                 target.options,
@@ -184,21 +189,22 @@ def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[
     """
     starts = paged.starts
     rows = sum(int(starts[number + 1] - starts[number]) for number in layout.read)
-    known = {FILE_NAME_COLUMN}
+    known = set(columns_apart(incoming.schema))
     if rows == len(layout.updated) and not len(layout.new):
         known |= {KEY_COLUMN, PARTITION_COLUMN}
     return [name for name in incoming.column_names if name not in known]
 
 
-def _new_rows(stored: pa.Table, incoming: pa.Table, layout: Layout, file_name: str) -> pa.Table:
-    """The rows of all pages that are new, with all columns."""
-    if not len(layout.new):
-        return incoming.slice(0, 0)
-    place = incoming.schema.get_field_index(FILE_NAME_COLUMN)
-    # The name in stored rows is not looked at.
-    names = pa.nulls(stored.num_rows, pa.string())
-    stored = stored.add_column(place, incoming.schema.field(place), [names])
-    return compose(stored, incoming, layout.new, file_name)
+def _stored(before: _Before, incoming: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Columns of all stored rows; that of file names without its values."""
+    nested = [name for name in names if name != FILE_NAME_COLUMN]
+    rows = len(before.keys)
+    found = read_columns(before.data, before.footer.metadata, nested) if nested else None
+    columns = [
+        pa.nulls(rows, pa.string()) if found is None or name == FILE_NAME_COLUMN else found[name]
+        for name in names
+    ]
+    return pa.table(columns, schema=pa.schema([incoming.schema.field(name) for name in names]))
 
 
 def _merged_columns(

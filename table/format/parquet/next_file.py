@@ -8,12 +8,13 @@
 A page is a stretch of rows in all columns. A column chunk is put together of pages of the file
 before and of new ones, behind the dictionary of the file before. A new page has indices into that
 dictionary if it holds all values of the page, else the values themselves. Columns in which no row
-differs are copied whole. Only `_hoodie_file_name` is written anew: its rows are now those of
-another file. docs/formats/base_file.md draws what comes from where.
+differs are copied whole. `_hoodie_file_name` is written anew, because its rows are now those of
+another file, and so are nested columns. docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -33,7 +34,6 @@ from keymark.table.format.parquet.file_body import (
     FileBody,
     end_of_file,
 )
-from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.parquet.footer_groups import (
     CODEC,
     COMPRESSED,
@@ -99,8 +99,10 @@ class NextFile:
         pages: of the new file, in their order.
         read: numbers of the pages of the file before that are not copied, ascending.
         stored: their rows; columns in which no row differs may be missing.
-        new: the rows of all pages that are NEW, in their order, with all columns.
+        new: the rows of all pages that are NEW, in their order, without the columns of `anew`.
         updated: the rows of all pages that are UPDATED; only the columns that differ.
+        anew: all rows of the new file; only the columns whose pages end anywhere.
+        schema: of all columns.
         entries: of the new footer (`hudi_entries`).
         path: of the new file in its table.
     """
@@ -111,6 +113,8 @@ class NextFile:
     stored: pa.Table
     new: pa.Table
     updated: pa.Table
+    anew: pa.Table
+    schema: pa.Schema
     entries: Mapping[bytes, bytes]
     path: str
 
@@ -145,7 +149,7 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
         }
         groups.append(raw_struct(told))
     fields = {
-        **parts.new.body.fields,
+        **parts.empty.fields,
         ROWS: (I64, integer(sum(page.rows for page in file.pages))),
         ROW_GROUPS: (LIST, raw_list(groups)),
     }
@@ -209,18 +213,18 @@ class _Parts:
         file: what it is made of.
         groups: of each row group its number in the file before, and its pages.
         before: the file before.
-        new: a row group for each page that is NEW.
-        updated: a row group for each page that is UPDATED.
-        names: a row group with the column of file names for each of `groups`.
+        empty: without rows, for its schema and its creator.
+        written: by kind of page a row group for each that is written.
+        anew: a row group for each of `groups`.
         options: codec.
     """
 
     file: NextFile
     groups: Sequence[tuple[int, Sequence[_Placed]]]
     before: _Source
-    new: _Source
-    updated: _Source | None
-    names: _Source
+    empty: FileBody
+    written: Mapping[PageKind, _Source]
+    anew: _Source
     options: BaseFileOptions
 
     @classmethod
@@ -234,27 +238,29 @@ class _Parts:
             groups.setdefault(behind - 1, []).append(_Placed(page, len(known), sum(known)))
             known.append(page.rows)
         rows = [sum(placed.page.rows for placed in pages) for pages in groups.values()]
-        column = pa.repeat(pa.scalar(file.path.rpartition("/")[2]), sum(rows))
-        names = pa.table([column], schema=pa.schema([file.new.schema.field(FILE_NAME_COLUMN)]))
-        updated = sizes[PageKind.UPDATED] if file.updated.num_columns else []
+        tables = {PageKind.NEW: file.new, PageKind.UPDATED: file.updated}
         return cls(
             file=file,
             groups=list(groups.items()),
             before=_Source(file.before.body),
-            new=_Source(encode_pages(file.new, sizes[PageKind.NEW], options)),
-            updated=_Source(encode_pages(file.updated, updated, options)) if updated else None,
-            names=_Source(encode(names, rows, options)),
+            empty=encode(file.schema.empty_table(), [], options),
+            written={
+                kind: _Source(encode_pages(table, sizes[kind], options))
+                for kind, table in tables.items()
+                if sizes[kind] and table.num_columns
+            },
+            anew=_Source(encode(file.anew, rows, options)),
             options=options,
         )
 
     def fit(self) -> bool:
         """Whether pages of all files may stand beside each other, and there is room for them."""
-        before, names = self.before.body, self.names.body
-        codecs = {*before.groups.of_chunks(CODEC).tolist(), *names.groups.of_chunks(CODEC).tolist()}
+        before, anew = self.before.body, self.anew.body
+        codecs = {*before.groups.of_chunks(CODEC).tolist(), *anew.groups.of_chunks(CODEC).tolist()}
         grows = sum(page.rows for page in self.file.pages) > self.file.before.starts[-1]
         size = int(before.groups.of_groups(GROUP_UNCOMPRESSED)[-1])
         return (
-            before.fields[SCHEMA] == self.new.body.fields[SCHEMA]
+            before.fields[SCHEMA] == self.empty.fields[SCHEMA]
             and len(codecs) == 1
             and (not grows or size < self.options.block_size)
         )
@@ -266,9 +272,10 @@ class _Parts:
     def columns(self, ordinal: int) -> Iterator[_Column]:
         """The column chunks of a row group."""
         group, pages = self.groups[ordinal]
+        anew = itertools.count()
         for column, name in enumerate(self.file.before.names):
-            if name == FILE_NAME_COLUMN:
-                yield self.names.chunk(ordinal, 0)
+            if name in self.file.anew.column_names:
+                yield self.anew.chunk(ordinal, next(anew))
                 continue
             keeps = {PageKind.COPIED}
             if name not in self.file.updated.column_names:
@@ -286,7 +293,7 @@ class _Parts:
         name, first = before.names[column], int(before.firsts[group])
         chunk = before.chunks[group][column]
         meta = self.before.body.meta(group, column)
-        kind = self.file.new.schema.field(name).type
+        kind = self.file.schema.field(name).type
         dictionary = before.dictionary(group, column, kind)
         parts, raw, written = [], 0, []
         for placed in pages:
@@ -295,7 +302,7 @@ class _Parts:
                 parts.append(data[there.start : there.end])
                 raw += there.page - there.start + there.uncompressed
                 continue
-            fresh = self._fresh(placed, name, dictionary)
+            fresh = self._fresh(placed, column, dictionary)
             parts += fresh.pages
             raw += fresh.uncompressed
             written.append(fresh.meta)
@@ -316,16 +323,17 @@ class _Parts:
             told[_STATISTICS] = (STRUCT, raw_struct(statistics))
         return _Column(parts, len(parts[0]) if head is not None else 0, raw, told)
 
-    def _fresh(self, placed: _Placed, name: str, dictionary: Dictionary | None) -> _Column:
+    def _fresh(self, placed: _Placed, column: int, dictionary: Dictionary | None) -> _Column:
         """A page that is written anew, as if it were a column chunk."""
-        page, source, table = placed.page, self.new, self.file.new
-        if page.kind is PageKind.UPDATED and self.updated is not None:
-            source, table = self.updated, self.file.updated
-        plain = source.chunk(placed.turn, table.column_names.index(name))
+        page, name = placed.page, self.file.before.names[column]
+        table = self.file.new if page.kind is PageKind.NEW else self.file.updated
+        # None of its columns is nested.
+        place = table.column_names.index(name)
+        plain = self.written[page.kind].chunk(placed.turn, place)
         if dictionary is None:
             return plain
         values = table[name].slice(placed.start, page.rows).combine_chunks()
-        nullable = table.schema.field(name).nullable
+        nullable = self.file.schema.field(name).nullable
         indices = index_page(values, dictionary.values, nullable=nullable)
         if indices is None:
             return plain

@@ -4,14 +4,14 @@
     column k    page 0        page 1          page 2
     column v    page 0        page 1          page 2        behind a dictionary, if it has one
 
-Where all columns end their pages at the same rows, a page number stands for a stretch of rows.
-Pages are counted over all row groups of the file.
+Where columns end their pages at the same rows, a page number stands for a stretch of rows in all of
+them. Pages are counted over all row groups of the file.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -62,11 +62,11 @@ class Dictionary:
 
 @dataclass(frozen=True, slots=True)
 class PagedFile:
-    """A base file whose columns end their pages at the same rows.
+    """A base file in which all columns but some end their pages at the same rows.
 
     Attributes:
         name: the file, for errors.
-        names: of its columns; none of them is nested.
+        names: for each leaf of its schema the column that it belongs to.
         body: its bytes and its row groups.
         chunks: of each row group and column.
         starts: the first row of each page, and the number of rows. (pages + 1,).
@@ -82,15 +82,20 @@ class PagedFile:
 
     @classmethod
     def of(
-        cls, file: BytesReader, checksums: Checksums, names: Sequence[str], *, apart: str
+        cls,
+        file: BytesReader,
+        checksums: Checksums,
+        names: Sequence[str],
+        *,
+        apart: Collection[str],
     ) -> Self | None:
         """That of a file; None where its columns end their pages at different rows.
 
         Args:
             file: the file, whose footer was checked.
             checksums: of its column chunks.
-            names: of its columns; none of them is nested.
-            apart: the one column whose pages may end anywhere.
+            names: for each leaf of its schema the column that it belongs to.
+            apart: the columns whose pages may end anywhere, among them all that are nested.
 
         Raises:
             CorruptFileError: it is damaged.
@@ -105,7 +110,8 @@ class PagedFile:
             checksums.check(number, body.data[start:end], file.name, start)
         pages = scan_pages(np.frombuffer(file.data, np.uint8), starts, ends=ends, name=file.name)
         chunks = _chunks(pages, groups.shape)
-        rows = [_rows_of(members, names.index(apart)) for members in chunks]
+        leaves = [number for number, name in enumerate(names) if name not in apart]
+        rows = [_rows_of([members[number] for number in leaves]) for members in chunks]
         totals = groups.of_groups(GROUP_ROWS).tolist()
         if [sum(each) for each in rows] != totals or not all(totals):
             return None
@@ -125,7 +131,7 @@ class PagedFile:
 
         Args:
             numbers: of the pages, ascending.
-            columns: names of the columns to read.
+            columns: names of the columns to read, whose pages end at the same rows.
 
         Raises:
             CorruptFileError: the pages are damaged.
@@ -267,12 +273,11 @@ def _chunks(pages: Sequence[Page], shape: tuple[int, int]) -> list[list[Chunk]]:
     return [chunks[start : start + columns] for start in range(0, len(chunks), columns or 1)]
 
 
-def _rows_of(chunks: Sequence[Chunk], apart: int) -> list[int]:
+def _rows_of(chunks: Sequence[Chunk]) -> list[int]:
     """The rows of each page of a row group; none where its columns do not agree."""
     found = {
         tuple(page.values if page.kind == DATA_PAGE else -1 for page in chunk.pages)
-        for column, chunk in enumerate(chunks)
-        if column != apart
+        for chunk in chunks
     }
     rows = list(found.pop()) if len(found) == 1 else []
     return rows if all(count > 0 for count in rows) else []
