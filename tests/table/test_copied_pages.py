@@ -132,6 +132,23 @@ def test_all_readers_see_the_rows_of_copied_pages(tmp_path):
     assert table.check().ok
 
 
+def test_rows_are_added_behind_and_whole_pages_go(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    before = pages_of(newest(table), "v")
+    table.upsert(rows([500], ts=3))
+    assert sizes(newest(table)) == [10] * 10 + [1]
+    assert pages_of(newest(table), "v")[:10] == before
+    table.delete(rows(range(20, 30)))
+    assert sizes(newest(table)) == [10] * 9 + [1]
+    assert pages_of(newest(table), "v")[:9] == before[:2] + before[3:]
+    # The last page has room.
+    table.upsert(rows([501], ts=3))
+    assert sizes(newest(table)) == [10] * 9 + [2]
+    found = pq.read_table(newest(table), columns=["k"])["k"].to_pylist()
+    assert found == [f"k{n}" for n in range(100) if not 20 <= n < 30] + ["k500", "k501"]
+    assert table.check().ok
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_table_is_a_dict_however_its_pages_lie(tmp_path, seed):
     rng = random.Random(seed)
