@@ -50,8 +50,8 @@ _CODECS: dict[str, tuple[str, int | None]] = {
     "zstd": ("zstd", 1),
     "uncompressed": ("none", None),
 }
-# Pages end at numbers of rows alone, not at numbers of bytes as well.
-_PAGES = {"data_page_size": 1 << 30}
+# Pages end at numbers of rows alone: not at numbers of bytes, nor where a dictionary is given up.
+_PAGES = {"data_page_size": 1 << 30, "dictionary_pagesize_limit": 1 << 25}
 _NEW = "a file that was just written"
 # Files up to this size are read whole: one request instead of one per column.
 _WHOLE_READ = 1 << 22
