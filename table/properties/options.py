@@ -68,8 +68,8 @@ OWN_INDEX_TYPE = "keymark.index.type"
 INDEX_FALLBACK = "keymark.index.fallback"
 BLOCK_CACHE = "keymark.hfile.block.cache.bytes"
 LOCAL_BYTES = "keymark.local.bytes"
-# Rows of a row group in files of which batches change little; 0 writes such files as any other.
-GROUP_ROWS = "keymark.parquet.group.rows"
+# Rows of a page in files of which batches change little; 0 writes such files as any other.
+PAGE_ROWS = "keymark.parquet.page.rows"
 # A batch of more bytes, as Arrow has its rows in memory, stays out of the writer's process.
 BATCH_COLLECT = "keymark.batch.collect.bytes"
 # What a task that sorts keys, or makes a file of the metadata table, may hold of them.
@@ -177,7 +177,7 @@ _DEFAULTS: dict[str, str | None] = {
     BLOCK_CACHE: "67108864",
     LOCAL_BYTES: "67108864",
     BATCH_COLLECT: "268435456",
-    GROUP_ROWS: "0",
+    PAGE_ROWS: "0",
     TASK_MEMORY: str(TASK_MEMORY_BYTES),
     CLOCK_DAYS: "365",
     LOCAL_SYNC: "true",

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.base_file import read_columns, read_metadata
-from keymark.table.format.parquet.parquet_gzip import with_checksums
+from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.storage.storage import Storage
 from keymark.table.values.indexed import Indexed
 
@@ -128,8 +128,8 @@ def put_run(
         version="2.6",
     ) as writer:
         writer.write_table(entries.take(order), row_group_size=ROW_GROUP)
-        writer.add_key_value_metadata({_FILES: json.dumps(listed).encode()})
-    storage.put(path, with_checksums(sink.getvalue().to_pybytes(), path))
+    body = FileBody.of(sink.getvalue(), path)
+    storage.put(path, body.closed({_FILES: json.dumps(listed).encode()}, path))
 
 
 def read_rows(

@@ -368,7 +368,7 @@ class _Files:
         )
         meta = meta_columns(target, number, keys, path, file.name)
         table = pa.table([*meta, *rows.columns], schema=with_meta(target.schema))
-        data = bytes(write_base_file(table, options=target.options, path=file.path))
+        data = write_base_file(table, options=target.options, path=file.path)
         written, records = put_base_file(target, file, data, schema=table.schema, kind="CREATE")
         stat = WriteStat(
             file_id=file.file_id,

@@ -104,6 +104,8 @@ def delete(writer: Writer, keys: NamedKeys) -> CommitResult:
 def delete_found(writer: Writer, found: pa.Table) -> CommitResult:
     """Delete keys where a search of the files found them, whatever the index says.
 
+    The files are written whole, also where no row of theirs has the key: a trace of it goes.
+
     Args:
         writer: the table.
         found: key, partition_path, file_id: string, distinct rows; a key may be in
@@ -114,7 +116,7 @@ def delete_found(writer: Writer, found: pa.Table) -> CommitResult:
     )
     with begin(writer, "DELETE", None) as tx:
         placed = place(tx, batch, found, exact=False)
-        files = write_files(tx, placed)
+        files = write_files(tx, placed, whole=True)
         changes = index_changes(placed, files)
         counts = count(placed, files, incoming=len(batch))
         return tx.commit(files.results, changes, counts)

@@ -74,9 +74,11 @@ class WriteTarget:
     """What is indexed by its values."""
     ordering: str | None = None
     """The ordering column, where the stored row wins by event time; None: the incoming row wins."""
-    group_rows: int = 0
-    """Rows of a row group in files of which batches change little (keymark.parquet.group.rows); 0
-    writes such files as any other."""
+    page_rows: int = 0
+    """Rows of a page in files of which batches change little (keymark.parquet.page.rows); 0 writes
+    such files as any other."""
+    whole: bool = False
+    """Whether all files are written, also where no row changes, and nothing of them is copied."""
     ids: Ids = RANDOM
     """Names new file groups."""
 

@@ -50,7 +50,7 @@ def rewrite_group(work: FileGroupWrite) -> FileGroupResult:
         made = target.keys.of_rows(stored, data.name)
         refuse_other_keys(stored, made, data.name)
         table = _filled(work, stored, made, file.name)
-    written = bytes(write_base_file(table, options=target.options, path=file.path))
+    written = write_base_file(table, options=target.options, path=file.path)
     return put_slice(work, file, written, rows=table.num_rows, outcomes=_NOTHING)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -175,16 +175,22 @@ def _stale_moves(
     return stale
 
 
-def write_files(tx: WriteTransaction, placed: RowAssignments) -> WrittenGroups:
-    """Put the next slice of every file group that a row was given to."""
+def write_files(
+    tx: WriteTransaction, placed: RowAssignments, *, whole: bool = False
+) -> WrittenGroups:
+    """Put the next slice of every file group that a row was given to.
+
+    Where rows change; with `whole` in any case, and nothing is copied of the slices before.
+    """
     with tx.phase("place"):
+        target = replace(tx.target, whole=whole)
         batch, bases = placed.batch, tx.state.snapshot.by_location()
         groups, tasks = placed.groups(), []
         for number, (partition, file_id, members) in enumerate(groups):
             rows = pa.array(placed.rows[members])
             tasks.append(
                 FileGroupWrite(
-                    target=tx.target,
+                    target=target,
                     partition_path=partition,
                     file_id=file_id,
                     base=bases.get((partition, file_id)),

@@ -53,9 +53,9 @@ from keymark.table.metadata.writer import DeltaCommit
 from keymark.table.properties.config import TableConfig
 from keymark.table.properties.options import (
     EVENT_TIME_PAYLOAD,
-    GROUP_ROWS,
     KEY_ENCODING,
     OVERWRITE_PAYLOAD,
+    PAGE_ROWS,
     PAYLOAD_CLASS,
     Options,
 )
@@ -350,7 +350,7 @@ def _transaction(
         stat_columns=config.stat_columns,
         indexed=indexed_of(config, schema),
         ordering=config.ordering if payload == EVENT_TIME_PAYLOAD else None,
-        group_rows=options.integer(GROUP_ROWS),
+        page_rows=options.integer(PAGE_ROWS),
         ids=writer.ids,
     )
     return WriteTransaction(

@@ -1,12 +1,13 @@
 """The task that writes one file group: read the base file, merge, put the next slice.
 
-Where a batch changes few row groups of a base file, the others are copied as they lie, and only
-those that change are decoded and encoded again.
+Where a batch changes few pages of a base file, the others are copied as they lie, and only those
+that change are decoded and encoded again.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +15,18 @@ import pyarrow.compute as pc
 
 from keymark.table.format.parquet.base_file import (
     BaseFileFooter,
+    hudi_entries,
     read_base_file,
     read_columns,
     read_footer,
     write_base_file,
 )
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
 from keymark.table.format.parquet.next_file import NextFile, write_next_file
-from keymark.table.format.schema import META_COLUMNS
+from keymark.table.format.parquet.paged_file import PagedFile
+from keymark.table.format.schema import META_COLUMNS, with_meta
 from keymark.table.layout.model import BaseFile
+from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.state.base_files import read_base, stored_rows, without_values
 from keymark.table.storage.storage import BytesReader
 from keymark.table.values.changes import value_changes
@@ -41,7 +46,35 @@ from keymark.table.write.merge import (
     with_new_meta,
     with_stored_keys,
 )
-from keymark.table.write.row_groups import can_copy, group_size, group_starts, layout_of
+from keymark.table.write.page_layout import (
+    Layout,
+    changed_columns,
+    columns_apart,
+    layout_of,
+    page_rows,
+    paged_file,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The slice before, merged with the incoming rows.
+
+    Attributes:
+        data: its file.
+        footer: of that.
+        paged: its pages; None where they cannot be copied.
+        stored: its rows; where pages can be copied only the columns that a merge looks at.
+        keys: of its rows.
+        merge: what becomes of them.
+    """
+
+    data: BytesReader
+    footer: BaseFileFooter
+    paged: PagedFile | None
+    stored: pa.Table
+    keys: pa.Array
+    merge: Merge
 
 
 def write_file_group(work: FileGroupWrite) -> FileGroupResult:
@@ -50,10 +83,22 @@ def write_file_group(work: FileGroupWrite) -> FileGroupResult:
         return _create(work)
     data = read_base(work.target.storage, work.base)
     footer = read_footer(data)
-    result = None
-    if can_copy(footer.metadata, work.target):
-        result = _write_changed_groups(work, data, footer)
-    return result or _write_all(work, data, footer)
+    paged = paged_file(data, footer, work.target)
+    if paged is not None:
+        stored, keys = _merged_columns(work.target, data, footer)
+    else:
+        stored = stored_rows(data, footer, work.target.schema)
+        keys = work.target.keys.of_rows(stored, data.name)
+    merge = merge_rows(work, stored, keys)
+    if merge.changes_nothing and not work.target.whole:
+        return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
+    before = _Before(data, footer, paged, stored, keys, merge)
+    if paged is not None:
+        written = _write_changed_pages(work, before, paged)
+        if written is not None:
+            return written
+        before = replace(before, stored=_all_columns(work.target, before))
+    return _write_all(work, before)
 
 
 def _create(work: FileGroupWrite) -> FileGroupResult:
@@ -65,68 +110,64 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     file = new_file(work)
     mask = pa.array(puts)
     table = with_new_meta(work, work.rows.filter(mask), work.keys.filter(mask), file.name)
-    data = bytes(write_base_file(table, options=work.target.options, path=file.path))
+    data = write_base_file(table, options=work.target.options, path=file.path)
     return put_slice(work, file, data, rows=table.num_rows, outcomes=outcomes)
 
 
-def _write_all(work: FileGroupWrite, data: BytesReader, footer: BaseFileFooter) -> FileGroupResult:
-    """Decode all rows of the file, and encode all rows of the next one."""
+def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
+    """Encode all rows of the next file."""
     assert work.base is not None
-    target = work.target
-    stored = stored_rows(data, footer, target.schema)
-    keys = target.keys.of_rows(stored, data.name)
-    merge = merge_rows(work, stored, keys)
-    if merge.changes_nothing:
-        return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
+    target, stored, merge = work.target, before.stored, before.merge
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
-    carried = with_stored_keys(work, stored, keys)
+    carried = with_stored_keys(work, stored, before.keys)
     table = compose(carried, incoming, merge.source, file.name)
     if not target.stores_meta:
         table = without_values(table, META_COLUMNS)
     written = write_base_file(
         table,
-        options=replace(target.options, group_rows=group_size(merge, target.group_rows)),
+        options=replace(target.options, page_rows=page_rows(merge, target.page_rows)),
         # Without deletes the old keys are all there, and their bloom filter goes on.
-        previous=footer if merge.keeps_keys else None,
+        previous=before.footer if merge.keeps_keys else None,
         inserted=_inserted(work, merge),
         path=file.path,
     )
-    done = put_slice(work, file, bytes(written), rows=table.num_rows, outcomes=merge.outcomes)
+    done = put_slice(work, file, written, rows=table.num_rows, outcomes=merge.outcomes)
     values = value_changes(target.indexed, (work.base, stored), (file, table), merge.source)
     return replace(done, values=values)
 
 
-def _write_changed_groups(
-    work: FileGroupWrite, data: BytesReader, footer: BaseFileFooter
+def _write_changed_pages(
+    work: FileGroupWrite, before: _Before, paged: PagedFile
 ) -> FileGroupResult | None:
-    """Copy the row groups that stay; None where the file is better written whole."""
+    """Copy the pages that stay; None where the file is better written whole."""
     assert work.base is not None
-    target, metadata = work.target, footer.metadata
-    keys = target.keys.read(data, metadata)
-    stored = _stored_columns(target, data, footer)
-    merge = merge_rows(work, stored, keys)
-    if merge.changes_nothing:
-        return FileGroupResult(file=None, stat=None, outcomes=merge.outcomes)
-    layout = layout_of(merge, group_starts(metadata), target.group_rows)
+    target, merge = work.target, before.merge
+    layout = layout_of(merge, paged.starts, target.page_rows)
     if layout is None:
         return None
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
-    changing = read_columns(data, metadata, None, layout.read)
-    has_filter = target.options.footer.bloom_enabled
-    all_keys = pa.concat_arrays([keys, work.keys.cast(keys.type)]) if has_filter else None
+    apart = columns_apart(incoming.schema)
+    stored = paged.read(layout.read, _read_columns(incoming, paged, layout))
+    updated = stored.select(changed_columns(stored, incoming, layout))
     written = write_next_file(
         NextFile(
-            before=data,
-            footer=footer,
-            groups=layout.groups,
-            rows=compose(changing, incoming, layout.source, file.name),
-            keys=None if all_keys is None else pa.chunked_array([all_keys.take(merge.source)]),
-            inserted=_inserted(work, merge),
-            keeps_keys=merge.keeps_keys,
+            before=paged,
+            pages=layout.pages,
+            read=layout.read,
+            stored=stored,
+            new=compose(stored, incoming, layout.new, file.name),
+            updated=compose(updated, incoming, layout.updated, file.name),
+            anew=compose(_stored(before, incoming, apart), incoming, merge.source, file.name),
+            schema=incoming.schema,
+            entries=hudi_entries(
+                lambda: _keys_after(work, before),
+                target.options,
+                before.footer if merge.keeps_keys else None,
+                _inserted(work, merge),
+            ),
             path=file.path,
-            file_name=file.name,
         ),
         target.options,
     )
@@ -136,18 +177,60 @@ def _write_changed_groups(
     done = put_slice(work, file, written, rows=rows, outcomes=merge.outcomes)
     if not target.indexed:
         return done
-    after = compose(stored, incoming, merge.source, file.name)
-    values = value_changes(target.indexed, (work.base, stored), (file, after), merge.source)
+    after = compose(before.stored, incoming, merge.source, file.name)
+    values = value_changes(target.indexed, (work.base, before.stored), (file, after), merge.source)
     return replace(done, values=values)
 
 
-def _stored_columns(target: WriteTarget, data: BytesReader, footer: BaseFileFooter) -> pa.Table:
-    """Of all stored rows the columns that a merge looks at."""
+def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[str]:
+    """The columns that are read of the pages that are not copied.
+
+    Where all that is written are rows of the same keys, columns that depend on keys alone stay.
+    """
+    starts = paged.starts
+    rows = sum(int(starts[number + 1] - starts[number]) for number in layout.read)
+    known = set(columns_apart(incoming.schema))
+    if rows == len(layout.updated) and not len(layout.new):
+        known |= {KEY_COLUMN, PARTITION_COLUMN}
+    return [name for name in incoming.column_names if name not in known]
+
+
+def _stored(before: _Before, incoming: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Columns of all stored rows; that of file names without its values."""
+    nested = [name for name in names if name != FILE_NAME_COLUMN]
+    rows = len(before.keys)
+    found = read_columns(before.data, before.footer.metadata, nested) if nested else None
+    columns = [
+        pa.nulls(rows, pa.string()) if found is None or name == FILE_NAME_COLUMN else found[name]
+        for name in names
+    ]
+    return pa.table(columns, schema=pa.schema([incoming.schema.field(name) for name in names]))
+
+
+def _merged_columns(
+    target: WriteTarget, data: BytesReader, footer: BaseFileFooter
+) -> tuple[pa.Table, pa.Array]:
+    """Of all stored rows the columns that a merge looks at, and the keys."""
     wanted = dict.fromkeys(each.column for each in target.indexed)
     if target.ordering:
         wanted[target.ordering] = None
     # Arrow takes no names for no rows.
-    return read_columns(data, footer.metadata, list(wanted)) if wanted else pa.table({})
+    stored = read_columns(data, footer.metadata, list(wanted)) if wanted else pa.table({})
+    return stored, target.keys.read(data, footer.metadata)
+
+
+def _all_columns(target: WriteTarget, before: _Before) -> pa.Table:
+    """The stored rows; their keys are not decoded again."""
+    names = with_meta(target.schema).names
+    place = names.index(KEY_COLUMN)
+    rest = read_base_file(before.data, names[:place] + names[place + 1 :], footer=before.footer)
+    return rest.add_column(place, KEY_COLUMN, before.keys)
+
+
+def _keys_after(work: FileGroupWrite, before: _Before) -> pa.ChunkedArray:
+    """The keys of all rows of the next slice."""
+    both = pa.concat_arrays([before.keys, work.keys.cast(before.keys.type)])
+    return pa.chunked_array([both.take(pa.array(before.merge.source))])
 
 
 def _inserted(work: FileGroupWrite, merge: Merge) -> pa.Array:

@@ -392,7 +392,9 @@ def filter_lacks_a_key(table: Table, rng: random.Random) -> str:
 
     def damaged(found: Any, options: Any, previous: Any, inserted: Any) -> Any:
         del previous, inserted
-        return right(found.filter(pc.not_equal(found.cast(pa.string()), lost)), options, None, None)
+        keys = found()
+        kept = keys.filter(pc.not_equal(keys.cast(pa.string()), lost))
+        return right(lambda: kept, options, None, None)
 
     _rewritten(table, rng, file, "keymark.table.format.parquet.base_file._bloom_text", damaged)
     return f"{file.file_id} {lost}"
@@ -404,13 +406,13 @@ def range_lacks_a_key(table: Table, rng: random.Random) -> str:
     keys = sorted(_keys(state, file))
     if len(keys) < 2:
         raise NotHereError
-    right, end = parquet._footer_entries, rng.choice((parquet.MIN_KEY, parquet.MAX_KEY))
+    right, end = parquet.hudi_entries, rng.choice((parquet.MIN_KEY, parquet.MAX_KEY))
     shorter = keys[1] if end == parquet.MIN_KEY else keys[-2]
 
     def damaged(*arguments: Any) -> Any:
         return {**right(*arguments), end: shorter.encode()}
 
-    _rewritten(table, rng, file, "keymark.table.format.parquet.base_file._footer_entries", damaged)
+    _rewritten(table, rng, file, "keymark.table.format.parquet.base_file.hudi_entries", damaged)
     return f"{file.file_id} {end.decode()} {shorter}"
 
 

@@ -36,8 +36,8 @@ OPTIONS = {
     "hoodie.metadata.record.index.min.filegroup.count": "2",
     "hoodie.metadata.record.index.max.filegroup.count": "2",
     "hoodie.parquet.small.file.limit": "0",
-    # So small that batches leave some row groups alone, which are copied.
-    "keymark.parquet.group.rows": "4",
+    # So small that batches leave some pages alone, which are copied.
+    "keymark.parquet.page.rows": "4",
 }
 INDEX_OPTIONS = {
     "record": {"hoodie.record.index.update.partition.path": "true"},

@@ -11,8 +11,9 @@ which damage and misplacement are found (`parquet_checksums.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,10 +29,11 @@ from keymark.table.format.parquet.column_choice import (
     ordered_columns,
 )
 from keymark.table.format.parquet.column_chunks import CheckedFile, check_chunk, column_chunks
+from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, check_footer
 from keymark.table.format.parquet.footer_place import find_footer
-from keymark.table.format.parquet.parquet_gzip import gzip_pages, with_checksums
-from keymark.table.storage.storage import RangeReader
+from keymark.table.format.parquet.parquet_gzip import gzip_pages, gzipped
+from keymark.table.storage.storage import BytesReader, RangeReader
 
 BLOOM_ENTRY = b"org.apache.hudi.bloomfilter"
 OLD_BLOOM_ENTRY = b"com.uber.hoodie.bloomfilter"
@@ -48,6 +50,9 @@ _CODECS: dict[str, tuple[str, int | None]] = {
     "zstd": ("zstd", 1),
     "uncompressed": ("none", None),
 }
+# Pages end at numbers of rows alone: not at numbers of bytes, nor where a dictionary is given up.
+_PAGES = {"data_page_size": 1 << 30, "dictionary_pagesize_limit": 1 << 25}
+_NEW = "a file that was just written"
 # Files up to this size are read whole: one request instead of one per column.
 _WHOLE_READ = 1 << 22
 
@@ -72,13 +77,13 @@ class BaseFileOptions:
     """How base files are written.
 
     `codec` is hoodie.parquet.compression.codec, `block_size` hoodie.parquet.block.size: bytes of
-    a row group in memory; `group_rows` bounds its rows, too. `avro_schema` is the Avro JSON of all
-    columns, for the footer.
+    a row group in memory. `page_rows` are the rows of each page in all columns; None leaves that to
+    Arrow. `avro_schema` is the Avro JSON of all columns, for the footer.
     """
 
     codec: str = "gzip"
     block_size: int = 125829120
-    group_rows: int | None = None
+    page_rows: int | None = None
     avro_schema: str | None = None
     footer: FooterOptions = field(default_factory=FooterOptions)
 
@@ -91,7 +96,10 @@ class BaseFileOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseFileFooter:
-    """What the footer of a base file says; `metadata` is all of it."""
+    """What the footer of a base file says; `metadata` is all of it.
+
+    Files of ours have checksums.
+    """
 
     bloom_text: bytes | None
     bloom_type: str
@@ -99,6 +107,7 @@ class BaseFileFooter:
     max_key: str | None
     num_rows: int
     metadata: pq.FileMetaData
+    checksums: Checksums | None = None
 
 
 def write_base_file(
@@ -108,7 +117,7 @@ def write_base_file(
     previous: BaseFileFooter | None = None,
     inserted: pa.Array | None = None,
     path: str | None = None,
-) -> pa.Buffer:
+) -> bytes:
     """Write a base file into memory.
 
     Args:
@@ -124,70 +133,93 @@ def write_base_file(
     Returns:
         The file.
     """
-    keys = table.column(_RECORD_KEY) if options.footer.bloom_enabled else None
-    entries = hudi_entries(keys, options, previous, inserted)
+    entries = hudi_entries(lambda: table.column(_RECORD_KEY), options, previous, inserted)
     step = max(1, options.block_size * table.num_rows // max(1, table.nbytes))
-    step = min(step, options.group_rows or step)
     # Readers stumble over a row group without rows: an emptied file has no row group.
     sizes = [min(step, table.num_rows - at) for at in range(0, table.num_rows, step)]
-    return encode(table, sizes, options=options, entries=entries, path=path)
+    return encode(table, sizes, options).closed(entries, path)
 
 
-def encode(
-    table: pa.Table,
-    sizes: Sequence[int],
-    *,
-    options: BaseFileOptions,
-    entries: Mapping[bytes, bytes],
-    path: str | None = None,
-) -> pa.Buffer:
-    """A Parquet file in memory.
+def encode(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> FileBody:
+    """Rows as a Parquet file in memory that is not closed yet.
 
     Args:
-        table: its rows.
+        table: the rows.
         sizes: rows of each row group.
-        options: the codec.
-        entries: key-value entries of the footer.
-        path: as `write_base_file` takes it.
+        options: codec and pages.
     """
+    leaves = leaves_of(table)
+    pages = {"max_rows_per_page": options.page_rows, **_PAGES} if options.page_rows else {}
+    return _encode(
+        table,
+        sizes,
+        options.codec,
+        use_dictionary=dictionary_columns(table, leaves),
+        write_statistics=ordered_columns(leaves),
+        **pages,
+    )
+
+
+def encode_pages(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> FileBody:
+    """Rows as plain pages: each is a column chunk of its own.
+
+    Args:
+        table: the rows; no column is nested.
+        sizes: rows of each page.
+        options: the codec.
+    """
+    statistics = ordered_columns(leaves_of(table))
+    pages = {"max_rows_per_page": max(sizes, default=1), **_PAGES}
+    return _encode(
+        table, sizes, options.codec, use_dictionary=False, write_statistics=statistics, **pages
+    )
+
+
+def compressed(page: bytes, options: BaseFileOptions) -> bytes:
+    """A page in the codec of new files."""
+    name, level = _CODECS[options.codec.lower()]
+    if name == "gzip":
+        return gzipped(page)
+    if name == "none":
+        return page
+    found: bytes = pa.Codec(name, compression_level=level).compress(page, asbytes=True)
+    return found
+
+
+def _encode(table: pa.Table, sizes: Sequence[int], codec: str, **properties: Any) -> FileBody:
     # Metadata of the schema would be repeated beside the footer's own keys.
     table = table.replace_schema_metadata(None)
-    codec = options.codec.lower()
+    codec = codec.lower()
     if codec == "gzip":
-        zipped = gzip_pages(_write(table, sizes, "uncompressed", entries).to_pybytes(), path)
+        plain = _write(table, sizes, "uncompressed", **properties)
+        zipped = gzip_pages(FileBody.of(plain, _NEW))
         if zipped is not None:
-            return pa.py_buffer(zipped)
-    written = _write(table, sizes, codec, entries)
-    return written if path is None else pa.py_buffer(with_checksums(written.to_pybytes(), path))
+            return zipped
+    return FileBody.of(_write(table, sizes, codec, **properties), _NEW)
 
 
-def _write(
-    table: pa.Table, sizes: Sequence[int], codec: str, entries: Mapping[bytes, bytes]
-) -> pa.Buffer:
+def _write(table: pa.Table, sizes: Sequence[int], codec: str, **properties: Any) -> pa.Buffer:
     name, level = _CODECS[codec]
-    leaves = leaves_of(table)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
         compression=name,
         compression_level=level,
-        use_dictionary=dictionary_columns(table, leaves),
-        write_statistics=ordered_columns(leaves),
         store_schema=False,
         coerce_timestamps="us",
         version="2.6",
+        **properties,
     ) as writer:
         start = 0
         for rows in sizes:
             writer.write_table(table.slice(start, rows), row_group_size=rows)
             start += rows
-        writer.add_key_value_metadata(dict(entries))
     return sink.getvalue()
 
 
 def hudi_entries(
-    keys: pa.ChunkedArray | None,
+    keys: Callable[[], pa.ChunkedArray],
     options: BaseFileOptions,
     previous: BaseFileFooter | None,
     inserted: pa.Array | None,
@@ -195,22 +227,21 @@ def hudi_entries(
     """The key-value entries of a base file's footer, without checksums.
 
     Args:
-        keys: of all its rows; None for a file without bloom filter.
+        keys: makes those of all its rows; not called where `previous` and `inserted` tell enough.
         options: how it is written.
         previous: as `write_base_file` takes it.
         inserted: likewise.
     """
     entries = {}
-    if keys is not None:
+    if options.footer.bloom_enabled:
         type_code, text = _bloom_text(keys, options.footer, previous, inserted)
         entries[BLOOM_ENTRY] = text
         if type_code != SIMPLE:
             entries[BLOOM_TYPE_ENTRY] = type_code.encode()
+        ends = _key_range(keys, previous, inserted)
         # Hudi's bloom indexes take a missing range for all keys, and fail without the filter.
-        if len(keys):
-            ends = pc.min_max(keys)
-            entries[MIN_KEY] = ends["min"].as_py().encode()
-            entries[MAX_KEY] = ends["max"].as_py().encode()
+        if ends:
+            entries[MIN_KEY], entries[MAX_KEY] = (end.encode() for end in ends)
     if options.avro_schema is not None:
         entries[b"parquet.avro.schema"] = options.avro_schema.encode()
         entries[b"writer.model.name"] = b"avro"
@@ -218,7 +249,7 @@ def hudi_entries(
 
 
 def _bloom_text(
-    keys: pa.ChunkedArray,
+    keys: Callable[[], pa.ChunkedArray],
     options: FooterOptions,
     previous: BaseFileFooter | None,
     inserted: pa.Array | None,
@@ -241,8 +272,28 @@ def _bloom_text(
         fpp=options.bloom_fpp,
         max_entries=options.bloom_max_entries,
     )
-    bloom.add(keys)
+    bloom.add(keys())
     return bloom.type_code, bloom.serialize()
+
+
+def _key_range(
+    keys: Callable[[], pa.ChunkedArray],
+    previous: BaseFileFooter | None,
+    inserted: pa.Array | None,
+) -> tuple[str, str] | None:
+    """The least and the greatest key of a file, in the order of their bytes; None without keys."""
+    low = high = None
+    # Other writers have ranges in other orders: Java compares the halves of surrogate pairs.
+    if previous is not None and previous.checksums is not None:
+        low, high = previous.min_key, previous.max_key
+    if low is None or high is None:
+        ends = pc.min_max(keys()).as_py()
+        return None if ends["min"] is None else (ends["min"], ends["max"])
+    if inserted is None or len(inserted) == 0:
+        return low, high
+    # Python compares texts by code points, which is the order of their bytes.
+    ends = pc.min_max(inserted).as_py()
+    return min(low, ends["min"]), max(high, ends["max"])
 
 
 def read_footer(source: RangeReader, *, misplaced: bool = False) -> BaseFileFooter:
@@ -265,6 +316,7 @@ def read_footer(source: RangeReader, *, misplaced: bool = False) -> BaseFileFoot
             max_key=_text(entries.get(MAX_KEY)),
             num_rows=metadata.num_rows,
             metadata=metadata,
+            checksums=Checksums.of(entries),
         )
     except UnicodeDecodeError as error:
         raise CorruptFileError(source.name, source.size, f"damaged footer: {error}") from error
@@ -346,7 +398,7 @@ def read_columns(
         known = file.schema_arrow.names
         if columns is not None:
             columns = [name for name in columns if name in known]
-        check_size(source, metadata, known if columns is None else columns)
+        check_size(source, metadata, known if columns is None else columns, groups=groups)
         if groups is None:
             table = file.read(columns=columns, use_threads=False)
         else:
@@ -367,7 +419,8 @@ def _checked(
     """A file object for Arrow, whose column chunks were checked."""
     checksums = Checksums.of(metadata.metadata)
     chunks = column_chunks(metadata, columns, groups)
-    if (columns is None and groups is None) or source.size <= _WHOLE_READ:
+    in_memory = isinstance(source, BytesReader)
+    if in_memory or (columns is None and groups is None) or source.size <= _WHOLE_READ:
         data = source.read(0, source.size)
         whole = memoryview(data)
         for chunk in chunks:

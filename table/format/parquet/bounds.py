@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet.pages import chunk_pages
+from keymark.table.format.parquet.column_chunks import column_chunks
+from keymark.table.format.parquet.pages import UNCOMPRESSED, chunk_pages, page_headers
 from keymark.table.storage.storage import RangeReader
 
 MOST_BYTES = 256 << 20
@@ -28,35 +29,38 @@ _OFFSET_BYTES = 8
 _DICTIONARY_BYTES = 1 << 26
 
 
-def check_size(source: RangeReader, metadata: pq.FileMetaData, columns: Sequence[str]) -> None:
+def check_size(
+    source: RangeReader,
+    metadata: pq.FileMetaData,
+    columns: Sequence[str],
+    *,
+    groups: Sequence[int] | None = None,
+) -> None:
     """Refuse a file whose columns may decode to far more than its size explains.
 
     Args:
         source: the file.
         metadata: its footer.
         columns: the top-level columns that will be read.
+        groups: the row groups that will be read; None for all.
 
     Raises:
         CorruptFileError: they do, or a dictionary is damaged.
     """
     most = max(MOST_BYTES, MOST_RATIO * source.size)
-    wanted, total = set(columns), 0
+    total = 0
     doubtful: list[str] = []
-    for group in range(metadata.num_row_groups):
-        for number in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(number)
-            path = chunk.path_in_schema
-            if path.partition(".")[0] not in wanted:
-                continue
-            total += chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
-            if not chunk.physical_type.endswith("BYTE_ARRAY"):
-                continue
-            texts = _of_dictionary(source, chunk, most)
-            # Of texts in lists and structs nothing more exact can be found.
-            if texts > MOST_BYTES and "." not in path:
-                doubtful.append(path)
-            else:
-                total += texts
+    for place in column_chunks(metadata, columns, groups):
+        chunk = place.metadata
+        total += chunk.num_values * _TEXT_BYTES.get(chunk.physical_type, _OFFSET_BYTES)
+        if not chunk.physical_type.endswith("BYTE_ARRAY"):
+            continue
+        texts = _of_dictionary(source, chunk, most)
+        # Of texts in lists and structs nothing more exact can be found.
+        if texts > MOST_BYTES and "." not in chunk.path_in_schema:
+            doubtful.append(chunk.path_in_schema)
+        else:
+            total += texts
     if total > most:
         _refuse(source, total)
     for path in dict.fromkeys(doubtful):
@@ -80,9 +84,13 @@ def _of_dictionary(source: RangeReader, chunk: pq.ColumnChunkMetaData, most: int
     if end - start > _DICTIONARY_BYTES:
         return most
     data = source.read(start, end - start)
-    _, page = next(chunk_pages(data, range(len(data)), chunk.compression, source.name))
-    if chunk.num_values * len(page) <= MOST_BYTES:
+    place = range(len(data))
+    header, first, last = next(page_headers(data, place, source.name))
+    # A page becomes as long as its header says, or it is refused; one that is not compressed is as
+    # long as it is, whatever its header says.
+    if chunk.num_values * max(header[UNCOMPRESSED], last - first) <= MOST_BYTES:
         return 0
+    _, page = next(chunk_pages(data, place, chunk.compression, source.name))
     longest, at = 0, 0
     while at + 4 <= len(page):
         (length,) = struct.unpack_from("<I", page, at)

@@ -11,28 +11,19 @@ checksums of pages only: they cover neither page headers nor the footer.
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from isal import isal_zlib
 
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.parquet.file_fields import (
-    CHUNK_META,
-    FILE_ENTRIES,
-    FILE_ROW_GROUPS,
-    GROUP_COLUMNS,
-    META_COMPRESSED,
-    chunk_start,
-)
-from keymark.table.format.parquet.thrift import BINARY, LIST, STRUCT, Fields, write_struct
 
 FILE_ENTRY = b"keymark.file"
 CHECKSUMS_ENTRY = b"keymark.crc32"
 
-_MAGIC = b"PAR1"
-_DIGITS = 8
+DIGITS = 8
+"""Of a checksum"""
 _CHECKSUMS = re.compile(rb"([0-9a-f]{8})+")
 
 
@@ -48,8 +39,7 @@ class Checksums:
         text = (entries or {}).get(CHECKSUMS_ENTRY)
         if text is None:
             return None
-        places = range(0, len(text) - _DIGITS, _DIGITS)
-        return cls(tuple(int(text[place : place + _DIGITS], 16) for place in places))
+        return cls(tuple(np.frombuffer(bytes.fromhex(text[:-DIGITS].decode()), ">u4").tolist()))
 
     def check(self, number: int, data: bytes | memoryview, name: str, offset: int) -> None:
         """Compare a column chunk.
@@ -67,43 +57,9 @@ class Checksums:
             raise CorruptFileError(name, offset, f"the checksum of column chunk {number} differs")
 
 
-def close_file(out: bytearray, footer: Fields, path: str | None) -> bytes:
-    """Append the footer to the column chunks of a Parquet file.
-
-    Args:
-        out: the file up to its last column chunk.
-        footer: its footer (FileMetaData).
-        path: of the file in its table; the footer gets its checksums then.
-    """
-    start = len(out)
-    if path is not None:
-        groups: list[Fields] = footer[FILE_ROW_GROUPS][1][1]
-        chunks = [chunk[CHUNK_META][1] for group in groups for chunk in group[GROUP_COLUMNS][1][1]]
-        text = b"".join(_crc_of_chunk(out, chunk) for chunk in chunks) + b"0" * _DIGITS
-        footer = _with_entries(footer, {FILE_ENTRY: path.encode(), CHECKSUMS_ENTRY: text})
-        write_struct(out, footer)
-        at = out.index(text, out.rindex(CHECKSUMS_ENTRY)) + len(text) - _DIGITS
-        out[at : at + _DIGITS] = _hex(isal_zlib.crc32(memoryview(out)[start:]))
-    else:
-        write_struct(out, footer)
-    return b"".join((out, struct.pack("<I", len(out) - start), _MAGIC))
-
-
-def _crc_of_chunk(out: bytearray, meta: Fields) -> bytes:
-    start = chunk_start(meta)
-    return _hex(isal_zlib.crc32(memoryview(out)[start : start + meta[META_COMPRESSED][1]]))
-
-
-def _hex(checksum: int) -> bytes:
-    return b"%08x" % checksum
-
-
-def _with_entries(footer: Fields, entries: Mapping[bytes, bytes]) -> Fields:
-    """The footer with more key-value entries."""
-    known = footer[FILE_ENTRIES][1][1] if FILE_ENTRIES in footer else []
-    added = [{1: (BINARY, key), 2: (BINARY, value)} for key, value in entries.items()]
-    changed = {**footer, FILE_ENTRIES: (LIST, (STRUCT, [*known, *added]))}
-    return dict(sorted(changed.items()))
+def hex_digits(checksums: Sequence[int]) -> bytes:
+    """Eight hex digits for each checksum."""
+    return np.array(checksums, ">u4").tobytes().hex().encode()
 
 
 def check_entries(
@@ -125,10 +81,10 @@ def check_entries(
         return False
     if file is None or text is None or not _CHECKSUMS.fullmatch(text):
         raise CorruptFileError(*place, "damaged footer: its checksums are incomplete")
-    at = footer.find(text, footer.rfind(CHECKSUMS_ENTRY)) + len(text) - _DIGITS
-    checksum = isal_zlib.crc32(b"0" * _DIGITS, isal_zlib.crc32(memoryview(footer)[:at]))
-    checksum = isal_zlib.crc32(memoryview(footer)[at + _DIGITS :], checksum)
-    if _hex(checksum) != text[-_DIGITS:]:
+    at = footer.find(text, footer.rfind(CHECKSUMS_ENTRY)) + len(text) - DIGITS
+    checksum = isal_zlib.crc32(b"0" * DIGITS, isal_zlib.crc32(memoryview(footer)[:at]))
+    checksum = isal_zlib.crc32(memoryview(footer)[at + DIGITS :], checksum)
+    if hex_digits([checksum]) != text[-DIGITS:]:
         raise CorruptFileError(*place, "damaged footer: its checksum differs")
     if path is not None and file != path.encode():
         detail = f"this is the file {file.decode(errors='replace')}, in the wrong place"

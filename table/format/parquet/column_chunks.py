@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.checksums import Checksums
-from keymark.table.format.parquet.pages import page_headers
+from keymark.table.format.parquet.pages import chunk_start, page_headers
 from keymark.table.storage.storage import RangeReader
 
 # Field numbers of PageHeader, and of the headers in it.
@@ -47,17 +47,24 @@ def column_chunks(
         columns: names of top-level columns; None for all.
         groups: numbers of row groups; None for all.
     """
+    wanted: list[int] = []
     for group in range(metadata.num_row_groups) if groups is None else groups:
         row_group = metadata.row_group(group)
-        for column in range(metadata.num_columns):
-            number = group * metadata.num_columns + column
+        # All row groups have the same columns.
+        wanted = wanted or _places_of(row_group, columns)
+        for column in wanted:
             chunk = row_group.column(column)
-            path = chunk.path_in_schema
-            if columns is None or any(f"{path}.".startswith(f"{name}.") for name in columns):
-                start = chunk.data_page_offset
-                if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-                    start = min(start, chunk.dictionary_page_offset)
-                yield ColumnChunk(number, chunk, start, chunk.total_compressed_size)
+            number = group * metadata.num_columns + column
+            yield ColumnChunk(number, chunk, chunk_start(chunk), chunk.total_compressed_size)
+
+
+def _places_of(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[int]:
+    """The numbers of the leaf columns below some top-level columns; None for all."""
+    if columns is None:
+        return list(range(group.num_columns))
+    below = tuple(f"{name}." for name in columns)
+    paths = [group.column(number).path_in_schema for number in range(group.num_columns)]
+    return [number for number, path in enumerate(paths) if f"{path}.".startswith(below)]
 
 
 def check_chunk(

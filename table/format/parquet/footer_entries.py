@@ -7,19 +7,14 @@ time in which Arrow makes objects of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from keymark.table.format.kernels.compiled import kernel
-from keymark.table.format.parquet.thrift import (
-    BINARY,
-    DEPTH_MAX,
-    FALSE,
-    LIST,
+from keymark.table.format.parquet.thrift import BINARY, FALSE, LIST, STRUCT
+from keymark.table.format.parquet.thrift_scan import (
     STRANGE,
-    STRUCT,
+    new_stack,
     scan_field,
     scan_list,
     scan_varint,
@@ -36,8 +31,7 @@ _Numbers = npt.NDArray[np.int64]
 def footer_entries(footer: bytes) -> dict[bytes, bytes | None] | None:
     """The entries of a footer; None where it looks strange, and Arrow has to judge it."""
     places = np.empty((_ENTRIES_MAX, 4), np.int64)
-    stack = np.empty((DEPTH_MAX, 2), np.int64)
-    count = _entries(np.frombuffer(footer, np.uint8), places, stack)
+    count = _entries(np.frombuffer(footer, np.uint8), places, new_stack())
     if count == STRANGE:
         return None
     return {
@@ -49,24 +43,14 @@ def footer_entries(footer: bytes) -> dict[bytes, bytes | None] | None:
 @kernel
 def _entries(data: _Bytes, places: _Numbers, stack: _Numbers) -> int:
     """Where the entries are: start and length of key and of value; how many there are."""
-    at: Any = 0
-    number: Any = 0
-    while at >= 0:
-        if at >= len(data):
-            return STRANGE
-        head = np.int64(data[at])
-        if head == 0:
-            return 0
-        number += head >> 4
-        if head >> 4 == 0:
-            value, _ = scan_varint(data, at + 1)
-            number = value >> 1
-        kind, at = scan_field(data, at)
+    kind, number, at = scan_field(data, 0, 0)
+    while kind:
         if number == _ENTRIES_FIELD and kind == LIST:
             return int(_read_entries(data, at, places))
-        if kind > FALSE and at >= 0:
+        if kind > FALSE:
             at = skip_value(data, at, kind, stack)
-    return STRANGE
+        kind, number, at = scan_field(data, at, number)
+    return 0 if at >= 0 else STRANGE
 
 
 @kernel

@@ -1,63 +1,93 @@
-"""A base file whose row groups are partly those of the file before, copied as they lie.
+"""A base file whose pages are partly those of the file before, copied as they lie.
 
-    file before    group 0    group 1    group 2
-    new rows                  group 1'             group 3'
-    file           group 0    group 1'   group 2   group 3'
+    file before    page 0    page 1    page 2
+    updated rows             page 1'
+    new rows                                     page 3'
+    next file      page 0    page 1'   page 2    page 3'
 
-A copied row group keeps its pages, encodings and statistics; in the new footer its offsets move
-with them. Only its column `_hoodie_file_name` is written anew: its rows are now those of another
-file. The checksum of each column chunk is compared before the chunk is copied, so that damage never
-gets a new checksum.
+A page is a stretch of rows in all columns. A column chunk is put together of pages of the file
+before and of new ones, behind the dictionary of the file before. A new page has indices into that
+dictionary if it holds all values of the page, else the values themselves. Columns in which no row
+differs are copied whole. `_hoodie_file_name` is written anew, because its rows are now those of
+another file, and so are nested columns. docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Self
 
+import numpy as np
 import pyarrow as pa
+from isal import isal_zlib
 
-from keymark.table.format.parquet.base_file import (
-    BaseFileFooter,
-    BaseFileOptions,
-    encode,
-    hudi_entries,
+from keymark.table.format.parquet.base_file import BaseFileOptions, compressed, encode, encode_pages
+from keymark.table.format.parquet.chunk_statistics import Described, statistics_after
+from keymark.table.format.parquet.file_body import (
+    MAGIC,
+    ROW_GROUPS,
+    ROWS,
+    SCHEMA,
+    FileBody,
+    end_of_file,
 )
-from keymark.table.format.parquet.checksums import Checksums, close_file
-from keymark.table.format.parquet.file_fields import (
-    CHUNK_FIELDS,
-    CHUNK_META,
-    CHUNK_OFFSET,
-    FILE_ROW_GROUPS,
-    FILE_ROWS,
-    FILE_SCHEMA,
-    GROUP_COLUMNS,
-    GROUP_ORDINAL,
-    GROUP_ROWS,
-    META_COMPRESSED,
-    META_DATA_OFFSET,
-    META_DICTIONARY_OFFSET,
-    META_PATH,
-    META_PLACES,
-    chunk_start,
+from keymark.table.format.parquet.footer_groups import (
+    CODEC,
+    COMPRESSED,
+    DATA_PAGE,
+    GROUP_UNCOMPRESSED,
+    UNCOMPRESSED,
 )
-from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
-from keymark.table.format.parquet.parquet_gzip import UnknownShapeError, footer_of, put_sizes
-from keymark.table.format.parquet.thrift import I16, I64, LIST, STRUCT, Fields
-from keymark.table.storage.storage import BytesReader
+from keymark.table.format.parquet.index_pages import index_page, page_header
+from keymark.table.format.parquet.paged_file import (
+    ENCODINGS,
+    UNCOMPRESSED_BYTES,
+    VALUES,
+    Dictionary,
+    PagedFile,
+    chunk_struct,
+)
+from keymark.table.format.parquet.thrift import I16, I32, I64, LIST, STRUCT, ThriftReader
+from keymark.table.format.parquet.thrift_scan import (
+    RawFields,
+    integer,
+    integer_of,
+    list_head,
+    raw_fields,
+    raw_list,
+    raw_struct,
+)
 
-_MAGIC = b"PAR1"
+# Fields of ColumnMetaData: its statistics; pages by encoding and values by level, which may be
+# left out.
+_STATISTICS = 12
+_COUNTS = (13, 16)
+
+
+class PageKind(IntEnum):
+    """What the rows of a page are beside those of the page before in the same place."""
+
+    COPIED = 0
+    """The same."""
+    UPDATED = 1
+    """Those of the same keys, some of them updated."""
+    NEW = 2
+    """Others."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroup:
-    """A row group of the new file: how many rows it has, and its number in the file before.
+class NextPage:
+    """A page of the new file: how many rows it has, and which page before it stands for.
 
-    The number is None where its rows are new.
+    Pages of rows that were inserted behind all others stand for the last one.
     """
 
     rows: int
-    copied: int | None = None
+    place: int
+    kind: PageKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,153 +95,289 @@ class NextFile:
     """What the new file is made of.
 
     Attributes:
-        before: the file before, whose footer was checked; a file of ours with checksums.
-        footer: of that file.
-        groups: the row groups of the new file, in their order.
-        rows: those of all groups that are not copied, in their order, with all columns.
-        keys: of all rows of the new file; None for a file without bloom filter.
-        inserted: those of them that the file before has not.
-        keeps_keys: whether no key of the file before is gone.
+        before: the file before.
+        pages: of the new file, in their order.
+        read: numbers of the pages of the file before that are not copied, ascending.
+        stored: their rows; columns in which no row differs may be missing.
+        new: the rows of all pages that are NEW, in their order, without the columns of `anew`.
+        updated: the rows of all pages that are UPDATED; only the columns that differ.
+        anew: all rows of the new file; only the columns whose pages end anywhere.
+        schema: of all columns.
+        entries: of the new footer (`hudi_entries`).
         path: of the new file in its table.
-        file_name: the last part of it.
     """
 
-    before: BytesReader
-    footer: BaseFileFooter
-    groups: Sequence[RowGroup]
-    rows: pa.Table
-    keys: pa.ChunkedArray | None
-    inserted: pa.Array
-    keeps_keys: bool
+    before: PagedFile
+    pages: Sequence[NextPage]
+    read: Sequence[int]
+    stored: pa.Table
+    new: pa.Table
+    updated: pa.Table
+    anew: pa.Table
+    schema: pa.Schema
+    entries: Mapping[bytes, bytes]
     path: str
-    file_name: str
 
 
 def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
-    """Write a base file of copied and new row groups.
+    """Write a base file of copied and new pages.
 
     Returns:
-        The file; None if the file before has another schema, or parts that cannot be copied.
-
-    Raises:
-        CorruptFileError: what would be copied is damaged.
+        The file; None if the file before has another schema or codec, or no room for more rows.
     """
-    previous = file.footer if file.keeps_keys else None
-    entries = hudi_entries(file.keys, options, previous, file.inserted)
-    sizes = [group.rows for group in file.groups if group.copied is None]
-    written = encode(file.rows, sizes, options=options, entries=entries).to_pybytes()
-    footer, _ = footer_of(written)
-    before, _ = footer_of(file.before.data)
-    if before[FILE_SCHEMA] != footer[FILE_SCHEMA]:
+    parts = _Parts.of(file, options)
+    if not parts.fit():
         return None
-    out = bytearray(_MAGIC)
-    new_groups = iter(_groups_of(footer))
-    names = _FileNames.of(file, options)
-    _compare_checksums(file, before)
-    groups = []
-    try:
-        for ordinal, group in enumerate(file.groups):
-            start = len(out)
-            if group.copied is None:
-                fields = _moved(next(new_groups), written, out)
-            else:
-                copied = _groups_of(before)[group.copied]
-                fields = _copied(copied, file.before.data, names, out)
-            put_sizes(fields, start)
-            if GROUP_ORDINAL in fields:
-                fields[GROUP_ORDINAL] = (I16, ordinal)
-            groups.append(fields)
-    except UnknownShapeError:
-        return None
-    footer[FILE_ROW_GROUPS] = (LIST, (STRUCT, groups))
-    footer[FILE_ROWS] = (I64, sum(group.rows for group in file.groups))
-    return close_file(out, footer, file.path)
-
-
-def _groups_of(footer: Fields) -> list[Fields]:
-    groups: list[Fields] = footer[FILE_ROW_GROUPS][1][1]
-    return groups
-
-
-def _chunks_of(group: Fields) -> list[Fields]:
-    chunks: list[Fields] = group[GROUP_COLUMNS][1][1]
-    return chunks
-
-
-def _moved(group: Fields, data: bytes, out: bytearray) -> Fields:
-    """Append a new row group; the group with its offsets moved."""
-    chunks = [_append(chunk, data, out) for chunk in _chunks_of(group)]
-    return {**group, GROUP_COLUMNS: (LIST, (STRUCT, chunks))}
-
-
-def _compare_checksums(file: NextFile, before: Fields) -> None:
-    """Refuse damage in what is copied."""
-    checksums = Checksums.of(file.footer.metadata.metadata)
-    assert checksums is not None
-    groups, data = _groups_of(before), memoryview(file.before.data)
-    for number in (group.copied for group in file.groups if group.copied is not None):
-        chunks = _chunks_of(groups[number])
-        for column, chunk in enumerate(chunks, number * len(chunks)):
-            if not _is_file_name(chunk):
-                meta = chunk[CHUNK_META][1]
-                start = chunk_start(meta)
-                pages = data[start : start + meta[META_COMPRESSED][1]]
-                checksums.check(column, pages, file.before.name, start)
-
-
-def _is_file_name(chunk: Fields) -> bool:
-    path: list[bytes] = chunk[CHUNK_META][1][META_PATH][1][1]
-    return path == [FILE_NAME_COLUMN.encode()]
-
-
-def _copied(group: Fields, data: bytes, names: _FileNames, out: bytearray) -> Fields:
-    """Append a row group of the file before, with its rows' new file name; the group moved."""
-    chunks = [
-        _append(names.chunks[group[GROUP_ROWS][1]], names.data, out)
-        if _is_file_name(chunk)
-        else _append(chunk, data, out)
-        for chunk in _chunks_of(group)
-    ]
-    return {**group, GROUP_COLUMNS: (LIST, (STRUCT, chunks))}
-
-
-def _append(chunk: Fields, data: bytes, out: bytearray) -> Fields:
-    """Append the pages of a column chunk; the chunk with its offsets moved."""
-    meta = chunk[CHUNK_META][1]
-    if not chunk.keys() <= CHUNK_FIELDS or meta.keys() & META_PLACES:
-        raise UnknownShapeError
-    start = chunk_start(meta)
-    by = len(out) - start
-    out += memoryview(data)[start : start + meta[META_COMPRESSED][1]]
-    meta = dict(meta)
-    for place in (META_DATA_OFFSET, META_DICTIONARY_OFFSET):
-        if place in meta:
-            meta[place] = (meta[place][0], meta[place][1] + by)
-    moved = {**chunk, CHUNK_META: (STRUCT, meta)}
-    if chunk[CHUNK_OFFSET][1]:
-        moved[CHUNK_OFFSET] = (I64, start + by)
-    return moved
+    pieces: list[bytes | memoryview] = [MAGIC]
+    at, checksums, groups = len(MAGIC), [], []
+    for ordinal in range(len(parts.groups)):
+        first, raw, structs = at, 0, []
+        for column in parts.columns(ordinal):
+            size = sum(map(len, column.pages))
+            meta = {**column.meta, UNCOMPRESSED_BYTES: (I64, integer(column.uncompressed))}
+            structs.append(chunk_struct(meta, start=at, dictionary=column.dictionary, size=size))
+            checksums.append(_checksum(column.pages))
+            pieces += column.pages
+            at, raw = at + size, raw + column.uncompressed
+        told = {
+            1: (LIST, raw_list(structs)),
+            2: (I64, integer(raw)),
+            3: (I64, integer(parts.rows(ordinal))),
+            5: (I64, integer(first)),
+            6: (I64, integer(at - first)),
+            7: (I16, integer(ordinal)),
+        }
+        groups.append(raw_struct(told))
+    fields = {
+        **parts.empty.fields,
+        ROWS: (I64, integer(sum(page.rows for page in file.pages))),
+        ROW_GROUPS: (LIST, raw_list(groups)),
+    }
+    end = end_of_file(fields, file.entries, path=file.path, checksums=checksums)
+    return b"".join([*pieces, end])
 
 
 @dataclass(frozen=True, slots=True)
-class _FileNames:
-    """Column chunks that repeat the new file's name, one for each number of rows.
+class _Placed:
+    """A page of the new file, with its number, and its first row, among pages of its kind."""
+
+    page: NextPage
+    turn: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column chunk of the new file.
 
     Attributes:
-        data: a Parquet file of the one column, with a row group for each number of rows.
-        chunks: by number of rows.
+        pages: with their headers, the dictionary first.
+        dictionary: bytes of that; 0 without one.
+        uncompressed: bytes of all pages with their headers, not compressed.
+        meta: fields of its ColumnMetaData.
     """
 
-    data: bytes
-    chunks: dict[int, Fields]
+    pages: Sequence[memoryview]
+    dictionary: int
+    uncompressed: int
+    meta: RawFields
+
+
+class _Source:
+    """A file whose column chunks are taken as they lie."""
+
+    def __init__(self, body: FileBody) -> None:
+        self.body = body
+        groups = body.groups
+        self._columns = groups.shape[1]
+        self._starts, self._sizes = groups.starts.tolist(), groups.of_chunks(COMPRESSED).tolist()
+        self._raw, self._data = (groups.of_chunks(n).tolist() for n in (UNCOMPRESSED, DATA_PAGE))
+
+    def chunk(self, group: int, column: int) -> _Column:
+        """A column chunk."""
+        number = group * self._columns + column
+        start, size = self._starts[number], self._sizes[number]
+        return _Column(
+            pages=[self.body.data[start : start + size]],
+            dictionary=max(0, self._data[number] - start),
+            uncompressed=self._raw[number],
+            meta=self.body.meta(group, column),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The files that the new one is put together of.
+
+    Attributes:
+        file: what it is made of.
+        groups: of each row group its number in the file before, and its pages.
+        before: the file before.
+        empty: without rows, for its schema and its creator.
+        written: by kind of page a row group for each that is written.
+        anew: a row group for each of `groups`.
+        options: codec.
+    """
+
+    file: NextFile
+    groups: Sequence[tuple[int, Sequence[_Placed]]]
+    before: _Source
+    empty: FileBody
+    written: Mapping[PageKind, _Source]
+    anew: _Source
+    options: BaseFileOptions
 
     @classmethod
-    def of(cls, file: NextFile, options: BaseFileOptions) -> _FileNames:
-        """Those that the copied row groups need."""
-        sizes = sorted({group.rows for group in file.groups if group.copied is not None})
-        names = pa.repeat(pa.scalar(file.file_name), sum(sizes))
-        schema = pa.schema([file.rows.schema.field(FILE_NAME_COLUMN)])
-        table = pa.table([names], schema=schema)
-        data = encode(table, sizes, options=options, entries={}).to_pybytes()
-        groups = _groups_of(footer_of(data)[0])
-        return cls(data, {n: _chunks_of(each)[0] for n, each in zip(sizes, groups, strict=True)})
+    def of(cls, file: NextFile, options: BaseFileOptions) -> Self:
+        """Encode what is not copied."""
+        sizes: dict[PageKind, list[int]] = {kind: [] for kind in PageKind}
+        groups: dict[int, list[_Placed]] = {}
+        owners = np.searchsorted(file.before.firsts, [page.place for page in file.pages], "right")
+        for page, behind in zip(file.pages, owners.tolist(), strict=True):
+            known = sizes[page.kind]
+            groups.setdefault(behind - 1, []).append(_Placed(page, len(known), sum(known)))
+            known.append(page.rows)
+        rows = [sum(placed.page.rows for placed in pages) for pages in groups.values()]
+        tables = {PageKind.NEW: file.new, PageKind.UPDATED: file.updated}
+        return cls(
+            file=file,
+            groups=list(groups.items()),
+            before=_Source(file.before.body),
+            empty=encode(file.schema.empty_table(), [], options),
+            written={
+                kind: _Source(encode_pages(table, sizes[kind], options))
+                for kind, table in tables.items()
+                if sizes[kind] and table.num_columns
+            },
+            anew=_Source(encode(file.anew, rows, options)),
+            options=options,
+        )
+
+    def fit(self) -> bool:
+        """Whether pages of all files may stand beside each other, and there is room for them."""
+        before, anew = self.before.body, self.anew.body
+        codecs = {*before.groups.of_chunks(CODEC).tolist(), *anew.groups.of_chunks(CODEC).tolist()}
+        grows = sum(page.rows for page in self.file.pages) > self.file.before.starts[-1]
+        size = int(before.groups.of_groups(GROUP_UNCOMPRESSED)[-1])
+        return (
+            before.fields[SCHEMA] == self.empty.fields[SCHEMA]
+            and len(codecs) == 1
+            and (not grows or size < self.options.block_size)
+        )
+
+    def rows(self, ordinal: int) -> int:
+        """How many rows a row group has."""
+        return sum(placed.page.rows for placed in self.groups[ordinal][1])
+
+    def columns(self, ordinal: int) -> Iterator[_Column]:
+        """The column chunks of a row group."""
+        group, pages = self.groups[ordinal]
+        anew = itertools.count()
+        for column, name in enumerate(self.file.before.names):
+            if name in self.file.anew.column_names:
+                yield self.anew.chunk(ordinal, next(anew))
+                continue
+            keeps = {PageKind.COPIED}
+            if name not in self.file.updated.column_names:
+                keeps.add(PageKind.UPDATED)
+            kept = {placed.page.place for placed in pages if placed.page.kind in keeps}
+            if len(kept) == len(pages) == len(self.file.before.chunks[group][column].pages):
+                yield self.before.chunk(group, column)
+            else:
+                yield self._mixed(ordinal, column, kept)
+
+    def _mixed(self, ordinal: int, column: int, kept: set[int]) -> _Column:
+        """A column chunk of pages of the file before, those `kept`, and of others."""
+        group, pages = self.groups[ordinal]
+        before, data = self.file.before, self.before.body.data
+        name, first = before.names[column], int(before.firsts[group])
+        chunk = before.chunks[group][column]
+        meta = self.before.body.meta(group, column)
+        kind = self.file.schema.field(name).type
+        dictionary = before.dictionary(group, column, kind)
+        parts, raw, written = [], 0, []
+        for placed in pages:
+            if placed.page.place in kept and placed.page.kind is not PageKind.NEW:
+                there = chunk.pages[placed.page.place - first]
+                parts.append(data[there.start : there.end])
+                raw += there.page - there.start + there.uncompressed
+                continue
+            fresh = self._fresh(placed, column, dictionary)
+            parts += fresh.pages
+            raw += fresh.uncompressed
+            written.append(fresh.meta)
+        head = chunk.dictionary
+        if head is not None:
+            parts.insert(0, data[head.start : head.end])
+            raw += head.page - head.start + head.uncompressed
+        told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
+        told[ENCODINGS] = _encodings([meta, *written], before.name)
+        told[VALUES] = (I64, integer(self.rows(ordinal)))
+        statistics = statistics_after(
+            _described(meta),
+            [_described(each) for each in written],
+            gone=self._gone(name, set(range(first, first + len(chunk.pages))) - kept),
+            kind=kind,
+        )
+        if statistics is not None:
+            told[_STATISTICS] = (STRUCT, raw_struct(statistics))
+        return _Column(parts, len(parts[0]) if head is not None else 0, raw, told)
+
+    def _fresh(self, placed: _Placed, column: int, dictionary: Dictionary | None) -> _Column:
+        """A page that is written anew, as if it were a column chunk."""
+        page, name = placed.page, self.file.before.names[column]
+        table = self.file.new if page.kind is PageKind.NEW else self.file.updated
+        # None of its columns is nested.
+        place = table.column_names.index(name)
+        plain = self.written[page.kind].chunk(placed.turn, place)
+        if dictionary is None:
+            return plain
+        values = table[name].slice(placed.start, page.rows).combine_chunks()
+        nullable = self.file.schema.field(name).nullable
+        indices = index_page(values, dictionary.values, nullable=nullable)
+        if indices is None:
+            return plain
+        packed = compressed(indices, self.options)
+        sizes = {"uncompressed": len(indices), "compressed": len(packed)}
+        head = page_header(page.rows, dictionary.encoding, **sizes)
+        # The statistics are those of the same values.
+        meta = {number: field for number, field in plain.meta.items() if number != ENCODINGS}
+        return _Column([memoryview(head + packed)], 0, len(head) + len(indices), meta)
+
+    def _gone(self, name: str, places: set[int]) -> int:
+        """Nulls of a column in pages of the file before that are not copied."""
+        values = self.file.stored[name]
+        if not values.null_count:
+            return 0
+        starts = self.file.before.starts
+        sizes = [int(starts[number + 1] - starts[number]) for number in self.file.read]
+        found, at = 0, 0
+        for number, size in zip(self.file.read, sizes, strict=True):
+            found += values.slice(at, size).null_count if number in places else 0
+            at += size
+        return found
+
+
+def _checksum(pages: Sequence[memoryview]) -> int:
+    checksum = 0
+    for page in pages:
+        checksum = isal_zlib.crc32(page, checksum)
+    return checksum
+
+
+def _described(meta: RawFields) -> Described:
+    """The statistics in a ColumnMetaData."""
+    statistics = None
+    if _STATISTICS in meta:
+        statistics = raw_fields(np.frombuffer(meta[_STATISTICS][1], np.uint8))
+    return Described(statistics, integer_of(meta[VALUES][1]))
+
+
+def _encodings(metas: Sequence[RawFields], name: str) -> tuple[int, bytes]:
+    """The encodings of some chunks, each once; the name is for errors."""
+    found: dict[int, None] = {}
+    for meta in metas:
+        if ENCODINGS in meta:
+            reader = ThriftReader(meta[ENCODINGS][1], name)
+            found |= dict.fromkeys(reader.integer() for _ in range(reader.count(I32)))
+    return LIST, list_head(len(found), I32) + b"".join(map(integer, found))

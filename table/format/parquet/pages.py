@@ -22,11 +22,11 @@ from keymark.table.format.parquet.thrift import ThriftReader
 _GZIP_WBITS = 31
 _GZIP_ERROR: Any = isal_zlib.error
 # Bytes of the largest page, where writers aim at one megabyte, and values of the largest header.
-_PAGE_BYTES_MAX = 1 << 28
+PAGE_BYTES_MAX = 1 << 28
 _HEADER_VALUES_MAX = 1 << 10
 
 # Field numbers of PageHeader and DataPageHeaderV2.
-_UNCOMPRESSED, _COMPRESSED, _VERSION_2 = 2, 3, 8
+UNCOMPRESSED, _COMPRESSED, _VERSION_2 = 2, 3, 8
 _DEFINITION_BYTES, _REPETITION_BYTES, _IS_COMPRESSED = 5, 6, 7
 _CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "BROTLI": "brotli", "LZ4": "lz4_raw"}
 
@@ -46,15 +46,23 @@ def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
-            starts = [chunk.data_page_offset]
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-                starts.append(chunk.dictionary_page_offset)
-            start = min(starts)
+            start = chunk_start(chunk)
             end = start + chunk.total_compressed_size
             if not 0 <= start <= end <= len(data):
                 raise CorruptFileError(name, 0, f"a column chunk from {start} to {end}")
             for _, page in chunk_pages(data, range(start, end), chunk.compression, name):
                 yield page
+
+
+def chunk_start(chunk: pq.ColumnChunkMetaData) -> int:
+    """Offset of the first page of a column chunk.
+
+    Of a chunk without values Arrow says that data pages start at 0.
+    """
+    starts = [chunk.data_page_offset]
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        starts.append(chunk.dictionary_page_offset)
+    return int(min(filter(None, starts), default=0))
 
 
 def chunk_pages(
@@ -73,10 +81,10 @@ def chunk_pages(
         UnsupportedTableError: compressed by a codec that is not read.
     """
     for header, start, end in page_headers(data, place, name):
-        size, full = end - start, header[_UNCOMPRESSED]
+        size, full = end - start, header[UNCOMPRESSED]
         second = header.get(_VERSION_2)
         if not isinstance(second, dict):
-            yield header, _decompress(codec, data[start:end], full, (name, start))
+            yield header, decompress(codec, data[start:end], full, (name, start))
             continue
         # Levels come first and are not compressed in the second version of data pages.
         told = [second.get(field, 0) for field in (_DEFINITION_BYTES, _REPETITION_BYTES)]
@@ -86,7 +94,7 @@ def chunk_pages(
         plain = second.get(_IS_COMPRESSED, True) is False
         values = data[start + levels : end]
         used = "UNCOMPRESSED" if plain else codec
-        found = _decompress(used, values, full - levels, (name, start))
+        found = decompress(used, values, full - levels, (name, start))
         yield header, data[start : start + levels] + found
 
 
@@ -105,17 +113,29 @@ def page_headers(data: bytes, place: range, name: str) -> Iterator[tuple[dict[in
     while at < place.stop:
         reader = ThriftReader(data, name, at, most=_HEADER_VALUES_MAX)
         header = reader.plain()
-        size, full = header.get(_COMPRESSED), header.get(_UNCOMPRESSED)
+        size, full = header.get(_COMPRESSED), header.get(UNCOMPRESSED)
         start = reader.at
         if not isinstance(size, int) or not 0 <= size <= place.stop - start:
             reader.fail(f"a page of {size} bytes in a chunk that ends at {place.stop}")
-        if not isinstance(full, int) or not 0 <= full <= _PAGE_BYTES_MAX:
+        if not isinstance(full, int) or not 0 <= full <= PAGE_BYTES_MAX:
             reader.fail(f"a page of {full} uncompressed bytes")
         at = start + size
         yield header, start, at
 
 
-def _decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> bytes:
+def decompress(codec: str, page: bytes, size: int, place: tuple[str, int]) -> bytes:
+    """The bytes of a compressed page.
+
+    Args:
+        codec: by its name in the footer.
+        page: as it lies in the file.
+        size: of the result, as its header says.
+        place: the file and where the page is, for errors.
+
+    Raises:
+        CorruptFileError: it does not inflate to that size.
+        UnsupportedTableError: compressed by a codec that is not read.
+    """
     if codec == "UNCOMPRESSED" or not size:
         return page
     try:

@@ -19,13 +19,11 @@ import pyarrow.parquet as pq
 from keymark.table.format.kernels.compiled import kernel
 from keymark.table.format.parquet.checksums import Checksums
 from keymark.table.format.parquet.column_chunks import ColumnChunk, check_chunk, column_chunks
-from keymark.table.format.parquet.pages import chunk_pages
+from keymark.table.format.parquet.page_scan import DATA_PAGE, scan_pages
+from keymark.table.format.parquet.pages import decompress
 from keymark.table.storage.storage import RangeReader
 
-# Of PageHeader and DataPageHeader in parquet.thrift.
-_TYPE, _DATA = 1, 5
-_VALUES, _ENCODING, _LEVELS = 1, 2, 3
-_DATA_PAGE, _PLAIN, _RLE = 0, 0, 3
+_PLAIN, _RLE = 0, 3
 _ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
 _LENGTH_BYTES = 4
 
@@ -74,26 +72,26 @@ def _chunk(
     data = source.read(place.start, place.size)
     check_chunk(place, data, checksums, source.name)
     arrays = []
-    for header, page in chunk_pages(data, range(len(data)), chunk.compression, source.name):
-        head = header.get(_DATA)
-        if header.get(_TYPE) != _DATA_PAGE or not isinstance(head, dict):
+    start, end = np.zeros(1, np.int64), np.full(1, len(data))
+    for page in scan_pages(np.frombuffer(data, np.uint8), start, ends=end, name=source.name):
+        if (page.kind, page.encoding, page.levels) != (DATA_PAGE, _PLAIN, _RLE):
             return None
-        if head.get(_ENCODING) != _PLAIN or head.get(_LEVELS) != _RLE:
-            return None
-        array = _values(page, head.get(_VALUES))
+        where = (source.name, page.page)
+        text = decompress(chunk.compression, data[page.page : page.end], page.uncompressed, where)
+        array = strings_of_page(text, page.values)
         if array is None:
             return None
         arrays.append(array)
     return arrays
 
 
-def _values(page: bytes, count: object) -> pa.Array | None:
-    """The strings of a page, None if they are not as many as its header says.
+def strings_of_page(page: bytes, count: int) -> pa.Array | None:
+    """The strings of a plain page, None if they are not as many as its header says.
 
     Definition levels look like one string more, before the others; the caller knows that no null
-    makes up for it.
+    makes up for it. Strings need not be UTF-8.
     """
-    if not isinstance(count, int) or not 0 <= count * _LENGTH_BYTES <= len(page):
+    if not 0 <= count * _LENGTH_BYTES <= len(page):
         return None
     offsets = np.empty(count + 1, np.int32)
     text = np.empty(len(page) - count * _LENGTH_BYTES, np.uint8)

@@ -1,12 +1,12 @@
-"""Thrift's compact protocol: structs to values and back.
+"""Thrift's compact protocol: structs to values.
 
     struct    field, field, ..., 0
     field     (number - number before) << 4 | type, or type and the number as varint; then the value
     list      count << 4 | type, or 0xF0 | type and the count as varint; then the values
 
 Footers and page headers of Parquet are such structs. Every overrun, and every struct that is
-nested too deeply or has too many values, is a CorruptFileError. The functions at the end are
-compiled and pass over values without making any: they answer STRANGE where Arrow has to judge.
+nested too deeply or has too many values, is a CorruptFileError. `thrift_scan.py` passes over values
+without making any.
 Source: the compact protocol's specification of Apache Thrift.
 """
 
@@ -14,31 +14,20 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
 from keymark.table.errors import CorruptFileError
-from keymark.table.format.kernels.compiled import kernel
 
 # Types; the type of a boolean field is its value.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST = range(1, 10)
-_SET, STRUCT = 10, 12
+SET, STRUCT = 10, 12
 
 Fields = dict[int, tuple[int, Any]]
 """A struct: (type, value) by field number; a list's value is (type, values)."""
-
-_Bytes = npt.NDArray[np.uint8]
-_Numbers = npt.NDArray[np.int64]
 
 _LONG_LIST = 15
 _SHIFT_MAX = 63
 DEPTH_MAX = 16
 VALUES_MAX = 1 << 19
 """Values of a struct that somebody else wrote; a row group of ten thousand columns has so many"""
-STRANGE = -1
-"""The place behind what is no value, or none that is known here."""
-# A level of the stack that is within a struct, not within a list.
-_FIELDS = -1
 _FIXED = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
 
 
@@ -173,135 +162,3 @@ class ThriftReader:
         if kind not in _FIXED:
             self.fail(f"no Thrift value has type {kind}")
         return self._take(_FIXED[kind])
-
-
-def write_struct(out: bytearray, fields: Fields) -> None:
-    """Append a struct."""
-    last = 0
-    for number, (kind, value) in fields.items():
-        if 0 < number - last <= _LONG_LIST:
-            out.append((number - last) << 4 | kind)
-        else:
-            out.append(kind)
-            _write_varint(out, number << 1)
-        _write_value(out, kind, value)
-        last = number
-    out.append(0)
-
-
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _write_value(out: bytearray, kind: int, value: Any) -> None:
-    if kind in (I16, I32, I64):
-        _write_varint(out, (value << 1) ^ (value >> 63))
-    elif kind == BINARY:
-        _write_varint(out, len(value))
-        out += value
-    elif kind == STRUCT:
-        write_struct(out, value)
-    elif kind == LIST:
-        member, values = value
-        out.append(min(len(values), _LONG_LIST) << 4 | member)
-        if len(values) >= _LONG_LIST:
-            _write_varint(out, len(values))
-        for one in values:
-            _write_value(out, member, one)
-    else:
-        out += value
-
-
-@kernel
-def scan_varint(data: _Bytes, at: int) -> Any:
-    """A varint and the place behind it, STRANGE where it does not end."""
-    value = np.int64(0)
-    for turn in range(9):
-        if at >= len(data):
-            return value, STRANGE
-        byte = np.int64(data[at])
-        at += 1
-        value |= (byte & 0x7F) << (7 * turn)
-        if byte < 0x80:
-            return value, at
-    return value, STRANGE
-
-
-@kernel
-def _skip_plain(data: _Bytes, at: int, kind: int) -> int:
-    """The place behind a number, a boolean in a list or a text, STRANGE where there is none."""
-    if kind <= BYTE:
-        return at + 1
-    if kind == DOUBLE:
-        return at + 8
-    size, at = scan_varint(data, at)
-    if kind != BINARY or at < 0:
-        return at
-    return at + size if 0 <= size <= len(data) else STRANGE
-
-
-@kernel
-def scan_field(data: _Bytes, at: int) -> Any:
-    """The type of the next field of a struct, 0 at its end, and the place of its value."""
-    if at < 0 or at >= len(data):
-        return 0, STRANGE
-    head = np.int64(data[at])
-    at += 1
-    if head != 0 and head & 15 == 0:
-        return 0, STRANGE
-    if head >> 4 == 0 and head != 0:
-        _, at = scan_varint(data, at)
-    return head & 15, at
-
-
-@kernel
-def scan_list(data: _Bytes, at: int) -> Any:
-    """The type of a list's elements, how many there are, and the place of the first."""
-    if at < 0 or at >= len(data):
-        return 0, 0, STRANGE
-    kind, size = np.int64(data[at] & 15), np.int64(data[at] >> 4)
-    at += 1
-    if size == _LONG_LIST:
-        size, at = scan_varint(data, at)
-    return kind, size, at if 0 <= size <= len(data) else STRANGE
-
-
-@kernel
-def _scan_value(data: _Bytes, at: int, level: _Numbers) -> Any:
-    """The type of the next value of an open struct or list, 0 at its end, and its place."""
-    if level[0] == _FIELDS:
-        kind, at = scan_field(data, at)
-        while at >= 0 and TRUE <= kind <= FALSE:
-            kind, at = scan_field(data, at)
-        return kind, at
-    if level[1] == 0:
-        return np.int64(0), at
-    level[1] -= 1
-    return level[0], at
-
-
-@kernel
-def skip_value(data: _Bytes, at: int, kind: int, stack: _Numbers) -> int:
-    """The place behind a value, STRANGE where there is no such value.
-
-    `stack` holds for each open list the type of its elements and how many are left.
-    """
-    top = 0
-    stack[0, 0], stack[0, 1] = kind, 1
-    while top >= 0 and 0 <= at <= len(data):
-        kind, at = _scan_value(data, at, stack[top])
-        if kind == 0:
-            top -= 1
-        elif kind <= BINARY:
-            at = _skip_plain(data, at, kind)
-        elif top + 1 < len(stack) and kind in (LIST, _SET, STRUCT):
-            top += 1
-            stack[top, 0], stack[top, 1] = _FIELDS, 0
-            if kind != STRUCT:
-                stack[top, 0], stack[top, 1], at = scan_list(data, at)
-        else:
-            return STRANGE
-    return at if top < 0 and at <= len(data) else STRANGE

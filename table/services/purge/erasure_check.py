@@ -116,6 +116,20 @@ class ErasureCheck:
         kept = self.kept
         return {path: e.keys for path, e in self.matches.items() if e.keys and path in kept}
 
+    def traces(self) -> Places:
+        """Current files with traces of keys that no row of theirs has.
+
+        A base file whose pages were copied may have them: in dictionaries, and as the ends of
+        ranges. They go where the file is written whole.
+        """
+        exempt, current = self.exempt, {file.path for file in self.state.snapshot.files}
+        found = {
+            path: (matches.marks | matches.bytes) - matches.keys - matches.names - exempt
+            for path, matches in self.matches.items()
+            if path in current
+        }
+        return {path: keys for path, keys in found.items() if keys}
+
     def groups(self) -> dict[tuple[str, str], set[str]]:
         """Partition and file id of groups of the metadata table -> their files with a key."""
         exempt = self.exempt

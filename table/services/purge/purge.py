@@ -1,7 +1,8 @@
 """Purging: keys are erased from all that the table keeps, and that is proven by looking.
 
 refuse    while a savepoint keeps a key, or a partition of the metadata table is being built
-delete    a commit without the keys; every current file that a search finds them in is rewritten
+delete    a commit without the keys; every current file that a search finds them in is rewritten,
+          whole, so that no dictionary and no range of a column keeps a trace of them
 retire    older slices with a key, listed or not, are deleted as a clean: <B>.clean
 compact   groups of the metadata table with a key are merged without it, and others with blocks are
           merged as well, as Hudi expects of a compaction: <X>001.commit, and
@@ -189,8 +190,9 @@ class Purger:
             stored, _ = survey(state.storage)
             paths = {path for path in stored if is_base_file(path)} | listed_files(state).keys()
             places = self._holding(paths, asked, needed={f.path for f in state.snapshot.files})
+            traces: Places = {}
         for _ in range(_ROUNDS):
-            self._delete(state, asked, places)
+            self._delete(state, asked, places, traces)
             with hold_recovered(self.writer) as lease:
                 state = TableState.load(lease.storage)
                 self._refuse(state, asked)
@@ -202,8 +204,8 @@ class Purger:
                     state=state,
                 )
                 self._erase(check, lease, places)
-            places = check.undeleted()
-            if not places:
+            places, traces = check.undeleted(), check.traces()
+            if not places and not traces:
                 break
         # A power cut must not bring back what is proven to be gone.
         check.state.storage.sync()
@@ -246,10 +248,12 @@ class Purger:
         found = steps.run(record_keys_in, works, weights=weights)
         return {work.path: rows for work, rows in zip(works, found, strict=True) if rows}
 
-    def _delete(self, state: TableState, asked: KeySet, places: Places) -> None:
-        """Take the keys away from the current rows."""
+    def _delete(self, state: TableState, asked: KeySet, places: Places, traces: Places) -> None:
+        """Take the keys away from the current rows, and traces of keys from current files."""
         current = {file.path: file for file in state.snapshot.files}
-        hits = [(row, current[path]) for path in places if path in current for row in places[path]]
+        rows = [(row, current[path]) for path in places if path in current for row in places[path]]
+        known = [(row, current[path]) for path in traces if path in current for row in traces[path]]
+        hits = rows + known
         if not hits:
             return
         columns = {
@@ -258,7 +262,7 @@ class Purger:
             "file_id": pa.array([file.file_id for _, file in hits], pa.string()),
         }
         result = delete_found(self.writer, pa.table(columns))
-        self._tally.deleted.update(row for row, _ in hits)
+        self._tally.deleted.update(row for row, _ in rows)
         self._tally.files_rewritten += result.files_written
         self._tally.instants.append(result.instant)
 

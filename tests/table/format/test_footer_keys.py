@@ -29,7 +29,7 @@ SMALL = FooterOptions(bloom_entries=40, bloom_fpp=0.05, bloom_max_entries=80)
 def made(keys, **footer):
     rows = pa.table({"_hoodie_record_key": keys, "v": [{"a": [1.5, None]}] * len(keys)})
     options = BaseFileOptions(footer=FooterOptions(**footer) if footer else SMALL)
-    return write_base_file(rows, options=options).to_pybytes()
+    return write_base_file(rows, options=options)
 
 
 def both(data):

@@ -36,10 +36,6 @@ def reader(name):
     return reader_of((DATA / f"{name}.parquet").read_bytes())
 
 
-def in_memory(buffer):
-    return reader_of(buffer.to_pybytes())
-
-
 def rows(count, *, seed=1):
     rng = random.Random(seed)
     keys = [str(uuid.UUID(int=rng.getrandbits(128))) for _ in range(count)]
@@ -86,7 +82,7 @@ def test_files_of_hudi_written_again(name, codec):
     footer = read_footer(source)
     table = read_base_file(source)
     avro = (footer.metadata.metadata or {}).get(b"parquet.avro.schema", b"{}").decode()
-    ours = in_memory(
+    ours = reader_of(
         parquet.write_base_file(
             table, options=BaseFileOptions(codec=codec, avro_schema=avro), previous=footer
         )
@@ -105,9 +101,9 @@ def test_files_of_hudi_written_again(name, codec):
 
 def test_gzip_without_shortcut(monkeypatch):
     table = rows(500)
-    quick = in_memory(write(table))
+    quick = reader_of(write(table))
     monkeypatch.setattr(parquet, "gzip_pages", lambda *_: None)
-    plain = in_memory(write(table))
+    plain = reader_of(write(table))
     assert plain.data != quick.data
     for source in (quick, plain):
         assert read_footer(source).metadata.row_group(0).column(2).compression == "GZIP"
@@ -115,7 +111,7 @@ def test_gzip_without_shortcut(monkeypatch):
 
 
 def test_types_are_hudis():
-    ours = in_memory(write(read_base_file(reader("types"))))
+    ours = reader_of(write(read_base_file(reader("types"))))
     hudi = read_footer(reader("types")).metadata.schema
     mine = read_footer(ours).metadata.schema
     for i, name in enumerate(hudi.names):
@@ -134,7 +130,7 @@ def test_types_are_hudis():
 
 def test_footer_of_a_new_file():
     table = rows(50)
-    ours = in_memory(write(table, avro_schema='{"x":1}'))
+    ours = reader_of(write(table, avro_schema='{"x":1}'))
     footer = read_footer(ours)
     entries = footer.metadata.metadata
     assert set(entries) == {
@@ -154,16 +150,16 @@ def test_footer_of_a_new_file():
 
 def test_simple_filters_carry_no_code():
     simple = FooterOptions(bloom_type=SIMPLE, bloom_entries=100)
-    footer = read_footer(in_memory(write(rows(5), footer=simple)))
+    footer = read_footer(reader_of(write(rows(5), footer=simple)))
     assert footer.bloom_type == SIMPLE
     assert b"hoodie_bloom_filter_type_code" not in footer.metadata.metadata
     assert len(footer.bloom_text) > 100
 
 
 def test_no_filter_no_range():
-    footer = read_footer(in_memory(write(rows(5), footer=FooterOptions(bloom_enabled=False))))
+    footer = read_footer(reader_of(write(rows(5), footer=FooterOptions(bloom_enabled=False))))
     assert (footer.bloom_text, footer.min_key, footer.max_key) == (None, None, None)
-    empty = in_memory(write(rows(1)[:0]))
+    empty = reader_of(write(rows(1)[:0]))
     assert read_footer(empty).num_rows == 0
     assert read_base_file(empty).equals(rows(1)[:0])
 
@@ -173,29 +169,29 @@ def test_key_range_is_in_byte_order():
     table = rows(2)
     keys = pa.array(["\ue000", "😀"])
     table = table.set_column(2, "_hoodie_record_key", keys)
-    footer = read_footer(in_memory(write(table)))
+    footer = read_footer(reader_of(write(table)))
     assert (footer.min_key, footer.max_key) == ("\ue000", "😀")
 
 
 def test_previous_filter_is_taken_over():
     old, new = rows(30), rows(10, seed=2)
-    previous = read_footer(in_memory(write(old)))
+    previous = read_footer(reader_of(write(old)))
     options = BaseFileOptions(footer=FooterOptions(bloom_type=SIMPLE, bloom_entries=7))
-    same = read_footer(in_memory(parquet.write_base_file(old, options=options, previous=previous)))
+    same = read_footer(reader_of(parquet.write_base_file(old, options=options, previous=previous)))
     assert (same.bloom_type, same.bloom_text) == (DYNAMIC, previous.bloom_text)
     both = pa.concat_tables([old, new])
     inserted = new.column("_hoodie_record_key").combine_chunks()
     more = read_footer(
-        in_memory(
+        reader_of(
             parquet.write_base_file(both, options=options, previous=previous, inserted=inserted)
         )
     )
-    anew = read_footer(in_memory(write(both)))
+    anew = read_footer(reader_of(write(both)))
     assert (more.bloom_type, more.bloom_text) == (DYNAMIC, anew.bloom_text)
     assert (more.min_key, more.max_key) == (anew.min_key, anew.max_key)
-    bare = read_footer(in_memory(write(old, footer=FooterOptions(bloom_enabled=False))))
+    bare = read_footer(reader_of(write(old, footer=FooterOptions(bloom_enabled=False))))
     built = read_footer(
-        in_memory(
+        reader_of(
             parquet.write_base_file(
                 old, options=BaseFileOptions(footer=SMALL), previous=bare, inserted=inserted
             )
@@ -206,13 +202,13 @@ def test_previous_filter_is_taken_over():
 
 def test_row_groups():
     table = rows(1000)
-    ours = in_memory(write(table, block_size=table.nbytes // 4))
+    ours = reader_of(write(table, block_size=table.nbytes // 4))
     assert 4 <= read_footer(ours).metadata.num_row_groups <= 5
     assert read_base_file(ours).equals(table)
 
 
 def dictionary_columns(table):
-    group = read_footer(in_memory(write(table))).metadata.row_group(0)
+    group = read_footer(reader_of(write(table))).metadata.row_group(0)
     columns = [group.column(i) for i in range(group.num_columns)]
     return {c.path_in_schema for c in columns if c.has_dictionary_page}
 
@@ -243,7 +239,7 @@ def test_dictionaries_of_nested_columns():
     )
     found = {path for path in dictionary_columns(table) if path.startswith("deep")}
     assert found == {"deep.m.key_value.key", "deep.s.x"}
-    assert read_base_file(in_memory(write(table))).to_pylist() == table.to_pylist()
+    assert read_base_file(reader_of(write(table))).to_pylist() == table.to_pylist()
 
 
 def test_columns_with_nan_have_no_range():
@@ -259,7 +255,7 @@ def test_columns_with_nan_have_no_range():
     }.items():
         kind = pa.map_(pa.string(), pa.float64()) if name == "m" else None
         table = table.append_column(name, pa.array(values, kind))
-    group = read_footer(in_memory(write(table))).metadata.row_group(0)
+    group = read_footer(reader_of(write(table))).metadata.row_group(0)
     columns = [group.column(i) for i in range(group.num_columns)]
     without = {column.path_in_schema for column in columns if column.statistics is None}
     assert without == {"a", "s.x", "l.list.element", "m.key_value.value"}
@@ -295,16 +291,16 @@ def test_many_values_that_repeat():
 
 def test_timestamps_are_micros():
     stamps = pa.array([1704164645678], pa.timestamp("ms", "UTC"))
-    ours = in_memory(write(rows(1).append_column("at", stamps)))
+    ours = reader_of(write(rows(1).append_column("at", stamps)))
     kind = read_base_file(ours).schema.field("at").type
     assert kind == pa.timestamp("us", "UTC")
-    local = in_memory(write(rows(1).append_column("at", stamps.cast(pa.timestamp("us")))))
+    local = reader_of(write(rows(1).append_column("at", stamps.cast(pa.timestamp("us")))))
     assert read_base_file(local).schema.field("at").type == pa.timestamp("us")
 
 
 def test_columns_and_ranges(tmp_path):
     table = rows(40000)
-    ours = write(table, codec="uncompressed").to_pybytes()
+    ours = write(table, codec="uncompressed")
     assert len(ours) > parquet._WHOLE_READ
     folder = tmp_path / "2024/01/09"
     folder.mkdir(parents=True)
@@ -345,7 +341,7 @@ def footer_only(data):
 
 
 def test_damaged_files():
-    data = write(rows(20)).to_pybytes()
+    data = write(rows(20))
     start = footer_only(data)
     for end in [0, 3, 8, 11, len(data) // 2, len(data) - 1]:
         source = BytesReader(name="cut", data=data[:end])
@@ -371,6 +367,6 @@ def test_conformed_table_reads_as_its_schema():
     )
     conformed = schema.conform(table, target, "rows")
     assert conformed.schema.equals(target)
-    again = read_base_file(in_memory(write(conformed)))
+    again = read_base_file(reader_of(write(conformed)))
     assert again.schema.equals(target)
     assert io.BytesIO(write(conformed)).getvalue()[:4] == b"PAR1"

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keymark.table.format.parquet import parquet_gzip
+from keymark.table.format.parquet.file_body import FileBody
+from keymark.table.format.parquet.parquet_gzip import gzip_pages
 
 
 def sample(rows=5000):
@@ -46,6 +47,10 @@ def written(table, **options):
     return sink.getvalue()
 
 
+def zipped_of(plain, entries=None):
+    return gzip_pages(FileBody.of(plain, "f")).closed(entries or {}, None)
+
+
 def leaves(metadata):
     return [
         metadata.row_group(g).column(c)
@@ -68,7 +73,7 @@ def leaves(metadata):
 def test_same_table_smaller_file(options):
     table = sample()
     plain = written(table, **options)
-    zipped = parquet_gzip.gzip_pages(plain)
+    zipped = zipped_of(plain)
     assert len(zipped) < len(plain)
     read = pq.ParquetFile(io.BytesIO(zipped))
     assert read.read().equals(table)
@@ -90,21 +95,15 @@ def test_same_table_smaller_file(options):
         assert held.total_byte_size == sum(sizes)
 
 
-def test_key_value_metadata_stays():
-    sink = io.BytesIO()
-    table = sample(10)
-    with pq.ParquetWriter(sink, table.schema, compression="none") as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({"k": "v" * 5000, "ü": "☃"})
-    zipped = parquet_gzip.gzip_pages(sink.getvalue())
-    metadata = pq.read_metadata(io.BytesIO(zipped)).metadata
-    assert metadata[b"k"] == b"v" * 5000
-    assert metadata["ü".encode()] == "☃".encode()
+def test_key_value_metadata():
+    entries = {b"k": b"v" * 5000, "ü".encode(): "☃".encode()}
+    zipped = zipped_of(written(sample(10)), entries)
+    assert pq.read_metadata(io.BytesIO(zipped)).metadata == entries
 
 
 def test_pages_are_gzip_members():
     table = pa.table({"x": pa.array(range(1000), pa.int64())})
-    zipped = parquet_gzip.gzip_pages(written(table, use_dictionary=False))
+    zipped = zipped_of(written(table, use_dictionary=False))
     chunk = pq.read_metadata(io.BytesIO(zipped)).row_group(0).column(0)
     start, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
     first = zipped.index(b"\x1f\x8b", start)
@@ -115,7 +114,7 @@ def test_pages_are_gzip_members():
 
 def test_empty_table():
     table = sample(5)[:0]
-    assert pq.read_table(io.BytesIO(parquet_gzip.gzip_pages(written(table)))).equals(table)
+    assert pq.read_table(io.BytesIO(zipped_of(written(table)))).equals(table)
 
 
 @pytest.mark.parametrize(
@@ -128,16 +127,14 @@ def test_empty_table():
     ],
 )
 def test_other_shapes_are_left_alone(options):
-    assert parquet_gzip.gzip_pages(written(sample(100), **options)) is None
+    assert gzip_pages(FileBody.of(written(sample(100), **options), "f")) is None
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_spark_reads_the_same(spark, tmp_path, vectorized):
     table = sample()
-    (tmp_path / "f.parquet").write_bytes(
-        parquet_gzip.gzip_pages(written(table, row_group_size=1999))
-    )
+    (tmp_path / "f.parquet").write_bytes(zipped_of(written(table, row_group_size=1999)))
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     try:
         rows = spark.read.parquet(str(tmp_path / "f.parquet")).orderBy("key").collect()

@@ -24,8 +24,8 @@ SWITCHES = {
 RETAINED = "hoodie.cleaner.commits.retained"
 KEEP = ("hoodie.keep.min.commits", "hoodie.keep.max.commits")
 GROUPS = "hoodie.metadata.record.index.{}.filegroup.count"
-GROUP_ROWS = {"1048576": "2048", "200": "3", "64": "1"}
-"""Rows of a row group by the size of an index block: small ones come together."""
+PAGE_ROWS = {"1048576": "2048", "200": "3", "64": "1"}
+"""Rows of a page by the size of an index block: small ones come together."""
 MOVES_BY = {"global_bloom": "bloom", "compact": "simple"}
 """Whose option says whether keys move, where it is not the record index's."""
 SECONDARY = ("v", "k", "n")
@@ -60,7 +60,7 @@ class HistoryShape(Shape):
             **super().options,
             **{GROUPS.format(end): self.shards for end in ("min", "max")},
             "hoodie.hfile.block.size": self.block,
-            "keymark.parquet.group.rows": GROUP_ROWS[self.block],
+            "keymark.parquet.page.rows": PAGE_ROWS[self.block],
             "hoodie.metadata.compact.max.delta.commits": self.compact_after,
             RETAINED: str(self.retained),
             "hoodie.write.lock.wait_time_ms": "0",

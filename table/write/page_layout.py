@@ -1,0 +1,178 @@
+"""Which pages of a base file a merge leaves as they are, and what the others become.
+
+    file before    page 0    page 1 (a row updated)    page 2 (full)
+    next file      page 0    page 1'                   page 2           page 3' (inserted rows)
+
+A page is a stretch of rows in all columns. Where rows are updated and none are deleted, it keeps
+its keys, and of its columns only those whose values changed are written. Inserted rows join the
+last page while it has room. Copying pays where at least half of the pages stay; a file whose rows
+change more widely is written whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from keymark.table.format.parquet.base_file import BaseFileFooter
+from keymark.table.format.parquet.column_choice import leaves_of
+from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
+from keymark.table.format.parquet.next_file import NextPage, PageKind
+from keymark.table.format.parquet.paged_file import PagedFile
+from keymark.table.format.schema import with_meta
+from keymark.table.storage.storage import BytesReader
+from keymark.table.write.file_group import WriteTarget
+from keymark.table.write.merge import Merge
+
+_Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The pages of a file that copies some of the file before.
+
+    Sources are rows of (rows of the pages that are read ++ incoming rows).
+
+    Attributes:
+        pages: in their order.
+        read: numbers of the pages of the file before that are not copied.
+        new: the source of each row of the pages that are NEW.
+        updated: the source of each row of those that are UPDATED.
+        stored: the row before each of those: its source if it is not updated.
+    """
+
+    pages: tuple[NextPage, ...]
+    read: tuple[int, ...]
+    new: _Numbers
+    updated: _Numbers
+    stored: _Numbers
+
+
+def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -> PagedFile | None:
+    """A file whose pages may be copied; None where that cannot be.
+
+    It must be a file of ours, whose checksums prove what is copied, with the columns of the table,
+    with stored keys, and with pages that end at the same rows but for nested columns.
+    """
+    if not target.page_rows or target.whole or footer.checksums is None:
+        return None
+    if target.keys.virtual or not target.stores_meta:
+        return None
+    schema = with_meta(target.schema).remove_metadata()
+    stored = footer.metadata.schema.to_arrow_schema().remove_metadata()
+    if not stored.equals(schema):
+        return None
+    names = [path.partition(".")[0] for path in leaves_of(schema.empty_table())]
+    found = PagedFile.of(data, footer.checksums, names, apart=columns_apart(schema))
+    return found if found is not None and len(found.starts) > 2 else None
+
+
+def columns_apart(schema: pa.Schema) -> list[str]:
+    """The columns that are written anew in each file: that of file names, and all nested ones."""
+    return [f.name for f in schema if f.name == FILE_NAME_COLUMN or pa.types.is_nested(f.type)]
+
+
+def page_rows(merge: Merge, least: int) -> int | None:
+    """Rows of a page in a file that is written whole; None to leave that to Arrow.
+
+    Small ones where this batch would have left half of them alone: the next may be like it.
+
+    Args:
+        merge: of all rows.
+        least: rows of a small page (keymark.parquet.page.rows); 0 for none.
+    """
+    rows = len(merge.kept)
+    if not least or rows < 2 * least:
+        return None
+    starts = np.append(np.arange(0, rows, least), rows)
+    return least if 2 * len(_touched(merge, starts, least)) <= len(starts) - 1 else None
+
+
+def layout_of(merge: Merge, starts: _Numbers, least: int) -> Layout | None:
+    """The pages of the next file; None where too few of them would be copied.
+
+    Args:
+        merge: of all rows.
+        starts: the first row of each page of the file before, and the number of rows.
+        least: rows of a page with room for no more, if the file has no larger one.
+    """
+    count = len(starts) - 1
+    full = max(least, int(np.diff(starts).max()))
+    touched = _touched(merge, starts, full)
+    if 2 * len(touched) > count:
+        return None
+    # A kept row's place in `source` is the number of kept rows before it.
+    places = np.append(0, np.cumsum(merge.kept))[starts]
+    is_touched = np.isin(np.arange(count), touched)
+    # Inserted rows join the last page if that is written anyway.
+    joined = is_touched[-1] and int(places[-1]) < len(merge.source)
+    nothing = np.empty(0, np.int64)
+    pages: list[NextPage] = []
+    new, updated, stored = [nothing], [nothing], [nothing]
+    for number in range(count - 1 if joined else count):
+        rows = int(starts[number + 1] - starts[number])
+        part = merge.source[places[number] : places[number + 1]]
+        if not is_touched[number]:
+            pages.append(NextPage(rows, number, PageKind.COPIED))
+        elif len(part) == rows:
+            pages.append(NextPage(rows, number, PageKind.UPDATED))
+            updated.append(part)
+            stored.append(np.arange(starts[number], starts[number + 1]))
+        elif len(part):
+            pages.append(NextPage(len(part), number, PageKind.NEW))
+            new.append(part)
+    tail = merge.source[places[-2 if joined else -1] :]
+    pages += [
+        NextPage(min(full, len(tail) - at), count - 1, PageKind.NEW)
+        for at in range(0, len(tail), full)
+    ]
+    return Layout(
+        pages=tuple(pages),
+        read=tuple(touched.tolist()),
+        new=_local(np.concatenate([*new, tail]), touched, starts),
+        updated=_local(np.concatenate(updated), touched, starts),
+        stored=_local(np.concatenate(stored), touched, starts),
+    )
+
+
+def changed_columns(stored: pa.Table, incoming: pa.Table, layout: Layout) -> list[str]:
+    """The columns in which updated pages differ from those before.
+
+    Args:
+        stored: rows of the pages that are read. A column that it lacks does not differ.
+        incoming: rows of the batch.
+        layout: of the next file.
+    """
+    rows = np.flatnonzero(layout.updated >= stored.num_rows)
+    before = stored.take(pa.array(layout.stored[rows]))
+    after = incoming.take(pa.array(layout.updated[rows] - stored.num_rows))
+    # To Arrow a negative zero equals zero.
+    return [
+        item.name
+        for item in stored.schema
+        if pa.types.is_floating(item.type) or not before[item.name].equals(after[item.name])
+    ]
+
+
+def _touched(merge: Merge, starts: _Numbers, full: int) -> _Numbers:
+    """The numbers of the pages that change; the last one where inserted rows join it."""
+    changes = np.add.reduceat(merge.changed, starts[:-1], dtype=np.int64)
+    inserts = len(merge.source) > np.count_nonzero(merge.kept)
+    if inserts and starts[-1] - starts[-2] < full:
+        changes[-1] += 1
+    return np.flatnonzero(changes)
+
+
+def _local(source: _Numbers, touched: _Numbers, starts: _Numbers) -> _Numbers:
+    """Rows of (stored ++ incoming) as rows of (rows of the touched pages ++ incoming)."""
+    rows = [np.arange(starts[number], starts[number + 1]) for number in touched]
+    read = np.concatenate([np.empty(0, np.int64), *rows])
+    local = np.zeros(int(starts[-1]), np.int64)
+    local[read] = np.arange(len(read))
+    stored = source < starts[-1]
+    found: _Numbers = source - starts[-1] + len(read)
+    found[stored] = local[source[stored]]
+    return found

@@ -1,0 +1,504 @@
+"""Pages that a batch leaves alone are copied as they lie; all readers see the right rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from table_cases import EVENT_TIME, PAYLOAD, by_hudi_rs, create, data_rows, rows
+
+from keymark import Table
+from keymark.table.errors import CorruptFileError
+from keymark.table.format.parquet.base_file import read_footer
+from keymark.table.format.parquet.column_choice import leaves_of
+from keymark.table.format.parquet.file_body import FileBody
+from keymark.table.format.parquet.footer_groups import DATA_PAGE
+from keymark.table.format.parquet.next_file import PageKind
+from keymark.table.format.parquet.paged_file import PagedFile
+from keymark.table.format.parquet.thrift_scan import integer
+from keymark.table.storage.storage import BytesReader
+from keymark.table.write.merge import Merge
+from keymark.table.write.page_layout import columns_apart, layout_of, page_rows
+
+PAGE_ROWS = "keymark.parquet.page.rows"
+CODEC = "hoodie.parquet.compression.codec"
+FILE_NAME = "_hoodie_file_name"
+KEY, TIME = "_hoodie_record_key", "_hoodie_commit_time"
+
+
+def newest(table):
+    """The file of the only file group that was written last."""
+    paths = Path(table.storage.root).rglob("*.parquet")
+    return max(paths, key=lambda path: path.name.rpartition("_")[2])
+
+
+def paged(path):
+    """A file by its pages; None where they end at different rows."""
+    source = BytesReader(name=path.name, data=path.read_bytes())
+    schema = pq.read_schema(path)
+    leaves = [leaf.partition(".")[0] for leaf in leaves_of(schema.empty_table())]
+    checksums = read_footer(source).checksums
+    return PagedFile.of(source, checksums, leaves, apart=columns_apart(schema))
+
+
+def sizes(path):
+    """The rows of each page."""
+    return np.diff(paged(path).starts).tolist()
+
+
+def of_ten_pages(path, **options):
+    """A table of one file of 100 rows in ten pages."""
+    table = create(path, {PAGE_ROWS: "10", **options}, partition_path=None)
+    table.bulk_insert(rows(range(100)))
+    assert paged(newest(table)) is None or len(sizes(newest(table))) == 1
+    table.upsert(rows([5], ts=2))
+    assert sizes(newest(table)) == [10] * 10
+    return table
+
+
+def pages(path):
+    """(page, column) -> its bytes with its header, without the column of file names."""
+    file = paged(path)
+    return {
+        (number, name): bytes(file.body.data[page.start : page.end])
+        for name, chunk in zip(file.names, file.chunks[0], strict=True)
+        for number, page in enumerate(chunk.pages)
+        if name != FILE_NAME
+    }
+
+
+def pages_of(path, name):
+    """The pages of a column."""
+    file = paged(path)
+    chunk = file.chunks[0][file.names.index(name)]
+    return [bytes(file.body.data[page.start : page.end]) for page in chunk.pages]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
+def test_what_a_batch_leaves_alone_keeps_its_bytes(tmp_path, codec):
+    table = of_ten_pages(tmp_path / "t", **{CODEC: codec})
+    before = pages(newest(table))
+    done = table.upsert(rows([37, 33, 81], ts=3))
+    assert (done.updated, done.inserted) == (3, 0)
+    after = pages(newest(table))
+    assert after.keys() == before.keys()
+    changed = {number for number, _ in after if after[number, "ts"] != before[number, "ts"]}
+    assert changed == {3, 8}
+    assert all(after[place] == before[place] for place in after if place[0] not in changed)
+    # Of the rows that were updated, keys and values are the same.
+    kept, told = ("k", "v", KEY), ("ts", TIME)
+    assert all(after[number, name] == before[number, name] for number in changed for name in kept)
+    assert all(after[number, name] != before[number, name] for number in changed for name in told)
+    names = pq.read_table(newest(table), columns=[FILE_NAME])[FILE_NAME]
+    assert set(names.to_pylist()) == {newest(table).name}
+    assert table.check().ok
+
+
+def test_all_readers_see_the_rows_of_copied_pages(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    before = pages(newest(table))
+    table.upsert(rows([1, 2, 500, 501], ts=3, value="new"))
+    after = pages(newest(table))
+    assert {number for number, _ in after if after[number, "v"] != before.get((number, "v"))} == {
+        0,
+        10,
+    }
+    table.delete(rows([55, 56]))
+    assert sizes(newest(table)) == [10] * 5 + [8] + [10] * 4 + [2]
+    assert pq.read_metadata(newest(table)).num_row_groups == 1
+    wanted = {f"k{n}": f"{'new' if n in (1, 2) or n > 99 else 'v'}k{n}" for n in range(100)}
+    wanted |= {"k500": "newk500", "k501": "newk501"}
+    del wanted["k55"], wanted["k56"]
+    path = str(newest(table))
+    by_duckdb = duckdb.sql(f"select k, v from read_parquet('{path}')").fetchall()
+    assert dict(by_duckdb) == wanted
+    by_arrow = pq.read_table(path, columns=["k", "v"])
+    assert dict(zip(*by_arrow.to_pydict().values(), strict=True)) == wanted
+    by_hudi = by_hudi_rs(table.storage.root)
+    assert [(key, name) for key, _, name in by_hudi] == sorted(
+        (k, newest(table).name) for k in wanted
+    )
+    found = duckdb.sql(f"select k from read_parquet('{path}') where k = 'k73'").fetchall()
+    assert found == [("k73",)]
+    assert table.check().ok
+
+
+def test_rows_are_added_behind_and_whole_pages_go(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    before = pages_of(newest(table), "v")
+    table.upsert(rows([500], ts=3))
+    assert sizes(newest(table)) == [10] * 10 + [1]
+    assert pages_of(newest(table), "v")[:10] == before
+    table.delete(rows(range(20, 30)))
+    assert sizes(newest(table)) == [10] * 9 + [1]
+    assert pages_of(newest(table), "v")[:9] == before[:2] + before[3:]
+    # The last page has room.
+    table.upsert(rows([501], ts=3))
+    assert sizes(newest(table)) == [10] * 9 + [2]
+    found = pq.read_table(newest(table), columns=["k"])["k"].to_pylist()
+    assert found == [f"k{n}" for n in range(100) if not 20 <= n < 30] + ["k500", "k501"]
+    assert table.check().ok
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_is_a_dict_however_its_pages_lie(tmp_path, seed):
+    rng = random.Random(seed)
+    options = {PAGE_ROWS: rng.choice(["1", "3", "7"])}
+    options |= rng.choice([{}, {PAYLOAD: EVENT_TIME}])
+    options |= rng.choice([{}, {"keymark.secondary.columns": "v,ts"}])
+    table = create(tmp_path / "t", options, partition_path=None)
+    table.bulk_insert(rows(range(40)))
+    wanted = {f"k{n}": 1 for n in range(40)}
+    for turn in range(2, 14):
+        keys = rng.sample(range(60), rng.choice([1, 1, 2, 3, 30]))
+        if rng.random() < 0.3:
+            table.delete(rows(keys, ts=100))
+            for key in keys:
+                wanted.pop(f"k{key}", None)
+        else:
+            ts = rng.choice([turn, 1]) if PAYLOAD in options else turn
+            table.upsert(rows(keys, ts=ts))
+            for name in (f"k{key}" for key in keys):
+                wanted[name] = max(ts, wanted.get(name, 0))
+        table = Table.open(table.storage.root, options=options)
+        assert {key: row[2] for key, row in data_rows(table).items()} == wanted
+    assert table.check().ok
+
+
+DRAWN = {
+    "t": (pa.string(), lambda rng: rng.choice(["", "a", "ü", "x" * 300])),
+    "n": (pa.int64(), lambda rng: rng.choice([-1, 0, 1, 1 << 40, -(1 << 62)])),
+    "i": (pa.int32(), lambda rng: rng.randrange(-3, 3)),
+    "x": (pa.float64(), lambda rng: rng.choice([0.0, -0.0, 1.5, -math.inf, math.nan])),
+    "b": (pa.bool_(), lambda rng: rng.random() < 0.5),
+    "d": (pa.date32(), lambda rng: dt.date(1969 + rng.randrange(3), 1, 1)),
+    "m": (pa.decimal128(9, 2), lambda rng: decimal.Decimal(rng.randrange(-9999, 9999)) / 100),
+    "y": (pa.binary(), lambda rng: bytes([rng.randrange(256)])),
+}
+
+
+def drawn(rng, keys):
+    """Rows of columns of many types, with nulls in some."""
+    nulls = {name: rng.choice([0, 0.3, 1]) for name in DRAWN}
+    columns = {
+        name: pa.array([None if rng.random() < nulls[name] else draw(rng) for _ in keys], kind)
+        for name, (kind, draw) in DRAWN.items()
+    }
+    return pa.table({"k": [f"k{key:03d}" for key in keys], **columns})
+
+
+def check_statistics(path):
+    file = pq.ParquetFile(path)
+    for number in range(file.num_row_groups):
+        group, found = file.metadata.row_group(number), file.read_row_group(number)
+        for column, name in enumerate(found.column_names):
+            chunk = group.column(column)
+            assert chunk.num_values == found.num_rows == group.num_rows
+            if chunk.statistics is None:
+                continue
+            assert chunk.statistics.null_count == found[name].null_count
+            if chunk.statistics.has_min_max:
+                low, high = chunk.statistics.min, chunk.statistics.max
+                values = found[name].drop_null().to_pylist()
+                assert all(low <= value <= high for value in values), name
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_columns_of_all_types_read_back_and_their_statistics_stay_true(tmp_path, seed):
+    """Counts of nulls are exact, and all values lie in the range."""
+    rng = random.Random(seed)
+    options = {PAGE_ROWS: "6", CODEC: rng.choice(["gzip", "zstd"])}
+    # Some row groups, or one.
+    options["hoodie.parquet.block.size"] = rng.choice(["4000", "125829120"])
+    table = create(tmp_path / "t", options, partition_path=None, ordering=None)
+    first = drawn(rng, range(60))
+    table.bulk_insert(first)
+    wanted, copied = {row["k"]: row for row in first.to_pylist()}, 0
+    for _ in range(8):
+        before = newest(table)
+        if rng.random() < 0.3:
+            gone = f"k{rng.randrange(70):03d}"
+            table.delete(pa.table({"k": [gone]}))
+            wanted.pop(gone, None)
+        else:
+            batch = drawn(rng, rng.sample(range(70), 2))
+            table.upsert(batch)
+            wanted |= {row["k"]: row for row in batch.to_pylist()}
+        path = newest(table)
+        copied += path != before and paged(before) is not None and len(sizes(before)) > 2
+        check_statistics(path)
+        found = pq.read_table(path, columns=first.column_names).to_pylist()
+        by_key = sorted(found, key=lambda row: row["k"])
+        assert repr(by_key) == repr([row for _, row in sorted(wanted.items())])
+    assert table.check().ok
+    assert copied > 3
+
+
+def of_repeated_values(path, codec="gzip"):
+    """A table of ten pages, with a dictionary of some values and null."""
+    options = {PAGE_ROWS: "10", CODEC: codec}
+    table = create(path, options, partition_path=None, ordering=None)
+    data = {
+        "k": [f"k{n:03d}" for n in range(100)],
+        "city": [("rome", "oslo", None)[n % 3] for n in range(100)],
+        "n": [(0, 7, None)[n % 3] for n in range(100)],
+        "x": [(0.0, 0.5, None)[n % 3] for n in range(100)],
+        "at": pa.array([(0, 1 << 40, None)[n % 3] for n in range(100)], pa.timestamp("us", "UTC")),
+    }
+    table.bulk_insert(pa.table(data))
+    for n, city in ((50, "rome"), (31, "rome"), (32, "bonn"), (95, "oslo"), (3, "köln")):
+        changed = {name: data[name][:1] for name in data}
+        changed |= {"k": [f"k{n:03d}"], "city": [city], "x": [-0.0 if n == 95 else 0.5]}
+        table.upsert(pa.table(changed, schema=pa.table(data).schema))
+    return table
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
+def test_pages_of_known_values_are_indices_and_others_are_plain(tmp_path, codec):
+    table = of_repeated_values(tmp_path / "t", codec)
+    file = paged(newest(table))
+    encodings = {
+        name: [page.encoding for page in chunk.pages]
+        for name, chunk in zip(file.names, file.chunks[0], strict=True)
+    }
+    plain, indices = 0, 8
+    # The third and the fifth update have new cities.
+    assert encodings["city"] == [plain, *[indices] * 2, plain, *[indices] * 6]
+    assert encodings["n"] == encodings["at"] == [indices] * 10
+    # A dictionary of zeros of one sign does not hold the other.
+    assert encodings["x"] == [*[indices] * 9, plain]
+    told = pq.read_metadata(newest(table)).row_group(0).column(file.names.index("city"))
+    assert set(told.encodings) == {"PLAIN", "RLE", "RLE_DICTIONARY"}
+    path = newest(table)
+    cities = [("rome", "oslo", None)[n % 3] for n in range(100)]
+    cities[50], cities[31], cities[32], cities[95], cities[3] = [
+        "rome",
+        "rome",
+        "bonn",
+        "oslo",
+        "köln",
+    ]
+    assert pq.read_table(path, columns=["city"])["city"].to_pylist() == cities
+    by_duckdb = duckdb.sql(f"select city, x from read_parquet('{path}')").fetchall()
+    assert [city for city, _ in by_duckdb] == cities
+    assert repr(by_duckdb[95][1]) == "-0.0"
+    for city in ("bonn", "köln", "rome"):
+        found = duckdb.sql(f"select k from read_parquet('{path}') where city = '{city}'").fetchall()
+        assert len(found) == cities.count(city)
+    assert sorted(row[0] for row in by_hudi_rs(table.storage.root)) == [
+        f"k{n:03d}" for n in range(100)
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_spark_reads_chunks_of_indices_and_plain_pages(spark, tmp_path, vectorized):
+    """A filter on a value that the dictionary does not hold finds it in the plain page."""
+    table = of_repeated_values(tmp_path / "t")
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+    try:
+        found = spark.read.parquet(str(newest(table)))
+        cities = {row["k"]: row["city"] for row in found.collect()}
+        bonn = [row["k"] for row in found.where("city = 'bonn'").collect()]
+    finally:
+        spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+    assert bonn == ["k032"]
+    assert [cities[f"k{n:03d}"] for n in (3, 31, 32, 33, 34, 35, 50, 95)] == (
+        ["köln", "rome", "bonn", "rome", "oslo", None, "rome", "oslo"]
+    )
+
+
+def test_a_purge_finds_what_copied_pages_keep_of_a_key(tmp_path):
+    """The range of a column, and its dictionary, name values that no row has any more."""
+    options = {PAGE_ROWS: "10"}
+    table = create(tmp_path / "t", options, partition_path=None, ordering=None)
+    keys = [f"customer-{n:04d}" for n in range(100)]
+    table.bulk_insert(pa.table({"k": keys, "friend": ["nobody", "customer-7777"] * 50}))
+    others = pa.table({"k": keys[1::2], "friend": ["nobody"] * 50})
+    table.upsert(pa.table({"k": keys[:1], "friend": ["nobody"]}))
+    for start in range(0, 50, 10):
+        table.upsert(others.slice(start, 10))
+    table.delete(pa.table({"k": keys[-1:]}))
+    file = paged(newest(table))
+    assert file.dictionary(0, 6, pa.string()).values.to_pylist() == ["nobody", "customer-7777"]
+    chunk = pq.read_metadata(newest(table)).row_group(0).column(5)
+    assert chunk.statistics.max == keys[-1]
+    gone = [keys[-1], keys[0], "customer-7777"]
+    assert not any(row["friend"] in gone for row in pq.read_table(newest(table)).to_pylist())
+    done = table.purge(gone)
+    assert done.proven
+    assert done.deleted == 1
+    data = newest(table).read_bytes()
+    assert not any(key.encode() in data for key in gone)
+    assert pq.read_metadata(newest(table)).row_group(0).column(5).statistics.max == keys[-2]
+    assert table.check().ok
+
+
+def test_negative_zero_and_nan_are_not_taken_for_what_was_there(tmp_path):
+    """Arrow takes both zeros for equal: a column that differs by a sign is not copied."""
+    options = {PAGE_ROWS: "10"}
+    table = create(tmp_path / "t", options, partition_path=None, ordering=None)
+    keys = [f"k{n:03d}" for n in range(100)]
+    wanted = dict.fromkeys(keys, 0.0)
+    table.bulk_insert(pa.table({"k": keys, "x": [0.0] * 100}))
+    for x in (-0.0, 0.0, math.nan, -0.0):
+        table.upsert(pa.table({"k": ["k037"], "x": [x]}))
+        wanted["k037"] = x
+        assert sizes(newest(table)) == [10] * 10
+        found = pq.read_table(newest(table), columns=["k", "x"]).to_pydict()
+        assert repr(dict(zip(found["k"], found["x"], strict=True))) == repr(wanted)
+
+
+def test_damage_is_found_before_it_is_copied(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    path = newest(table)
+    page = paged(path).chunks[0][-1].pages[7]
+    data = bytearray(path.read_bytes())
+    data[(page.page + page.end) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match=path.name):
+        table.upsert(rows([5], ts=3))
+    assert newest(table) == path
+
+
+def test_a_footer_that_lies_is_found_before_anything_is_copied(tmp_path):
+    """A chunk lies outside of the file; the checksum of the footer fits."""
+    table = of_ten_pages(tmp_path / "t")
+    path = newest(table)
+    data, entries = path.read_bytes(), pq.read_metadata(path).metadata
+    body = FileBody.of(data, path.name)
+    offsets = body.groups.of_chunks(DATA_PAGE)
+    # The greatest of as many bytes in the footer: the table knows how long the file is.
+    offsets[-1] = (1 << 7 * len(integer(int(offsets[-1]))) - 1) - 1
+    assert offsets[-1] > len(data)
+    lying = replace(body, groups=body.groups.with_numbers({DATA_PAGE: offsets}, {}))
+    others = {key: text for key, text in entries.items() if not key.startswith(b"keymark.")}
+    path.write_bytes(lying.closed(others, entries[b"keymark.file"].decode()))
+    assert path.stat().st_size == len(data)
+    with pytest.raises(CorruptFileError, match=f"{path.name}.* outside of it"):
+        table.upsert(rows([5], ts=3))
+    assert newest(table) == path
+
+
+def test_a_batch_that_changes_most_pages_writes_the_file_whole(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    table.upsert(rows(range(0, 100, 9), ts=3))
+    assert len(sizes(newest(table))) == 1
+
+
+def test_another_codec_writes_the_file_whole(tmp_path):
+    table = of_ten_pages(tmp_path / "t")
+    table = Table.open(table.storage.root, options={PAGE_ROWS: "10", CODEC: "zstd"})
+    table.upsert(rows([5], ts=3))
+    assert sizes(newest(table)) == [10] * 10
+    chunk = pq.read_metadata(newest(table)).row_group(0).column(0)
+    assert (chunk.compression, chunk.has_dictionary_page) == ("ZSTD", True)
+
+
+def test_nested_columns_are_written_anew_beside_copied_pages(tmp_path):
+    table = create(tmp_path / "t", {PAGE_ROWS: "10"}, partition_path=None, ordering=None)
+    kinds = [
+        ("k", pa.string()),
+        ("l", pa.list_(pa.float64())),
+        ("v", pa.string()),
+        ("s", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])),
+        ("m", pa.map_(pa.string(), pa.int64())),
+        ("n", pa.int64()),
+    ]
+    rng = random.Random(3)
+
+    def some(keys):
+        return [
+            {
+                "k": f"k{key:03d}",
+                "l": rng.choice([None, [], [0.5, None], [-0.0]]),
+                "v": rng.choice(["a", "b", None]),
+                "s": rng.choice([None, {"a": None, "b": ["x"]}, {"a": 3, "b": None}]),
+                "m": rng.choice([None, [], [("q", key), ("r", None)]]),
+                "n": key,
+            }
+            for key in keys
+        ]
+
+    wanted = {row["k"]: row for row in some(range(100))}
+    table.bulk_insert(pa.Table.from_pylist(list(wanted.values()), schema=pa.schema(kinds)))
+    for turn, keys in enumerate(([7], [7, 31], [99, 100], [50])):
+        batch = some(keys)
+        before = pages_of(newest(table), "n") if turn else None
+        table.upsert(pa.Table.from_pylist(batch, schema=pa.schema(kinds)))
+        wanted |= {row["k"]: row for row in batch}
+        found = pq.read_table(newest(table), columns=[name for name, _ in kinds]).to_pylist()
+        assert repr(sorted(found, key=lambda row: row["k"])) == repr(
+            [row for _, row in sorted(wanted.items())]
+        )
+        # The values of n stay, and with them its pages.
+        assert before is None or pages_of(newest(table), "n")[: len(before)] == before
+    assert table.check().ok
+
+
+def test_zero_rows_switch_it_off(tmp_path):
+    table = create(tmp_path / "t", {PAGE_ROWS: "0"}, partition_path=None)
+    table.bulk_insert(rows(range(9000)))
+    table.upsert(rows([5], ts=2))
+    assert len(sizes(newest(table))) == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_layout_has_the_rows_of_the_merge(seed):
+    """By a plain model: each page of the file before is copied or written, row by row."""
+    rng = np.random.default_rng(seed)
+    count, full, incoming = int(rng.integers(2, 9)), 4, 3
+    lengths = rng.integers(1, full + 1, count)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    total = int(starts[-1])
+    kept = rng.random(total) > rng.choice([0, 0.05, 0.3])
+    source = np.arange(total)
+    replaced = rng.random(total) < rng.choice([0, 0.05, 0.3])
+    source[replaced] = total + rng.integers(0, incoming, int(replaced.sum()))
+    inserted = total + np.arange(int(rng.integers(0, incoming + 1)))
+    merge = Merge(np.concatenate([source[kept], inserted]), kept, np.zeros(incoming, np.uint8))
+    layout = layout_of(merge, starts, full)
+    changed = {g for g in range(count) for n in range(*starts[g : g + 2]) if merge.changed[n]}
+    joins = len(inserted) > 0 and lengths[-1] < full
+    if 2 * len(changed | ({count - 1} if joins else set())) > count:
+        assert layout is None
+        return
+    read = [n for g in layout.read for n in range(*starts[g : g + 2])]
+    of = [*read, *range(total, total + incoming)]
+    new, updated, stored = (
+        [of[place] for place in places] for places in (layout.new, layout.updated, layout.stored)
+    )
+    found = []
+    for page in layout.pages:
+        before = list(range(*starts[page.place : page.place + 2]))
+        if page.kind is PageKind.COPIED:
+            found += before
+        elif page.kind is PageKind.UPDATED:
+            assert [stored.pop(0) for _ in range(page.rows)] == before
+            found += [updated.pop(0) for _ in range(page.rows)]
+        else:
+            found += [new.pop(0) for _ in range(page.rows)]
+    assert (new, updated, stored) == ([], [], [])
+    assert found == merge.source.tolist()
+    assert changed.isdisjoint(p.place for p in layout.pages if p.kind is PageKind.COPIED)
+
+
+def test_small_pages_pay_where_half_of_them_would_stay():
+    def merge_of(changed):
+        source = np.arange(100)
+        source[changed] = 100
+        return Merge(source, np.ones(100, bool), np.ones(1, np.uint8))
+
+    assert page_rows(merge_of([1, 11, 21, 31, 41]), 10) == 10
+    assert page_rows(merge_of([1, 11, 21, 31, 41, 51]), 10) is None
+    assert page_rows(merge_of([1]), 51) is None
+    assert page_rows(merge_of([1]), 0) is None
