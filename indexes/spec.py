@@ -171,6 +171,8 @@ class IndexSpec:
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
         cells: `module:object` of what a run does around its cells (`harness` has the protocol).
+        engines: of a mode: the engines of other formats that write in it, by the part of their
+            names before `@`. A mode is no index, and stands where an index stands.
         cost: in Keymark; None if it is unknown.
         hudi_cost: in Apache Hudi; None if it is unknown.
     """
@@ -206,6 +208,7 @@ class IndexSpec:
     hudi_options: Mapping[str, str] = field(default_factory=dict)
     published_shuffle: float = 0.0
     cells: str = ""
+    engines: tuple[str, ...] = ()
     cost: IndexCost | None = None
     hudi_cost: IndexCost | None = None
 
@@ -214,6 +217,11 @@ class IndexSpec:
         """Whether it finds the keys of any table, wherever their rows are."""
         apart = self.metadata_partition or self.entries or self.owns_layout
         return self.is_global and not apart
+
+    @property
+    def is_mode(self) -> bool:
+        """Whether it is a way in which engines of other formats write, and no index."""
+        return bool(self.engines)
 
     @property
     def is_built(self) -> bool:
