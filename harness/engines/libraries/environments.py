@@ -104,9 +104,7 @@ def _run(command: Sequence[str], name: LibraryName) -> None:
     )
     if done.returncode != 0:
         said = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
-        raise HarnessError(
-            f"{name.library}@{name.version} could not be installed: {_reason(said)}"
-        )
+        raise HarnessError(f"{name.library}@{name.version} could not be installed: {_reason(said)}")
 
 
 def _reason(said: str) -> str:

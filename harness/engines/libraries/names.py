@@ -6,6 +6,7 @@ The versions that can be installed are those with a file of pins beside this mod
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,17 @@ LIBRARIES = ("deltalake", "pyiceberg")
 LIBRARY_FORM = rf"({'|'.join(LIBRARIES)})@([0-9]{{1,4}}\.[0-9]{{1,4}}\.[0-9]{{1,4}})"
 """Regular expression of the names, in the words that JSON Schema has as well."""
 
+CODEC, FILE_SIZE = "hoodie.parquet.compression.codec", "hoodie.parquet.max.file.size"
+"""Options of the cells of all engines that the libraries have words for."""
+
+_WORDS = {
+    "deltalake": {CODEC: "writer.compression", FILE_SIZE: "write.target_file_size"},
+    "pyiceberg": {
+        CODEC: "write.parquet.compression-codec",
+        FILE_SIZE: "write.target-file-size-bytes",
+    },
+}
+_OURS = ("hoodie.", "keymark.", "spark.")
 _LIBRARY = re.compile(LIBRARY_FORM)
 _LIKE_LIBRARY = re.compile(rf"(?i)({'|'.join(LIBRARIES)})\W*v?(\d+\.\d+\.\d+)")
 _LOCKS = Path(__file__).parent
@@ -33,6 +45,13 @@ class LibraryName(NamedTuple):
     def lock(self) -> Path:
         """The file of its pins with their hashes, whether it is there or not."""
         return _LOCKS / f"{self.library}-{self.version}.lock"
+
+    def settings(self, options: Mapping[str, str]) -> dict[str, str]:
+        """The options of a cell in the library's words; its own settings win."""
+        words = _WORDS[self.library]
+        common = {words[each]: options[each] for each in words if each in options}
+        own = {each: value for each, value in options.items() if not each.startswith(_OURS)}
+        return common | own
 
 
 def library_name(name: str) -> LibraryName | None:
