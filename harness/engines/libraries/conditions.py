@@ -21,7 +21,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 }
 
 
-def tests_of(where: str) -> list[Test]:
+def column_tests(where: str) -> list[Test]:
     """The tests that a condition joins by AND: a column compared with a literal, BETWEEN or IN.
 
     Raises:

@@ -19,7 +19,7 @@ from pyspark.sql import Row
 
 from keymark.datasets.generate.digest import RowsDigest
 from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
-from keymark.harness.engines.libraries.conditions import tests_of
+from keymark.harness.engines.libraries.conditions import column_tests
 from keymark.harness.engines.libraries.names import LibraryName
 from keymark.harness.engines.libraries.process import LibraryProcess
 from keymark.harness.engines.pipe import Asked
@@ -78,7 +78,7 @@ class LibraryRows:
 
     def collect(self) -> list[Row]:
         """The rows of the condition, or of the keys."""
-        where = None if self.where is None else tests_of(self.where)
+        where = None if self.where is None else column_tests(self.where)
         keys = None if self.keys is None else list(self.keys)
         found = self.child.call("find", table=self.table, keys=keys, where=where)
         return [Row(**row) for row in found]

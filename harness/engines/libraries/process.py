@@ -8,6 +8,7 @@ when it has more than it may. The system might end the whole run instead.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Callable
@@ -24,8 +25,8 @@ _CHILD = Path(__file__).with_name("child.py")
 _PROC = Path("/proc")
 _LOOK_S = 0.05 if _PROC.is_dir() else 1.0
 _GIGABYTE = 1_000_000_000
-_OUT_OF_MEMORY = ("MemoryError:", "ArrowMemoryError:")
-"""What Python and Arrow raise where they get no memory."""
+_OUT_OF_MEMORY = re.compile(r"^(Arrow)?MemoryError:|memory allocation of \d+ bytes failed")
+"""What Python, Arrow and Rust say where they get no memory."""
 
 
 class LibraryProcess:
@@ -88,7 +89,7 @@ class LibraryProcess:
             if self._watch.exceeded:
                 limit = f"{self._memory / _GIGABYTE:,.1f} GB ({MEMORY_KEY})"
                 failed = LimitError(f"{self._name.library} held more than {limit}")
-            elif str(error).startswith(_OUT_OF_MEMORY):
+            elif _OUT_OF_MEMORY.search(str(error)):
                 failed = LimitError(f"{self._name.library} got no more memory: {error}")
             if self._child.is_dead:
                 self._death = failed
