@@ -1,0 +1,1 @@
+"""Delta's MERGE that rewrites the files of changed rows."""
