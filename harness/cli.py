@@ -23,7 +23,16 @@ from typing import Annotated, Self
 import typer
 from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeElapsedColumn
 
-from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, revisions, s3a
+from keymark.harness.engines import (
+    NATIVE,
+    engine_mistake,
+    format_jars,
+    format_name,
+    hudi_version,
+    jars,
+    revisions,
+    s3a,
+)
 from keymark.harness.errors import HarnessError
 from keymark.harness.job import document
 from keymark.harness.redaction import terminal_text
@@ -278,22 +287,28 @@ engine_app = typer.Typer(
 @engine_app.command()
 def install(
     engines: Annotated[
-        list[str], typer.Argument(metavar="ENGINE...", help="hudi@VERSION, or s3a for Hudi on S3")
+        list[str],
+        typer.Argument(
+            metavar="ENGINE...",
+            help="hudi@VERSION, delta@VERSION, iceberg@VERSION, or s3a for these on S3",
+        ),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Download an engine's jar once into the user's cache, checked by its SHA-1."""
+    """Download an engine's jars once into the user's cache, checked by their SHA-1."""
     for name in engines:
         if name == s3a.NAME:
             continue
         mistake = engine_mistake(name)
-        if mistake or hudi_version(name) is None:
+        if mistake or (hudi_version(name) is None and format_name(name) is None):
             raise HarnessError(mistake or f"engine {name!r} has nothing to install")
     done = []
     for name in engines:
         if name == s3a.NAME:
             path = s3a.install(download_bar)[0].parent
+        elif (other := format_name(name)) is not None:
+            path = format_jars.install_jars(other, download_bar)
         else:
             with download_bar(name) as told:
                 path = jars.install(str(hudi_version(name)), told)
@@ -311,6 +326,7 @@ def list_engines(
 ) -> None:
     """List the engines that can be measured on this machine."""
     names = [NATIVE, *(f"hudi@{version}" for version in jars.installed())]
+    names += format_jars.installed_formats()
     if as_json:
         print(json.dumps({"engines": names}, indent=2))
         return

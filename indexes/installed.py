@@ -2,8 +2,8 @@
 
 An index is a class under the entry-point group `keymark.indexes`; its attribute `spec` is its spec.
 Where the group `keymark.index_specs` names a spec, it is had without importing the class. The group
-`keymark.hudi_index_specs` names specs of indexes that Hudi has and Keymark has not, and the group
-`keymark.mode_specs` those of the modes in which engines of other formats write.
+`keymark.hudi_index_specs` names specs of indexes that Hudi has and Keymark has not, the group
+`keymark.format_mode_specs` those of the modes in which other formats find and replace rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from keymark.indexes.spec import UNKNOWN, IndexSpec, spec_from
 GROUP = "keymark.indexes"
 SPEC_GROUP = "keymark.index_specs"
 HUDI_SPEC_GROUP = "keymark.hudi_index_specs"
-MODE_SPEC_GROUP = "keymark.mode_specs"
+FORMAT_SPEC_GROUP = "keymark.format_mode_specs"
 
 
 @functools.cache
@@ -36,12 +36,12 @@ def specs() -> Mapping[str, IndexSpec]:
 
 @functools.cache
 def measured_specs() -> Mapping[str, IndexSpec]:
-    """The specs of all that an engine can be measured with.
-
-    These are Keymark's indexes, those that only Hudi has, and the modes of other formats.
-    """
-    groups = (MODE_SPEC_GROUP, HUDI_SPEC_GROUP)
-    others = {e.name: e.load() for group in groups for e in entry_points(group=group)}
+    """The specs of all that an engine can be measured with: indexes, and modes of other formats."""
+    others = {
+        entry.name: entry.load()
+        for group in (HUDI_SPEC_GROUP, FORMAT_SPEC_GROUP)
+        for entry in entry_points(group=group)
+    }
     return _ordered({**others, **specs()})
 
 

@@ -170,9 +170,10 @@ class IndexSpec:
         hudi_options: what Hudi's writer needs beside the type.
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
+        in_formats: the formats other than Hudi's whose engines have it, as a mode in which they find
+            and replace rows, each with its first release.
+        table_properties: of a table of such a format that is written in this mode.
         cells: `module:object` of what a run does around its cells (`harness` has the protocol).
-        engines: of a mode: the engines of other formats that write in it, by the part of their
-            names before `@`. A mode is no index, and stands where an index stands.
         cost: in Keymark; None if it is unknown.
         hudi_cost: in Apache Hudi; None if it is unknown.
     """
@@ -207,21 +208,17 @@ class IndexSpec:
     hudi_partition: str | None = None
     hudi_options: Mapping[str, str] = field(default_factory=dict)
     published_shuffle: float = 0.0
+    in_formats: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    table_properties: Mapping[str, str] = field(default_factory=dict)
     cells: str = ""
-    engines: tuple[str, ...] = ()
     cost: IndexCost | None = None
     hudi_cost: IndexCost | None = None
 
     @property
     def needs_base_files_only(self) -> bool:
         """Whether it finds the keys of any table, wherever their rows are."""
-        apart = self.metadata_partition or self.entries or self.owns_layout
+        apart = self.metadata_partition or self.entries or self.owns_layout or self.in_formats
         return self.is_global and not apart
-
-    @property
-    def is_mode(self) -> bool:
-        """Whether it is a way in which engines of other formats write, and no index."""
-        return bool(self.engines)
 
     @property
     def is_built(self) -> bool:

@@ -51,6 +51,7 @@ def counter_samples(
     """
     known = list(samples)
     counted = _counted(known)
+    timed_by_engine = {(label_of(s), s.phase) for s in known if s.metric == "wall_s"}
     for sample in known:
         if sample.metric != "wall_s" or label_of(sample) in counted or not sample.valid:
             continue
@@ -59,6 +60,8 @@ def counter_samples(
         step = logged.get(label_of(sample), StepCounters())
         if sample.phase == "total":
             for phase in step.spans:
+                if (label_of(sample), phase) in timed_by_engine:
+                    continue
                 timed = replace(sample, phase=phase, value=step.seconds(phase))
                 yield timed
                 yield from _counters(timed, step.phases.get(phase, Counters()), names)

@@ -32,13 +32,14 @@ def stage_name(info: Mapping[str, object], said: str = "") -> str:
     place = _LINE.sub("", place)
     inside = _OURS.sub("", place)
     place = inside if inside != place else _FOLDERS.sub("", place)
-    operators = sorted(set(_operators(info)))
+    operators = sorted(set(operators(info)))
     said = _PATHS.sub("", said)
     parts = [said, call + at + place, f"({', '.join(operators)})" if operators else ""]
     return " ".join(part for part in parts if part)
 
 
-def _operators(info: Mapping[str, Any]) -> Iterator[str]:
+def operators(info: Mapping[str, Any]) -> Iterator[str]:
+    """The operators of Spark's plan that run in a stage, but those that are in nearly every one."""
     for rdd in info.get("RDD Info") or ():
         try:
             name = str(json.loads(rdd["Scope"])["name"]).strip()

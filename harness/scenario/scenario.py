@@ -295,6 +295,8 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     table = scenario.table
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
+        if measured_specs()[index].in_formats:
+            continue  # an update of the partition column moves the row
         move = measured_specs()[index].move_option
         if spec.count(spec.moves) and move is None:
             found.append(

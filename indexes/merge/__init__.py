@@ -1,1 +1,1 @@
-"""A mode of engines of other formats: rows are found by a join with the table."""
+"""A merge of Delta's that rewrites the files of changed rows."""

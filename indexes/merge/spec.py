@@ -1,7 +1,7 @@
-"""What is true of the mode `merge`: one statement that joins a batch with the table by key.
+"""The mode `merge` of Delta: rows are found by a join, and the files that hold them are rewritten.
 
-The format keeps no index. Which files hold a key is found by their statistics and by the join; the
-files that hold one are written anew.
+What it does in Spark: https://docs.delta.io/delta-update; in the library deltalake:
+https://delta-io.github.io/delta-rs/usage/merging-tables.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from keymark.indexes.spec import IndexSpec
 
 SPEC = IndexSpec(
     name="merge",
-    table_type="",
+    table_type="MERGE",
     is_global=True,
     order=20,
-    color="#44aa99",
-    engines=("deltalake",),
+    color="#7f4f24",
+    in_formats={"delta": (3, 0, 0), "deltalake": (1, 6, 0)},
+    table_properties={"delta.enableDeletionVectors": "false"},
 )

@@ -1,7 +1,6 @@
-"""What is true of the mode `upsert`: the library's own call that updates and inserts by key.
+"""The mode `upsert` of pyiceberg: a scan with a condition on the key finds rows, files are rewritten.
 
-The format keeps no index. The stored rows of a batch's keys are found by a scan with a condition on
-the key columns, and the files that hold one are written anew.
+What it does: https://py.iceberg.apache.org/api (Upsert).
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from keymark.indexes.spec import IndexSpec
 
 SPEC = IndexSpec(
     name="upsert",
-    table_type="",
+    table_type="UPSERT",
     is_global=True,
-    order=21,
+    order=24,
     color="#aa4499",
-    engines=("pyiceberg",),
+    in_formats={"pyiceberg": (0, 12, 0)},
 )
