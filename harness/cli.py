@@ -30,9 +30,11 @@ from keymark.harness.engines import (
     format_name,
     hudi_version,
     jars,
+    library_name,
     revisions,
     s3a,
 )
+from keymark.harness.engines.libraries import environments
 from keymark.harness.errors import HarnessError
 from keymark.harness.job import document
 from keymark.harness.redaction import terminal_text
@@ -290,18 +292,24 @@ def install(
         list[str],
         typer.Argument(
             metavar="ENGINE...",
-            help="hudi@VERSION, delta@VERSION, iceberg@VERSION, or s3a for these on S3",
+            help="hudi@VERSION, delta@VERSION, iceberg@VERSION, s3a for these on S3, "
+            "deltalake@VERSION or pyiceberg@VERSION",
         ),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Download an engine's jars once into the user's cache, checked by their SHA-1."""
+    """Download what an engine needs once into the user's cache.
+
+    Jars are checked by their SHA-1. A library gets an environment of Python of its own, of pinned
+    packages that are checked by their SHA-256.
+    """
     for name in engines:
         if name == s3a.NAME:
             continue
         mistake = engine_mistake(name)
-        if mistake or (hudi_version(name) is None and format_name(name) is None):
+        known = hudi_version(name) or format_name(name) or library_name(name)
+        if mistake or not known:
             raise HarnessError(mistake or f"engine {name!r} has nothing to install")
     done = []
     for name in engines:
@@ -309,6 +317,8 @@ def install(
             path = s3a.install(download_bar)[0].parent
         elif (other := format_name(name)) is not None:
             path = format_jars.install_jars(other, download_bar)
+        elif (library := library_name(name)) is not None:
+            path = environments.install(library)
         else:
             with download_bar(name) as told:
                 path = jars.install(str(hudi_version(name)), told)
@@ -327,6 +337,7 @@ def list_engines(
     """List the engines that can be measured on this machine."""
     names = [NATIVE, *(f"hudi@{version}" for version in jars.installed())]
     names += format_jars.installed_formats()
+    names += [f"{library}@{version}" for library, version in environments.installed()]
     if as_json:
         print(json.dumps({"engines": names}, indent=2))
         return

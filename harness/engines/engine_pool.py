@@ -21,6 +21,7 @@ from keymark.harness.engines import (
     hudi_version,
     is_native,
     jars,
+    library_name,
     own_master,
     revision,
     s3a,
@@ -31,6 +32,9 @@ from keymark.harness.engines.format_engine import FormatEngine
 from keymark.harness.engines.format_jars import missing_jars
 from keymark.harness.engines.format_process import FormatProcess
 from keymark.harness.engines.hudi_process import HudiProcess
+from keymark.harness.engines.libraries.engine import LibraryEngine
+from keymark.harness.engines.libraries.environments import missing_library
+from keymark.harness.engines.libraries.process import LibraryProcess, process_for
 from keymark.harness.engines.native import NativeEngine
 from keymark.harness.engines.process_engine import parallelism
 from keymark.harness.engines.sources import source_mistake
@@ -78,8 +82,9 @@ def missing(
         if not wanted:
             found[name] = "engine_indexes asks for none of these indexes with it"
             continue
-        version, other = hudi_version(name), format_name(name)
+        version, other = hudi_version(name), format_name(name) or library_name(name)
         reason = jars.missing_bundle(version) if version else missing_jars(name)
+        reason = reason or missing_library(name)
         reason = reason or (source_mistake(name, source) if source else None)
         if reason:
             found[name] = reason
@@ -175,6 +180,11 @@ class EnginePool:
             process = FormatProcess(name, **self._surroundings())
             if self._starts(name, process):
                 self.engines[name] = FormatEngine(name, process, self._tables)
+        elif (library := library_name(name)) is not None:
+            own = process_for(library, self._scenario, self._work)
+            if self._starts(name, own):
+                engine = LibraryEngine(library, own, self._tables, work=self._work)
+                self.engines[name] = engine
         elif release is None:
             self.engines[name] = NativeEngine(self._runtime, self._tables)
         else:
@@ -197,7 +207,7 @@ class EnginePool:
             "connection": s3a.settings(self._scenario.table.options) if is_remote else None,
         }
 
-    def _starts(self, name: str, process: SparkProcess) -> bool:
+    def _starts(self, name: str, process: SparkProcess | LibraryProcess) -> bool:
         """Start a process, which ends with the pool; one that does not come up is broken."""
         try:
             self.told[name] = process.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from keymark.harness.engines import BARE, NATIVE, hudi_name, is_native
+from keymark.harness.engines import BARE, NATIVE, hudi_name, is_native, library_name
 from keymark.harness.engines.hudi_releases import BASE_VERSION
 from keymark.harness.engines.sources import upgrade_note
 from keymark.harness.run import own_data
@@ -40,6 +40,12 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         "Every repetition started from a copy of the cell's loaded table.",
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
+    without = [name for name in apart if library_name(name) is not None]
+    if without:
+        found.append(
+            f"Without Spark, in a process with as many cores as the run's session: "
+            f"{', '.join(without)}. They have no Spark counters."
+        )
     if any(map(hudi_name, apart)):
         found.append(
             "Index on disk compares compressors, too: Keymark writes the blocks of its index with "

@@ -16,6 +16,7 @@ import pyarrow as pa
 from keymark.harness.engines import is_native, table_version
 from keymark.harness.engines.base import WriteOutcome, merge_on_read
 from keymark.harness.engines.hudi_releases import BASE_VERSION
+from keymark.harness.errors import LimitError
 from keymark.harness.run import maintenance_steps, outside_entries
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
@@ -108,10 +109,20 @@ def take(run: StepRun) -> StepResult:
         now = run.context.clock()
         if run.deadline is not None and now >= run.deadline:
             limit = f"a repetition takes at most {run.context.trial_limit_s:,.0f} s"
-            why = f"ended after {now - start:,.0f} s: {limit} (schedule.trial_minutes)"
+            why = f"ended after {now - start:,.0f} s at {_at(run)}: {limit}"
+            why += " (schedule.trial_minutes)"
+            return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)
+        if isinstance(error, LimitError):
+            why = f"out of memory at {_at(run)}: {error}"
             return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)
         return StepResult.of_failure(run.step, now - start, error)
     return StepResult(step=run.step, values=values, mistake=mistake)
+
+
+def _at(run: StepRun) -> str:
+    """The size at which a step was ended: the rows that the table was loaded with."""
+    rows, _ = run.inputs.truth(0, deleted=False)
+    return f"{rows:,} rows"
 
 
 def _taken(run: StepRun) -> tuple[Values, str | None]:

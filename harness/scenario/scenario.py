@@ -17,7 +17,14 @@ from pydantic_core import ErrorDetails
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.specs.spec import DatasetSpec
-from keymark.harness.engines import BARE, NATIVE, engine_mistake, is_native, own_master
+from keymark.harness.engines import (
+    BARE,
+    NATIVE,
+    engine_mistake,
+    is_native,
+    library_name,
+    own_master,
+)
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
@@ -295,6 +302,8 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     table = scenario.table
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
+        if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
+            found.append(f"dataset.settings.late: needs {PAYLOAD_CLASS} = {EVENT_TIME_PAYLOAD}")
         if measured_specs()[index].in_formats:
             continue  # an update of the partition column moves the row
         move = measured_specs()[index].move_option
@@ -305,8 +314,6 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
             )
         elif spec.count(spec.moves) and options.get(str(move)) != "true":
             found.append(f"dataset.settings.moves: index {index!r} needs {move} = true")
-        if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
-            found.append(f"dataset.settings.late: needs {PAYLOAD_CLASS} = {EVENT_TIME_PAYLOAD}")
     return list(dict.fromkeys(found))
 
 
@@ -345,7 +352,11 @@ def _location_mistakes(scenario: Scenario) -> list[str]:
         return []
     scheme, mark, rest = location.partition("://")
     is_s3 = scheme in ("s3", "s3a")
-    others = [name for name in scenario.engines if not is_native(name) and not is_s3]
+    others = [
+        name
+        for name in scenario.engines
+        if not is_native(name) and (not is_s3 or library_name(name) is not None)
+    ]
     found = [f"table.location: {name} has no connection to {location}" for name in others]
     if not mark or scheme in ("file", "memory") or not rest:
         found.append(
@@ -358,7 +369,7 @@ def _session_mistakes(scenario: Scenario) -> list[str]:
     """Sessions that would wait for each other: a standalone cluster gives the first all cores."""
     spark = scenario.spark
     beside = [name for name in scenario.engines if name not in (NATIVE, BARE)]
-    beside = [name for name in beside if own_master(name) is None]
+    beside = [name for name in beside if own_master(name) is None and library_name(name) is None]
     shared = {"spark.cores.max", "spark.dynamicAllocation.enabled"} & spark.conf.keys()
     if not spark.master.startswith("spark://") or not beside or shared:
         return []

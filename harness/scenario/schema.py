@@ -80,7 +80,7 @@ def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
         "minItems": 1,
         "uniqueItems": True,
     }
-    forms = f"^({NATIVE}|{NATIVE_FORM}|{HUDI_FORM}|{FORMAT_FORM})$"
+    forms = f"^({NATIVE}|{NATIVE_FORM}|{HUDI_FORM}|{FORMAT_FORM}|{LIBRARY_FORM})$"
     named = {"type": "string", "pattern": forms}
     top["engines"] |= {"items": named, "minItems": 1, "uniqueItems": True}
     definitions["SourceSection"]["properties"]["record_key"]["minItems"] = 1

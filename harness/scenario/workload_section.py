@@ -79,6 +79,8 @@ class ScheduleSection(Section):
         loads: measured bulk loads of every table; all repetitions start from the first one's.
         trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
             its steps left out, and what was measured is kept; 0 for no limit.
+        memory_gb: gigabytes that the process of an engine without Spark may hold: then it is ended,
+            with its cell, whose row says so; 0 for three quarters of the machine's memory.
     """
 
     repetitions: Positive = 3
@@ -86,6 +88,7 @@ class ScheduleSection(Section):
     warm: Literal["cell", "index", "small"] = "cell"
     loads: Positive = 1
     trial_minutes: Natural = 0
+    memory_gb: Natural = 0
 
 
 class SparkSection(Section):

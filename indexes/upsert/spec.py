@@ -1,4 +1,4 @@
-"""The mode `upsert` of pyiceberg: a scan with a condition on the key finds rows, files are rewritten.
+"""The mode `upsert` of pyiceberg: a scan by key finds rows, and their files are rewritten.
 
 What it does: https://py.iceberg.apache.org/api (Upsert).
 """

@@ -16,7 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keymark.harness.engines import jars
-from keymark.harness.engines.libraries.names import LIBRARIES, LibraryName, pinned
+from keymark.harness.engines.libraries.names import (
+    LIBRARIES,
+    LibraryName,
+    library_name,
+    pinned,
+)
 from keymark.harness.errors import HarnessError
 
 _KEPT_LOCK = "keymark.lock"
@@ -42,6 +47,12 @@ def installed() -> tuple[LibraryName, ...]:
     """The libraries that can be used."""
     known = (LibraryName(each, version) for each in LIBRARIES for version in pinned(each))
     return tuple(name for name in known if missing_environment(name) is None)
+
+
+def missing_library(engine: str) -> str | None:
+    """As `missing_environment`, by the name of an engine; None for all other engines."""
+    name = library_name(engine)
+    return None if name is None else missing_environment(name)
 
 
 def missing_environment(name: LibraryName) -> str | None:

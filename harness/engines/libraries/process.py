@@ -19,12 +19,16 @@ from keymark.harness.engines.libraries.environments import python
 from keymark.harness.engines.libraries.names import LibraryName
 from keymark.harness.engines.pipe import Child
 from keymark.harness.errors import CellError, LimitError
+from keymark.harness.measure import environment, session
+from keymark.harness.scenario.scenario import Scenario
 
 MEMORY_KEY = "schedule.memory_gb"
 _CHILD = Path(__file__).with_name("child.py")
 _PROC = Path("/proc")
 _LOOK_S = 0.05 if _PROC.is_dir() else 1.0
 _GIGABYTE = 1_000_000_000
+_SHARE = 0.75
+"""Of the machine's memory that a process may hold where the scenario does not say how much."""
 _OUT_OF_MEMORY = re.compile(r"^(Arrow)?MemoryError:|memory allocation of \d+ bytes failed")
 """What Python, Arrow and Rust say where they get no memory."""
 
@@ -103,6 +107,14 @@ class LibraryProcess:
         """End it."""
         self._watch.stop()
         self._child.close()
+
+
+def process_for(name: LibraryName, scenario: Scenario, work: Path) -> LibraryProcess:
+    """The process of an engine in a run, with as many cores as the run's own session."""
+    asked = scenario.schedule.memory_gb * _GIGABYTE
+    memory = asked or int(environment.machine()["memory_bytes"] * _SHARE)
+    cores = session.cores(scenario.spark.master)
+    return LibraryProcess(name, work=work, cores=cores, memory=memory)
 
 
 class MemoryWatch:

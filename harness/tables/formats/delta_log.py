@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.tables.formats import roaring
+from keymark.harness.tables.formats import beside, roaring
 from keymark.harness.tables.formats.model import NO_PARTITION, FormatFacts, FormatFile, LastCommit
 
 LOG = "_delta_log"
@@ -67,7 +67,8 @@ class DeltaReader:
     def facts(self, table: Path) -> FormatFacts:
         """What the table says of its rows."""
         metadata = _replayed(table).metadata
-        return FormatFacts.of(metadata.get("configuration") or {}, metadata["partitionColumns"])
+        properties = {**beside.read(table), **(metadata.get("configuration") or {})}
+        return FormatFacts.of(properties, metadata["partitionColumns"])
 
     def files(self, table: Path) -> Sequence[FormatFile]:
         """The live data files."""

@@ -1,6 +1,7 @@
 """Tables of Iceberg: table metadata, manifest list, manifests and position deletes.
 
-    metadata/v<N>.metadata.json   the current snapshot, schemas, partition fields, properties
+    metadata/v<N>.metadata.json   the current snapshot, schemas, partition fields, properties; in a
+                                  catalog's tables it is `<N>-<UUID>.metadata.json`
     manifest list (Avro)          the manifests of a snapshot: content 0 data, 1 deletes
     manifest (Avro)               entries: status 2 is deleted; the data file with its partition
     delete file                   of version 2 Parquet (file_path, pos), of version 3 a Puffin blob
@@ -25,18 +26,21 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.tables.formats import roaring
+from keymark.harness.tables.formats import beside, roaring
 from keymark.harness.tables.formats.model import NO_PARTITION, FormatFacts, FormatFile, LastCommit
 
 METADATA, DATA = "metadata", "data"
-_TABLE_METADATA = re.compile(r"v(\d{1,18})\.metadata\.json|v(\d{1,18})\.gz\.metadata\.json")
+_TABLE_METADATA = re.compile(
+    r"v(\d{1,18})\.metadata\.json|v(\d{1,18})\.gz\.metadata\.json|"
+    r"(\d{1,18})-[0-9a-f-]{36}\.metadata\.json"
+)
 _DELETED = 2
 _POSITIONS = 1
 _BAD = (KeyError, TypeError, ValueError, AttributeError, OSError, IndexError, EOFError)
 
 
 class IcebergReader:
-    """Reads tables of Iceberg that a Hadoop catalog keeps."""
+    """Reads tables of Iceberg that a Hadoop catalog keeps, or whose catalog names the newest."""
 
     def is_of(self, table: Path) -> bool:
         """A folder with table metadata."""
@@ -47,7 +51,8 @@ class IcebergReader:
         """What the table says of its rows."""
         metadata = table_metadata(table)
         names = [name for name, _ in _partition_fields(metadata, table)]
-        return FormatFacts.of(metadata.get("properties") or {}, names)
+        properties = {**beside.read(table), **(metadata.get("properties") or {})}
+        return FormatFacts.of(properties, names)
 
     def files(self, table: Path) -> Sequence[FormatFile]:
         """The live data files."""
@@ -76,7 +81,7 @@ class IcebergReader:
 def current(names: Collection[str]) -> str:
     """The newest table metadata of a folder's files; empty where there is none."""
     numbered = [
-        (int(match[1] or match[2]), name)
+        (int(match[1] or match[2] or match[3]), name)
         for name in names
         if (match := _TABLE_METADATA.fullmatch(name))
     ]
