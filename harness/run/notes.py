@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from keymark.harness.engines import BARE, NATIVE, hudi_name, is_native, library_name
@@ -38,14 +38,9 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
     found = [
         shared,
         "Every repetition started from a copy of the cell's loaded table.",
+        *_without_spark(apart),
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
-    without = [name for name in apart if library_name(name) is not None]
-    if without:
-        found.append(
-            f"Without Spark, in a process with as many cores as the run's session: "
-            f"{', '.join(without)}. They have no Spark counters."
-        )
     if any(map(hudi_name, apart)):
         found.append(
             "Index on disk compares compressors, too: Keymark writes the blocks of its index with "
@@ -82,3 +77,14 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
             "not have: each cell has the index under test and no other."
         )
     return found
+
+
+def _without_spark(engines: Sequence[str]) -> list[str]:
+    """Which engines have no Spark session, and so no counters."""
+    named = [name for name in engines if library_name(name) is not None]
+    if not named:
+        return []
+    return [
+        f"Without Spark, in a process with as many cores as the run's session: "
+        f"{', '.join(named)}. They have no Spark counters."
+    ]
