@@ -38,7 +38,7 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
     found = [
         shared,
         "Every repetition started from a copy of the cell's loaded table.",
-        *_without_spark(apart),
+        *_without_spark([name for name in scenario.engines if name not in skipped]),
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
     if any(map(hudi_name, apart)):
@@ -81,10 +81,6 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
 
 def _without_spark(engines: Sequence[str]) -> list[str]:
     """Which engines have no Spark session, and so no counters."""
-    named = [name for name in engines if library_name(name) is not None]
-    if not named:
-        return []
-    return [
-        f"Without Spark, in a process with as many cores as the run's session: "
-        f"{', '.join(named)}. They have no Spark counters."
-    ]
+    named = ", ".join(name for name in engines if library_name(name) is not None)
+    where = "in a process of its own with as many cores as the run's session has"
+    return [f"Without Spark, each {where}, and without Spark's counters: {named}."] if named else []
