@@ -30,6 +30,7 @@ LONG = (
     "tests/harness/test_hudi_sources.py::test_a_table_of_hudi_1_x_is_measured",
     "tests/harness/test_job_for_real.py",
     "tests/harness/test_kill_resume.py",
+    "tests/harness/test_library_for_real.py",
     "tests/harness/test_later_tables.py::test_a_release_measures_copies",
     "tests/harness/test_mapping_run.py::test_a_killed_run_goes_on",
     "tests/harness/test_revisions.py::test_workers_of_spark",
