@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import Any
 
-from keymark.harness.engines import HUDI_FORM, NATIVE, NATIVE_FORM
+from keymark.harness.engines import FORMAT_FORM, HUDI_FORM, NATIVE, NATIVE_FORM
 from keymark.harness.run.own_data import SourceSection
 from keymark.harness.scenario.documents import builtin_names
 from keymark.harness.scenario.fields import Section
