@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from keymark.harness.engines import hudi_releases
 from keymark.harness.engines.format_release import number
-from keymark.harness.engines.formats import FORMAT_FORM, FORMATS, format_mistake, format_name
+from keymark.harness.engines.formats import (
+    FORMAT_FORM,
+    FORMATS,
+    FormatName,
+    format_mistake,
+    format_name,
+)
 from keymark.harness.engines.libraries.names import (
     LIBRARIES,
     LIBRARY_FORM,
@@ -194,6 +200,7 @@ __all__ = [
     "NATIVE_FORM",
     "REVISION",
     "WORKTREE",
+    "FormatName",
     "HudiName",
     "engine_indexes",
     "engine_mistake",

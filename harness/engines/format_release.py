@@ -25,6 +25,7 @@ class FormatRelease:
         first: the first release that has them.
         end: the first release that has them no more; None where there is none yet.
         for_later_spark: which builds fit Spark 4, in words.
+        untold: what of an upsert is in no phase, in words.
     """
 
     name: str
@@ -34,6 +35,7 @@ class FormatRelease:
     first: Version
     end: Version | None
     for_later_spark: str
+    untold: str
 
     def version_mistake(self, version: str) -> str | None:
         """Why a release cannot be measured; None if it can."""

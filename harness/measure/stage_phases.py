@@ -49,5 +49,4 @@ def said_of(engine: str, description: str) -> str:
     """
     if engine == HUDI:
         return description
-    said = description.rpartition(": ")[2] if description.startswith("Delta: ") else ""
-    return _NUMBERS.sub("N", said)
+    return _NUMBERS.sub("N", ": ".join(delta_phases.said(description)))

@@ -236,6 +236,7 @@ def _variant_mistakes(scenario: Scenario) -> list[str]:
         "table.variant_indexes": table.variant_indexes,
         "table.variant_engines": table.variant_engines,
         "workload.merge_on_read": scenario.workload.merge_on_read,
+        "workload.upkeep": scenario.workload.upkeep,
     }
     wrong = [
         (key, name_mistake("variant", name, variants))
@@ -266,6 +267,10 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
         "delete_latest: needs workload.delete and workload.rounds": work.delete_latest
         and not (work.delete and work.rounds),
+        "upkeep: needs upkeep_every, and the other way round": bool(work.upkeep)
+        != bool(work.upkeep_every),
+        "read_every: needs point_query or range_query": work.read_every
+        and not (work.point_query or work.range_query),
         "lookup_again: needs lookup_present or lookup_absent": work.lookup_again
         and not work.lookup_present + work.lookup_absent,
     }
@@ -282,17 +287,19 @@ def _nulled_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     """Columns that are not there to be nulled or queried, or must not be nulled."""
     names = [name for name, _ in spec.flat_columns()]
     fixed = {*spec.record_key, *spec.partition_path, spec.ordering}
-    asked, queried = scenario.workload.null_columns, scenario.workload.column_query
+    work = scenario.workload
+    asked, queries = work.null_columns, {"column_query": work.column_query}
+    queries["range_query"] = work.range_query
     found = [name_mistake("column", name, names) for name in asked]
     found += [
         f"column {name!r} is of the key, the partition or the order"
         for name in asked
         if name in fixed
     ]
-    unknown = name_mistake("column", queried, names) if queried else None
+    unknown = {key: name_mistake("column", name, names) for key, name in queries.items() if name}
     return [
         *(f"workload.null_columns: {mistake}" for mistake in found if mistake),
-        *([f"workload.column_query: {unknown}"] if unknown else []),
+        *(f"workload.{key}: {mistake}" for key, mistake in unknown.items() if mistake),
     ]
 
 
@@ -337,6 +344,7 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
         "workload.lookup_again: false": work.lookup_again,
         "workload.point_query: false": work.point_query,
         "workload.column_query: none": work.column_query,
+        "workload.range_query: none": work.range_query,
         "workload.model_keys: none": work.model_keys,
         "workload.lookup_present: at least 1": not work.lookup_present,
     }

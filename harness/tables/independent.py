@@ -341,10 +341,31 @@ def matching(
     table: Path, column: str, value: object, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The rows with a value in a column, cut to some columns; memory is that of a few files."""
+    return _chosen(table, column, lambda values: pc.equal(values, value), columns=columns)
 
+
+def between(
+    table: Path, column: str, limits: tuple[float, float], columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The rows whose value is at least the first limit and less than the second; as `matching`."""
+    low, high = limits
+
+    def is_within(values: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.and_(pc.greater_equal(values, low), pc.less(values, high))
+
+    return _chosen(table, column, is_within, columns=columns)
+
+
+def _chosen(
+    table: Path,
+    column: str,
+    is_wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    *,
+    columns: Sequence[str],
+) -> list[dict[str, Any]]:
     def read(part: Slice) -> list[dict[str, Any]]:
         held = part.read([*dict.fromkeys([column, *columns])])
-        return list(held.filter(pc.equal(held.column(column), value)).select(columns).to_pylist())
+        return list(held.filter(is_wanted(held.column(column))).select(columns).to_pylist())
 
     return [row for rows_of_file in each_read(slices(table), read) for row in rows_of_file]
 

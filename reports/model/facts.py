@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keymark.harness.engines import NATIVE, hudi_name
+from keymark.harness.engines import NATIVE, format_name, hudi_name
 from keymark.harness.redaction import is_sensitive, redact_text
 from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
@@ -100,6 +100,9 @@ def _engine_words(engine: str) -> str:
     hudi = hudi_name(engine)
     if hudi:
         return f"Apache Hudi {hudi.version} (tables of version {hudi.table_version})"
+    other = format_name(engine)
+    if other:
+        return f"{other.release.title} {other.version}"
     return "Keymark's own engine" if engine == NATIVE else f"engine {clean(engine, 40)}"
 
 
@@ -249,6 +252,8 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
         doing.append("a point query")
     if work.column_query:
         doing.append(f"a query of the rows with one value of {clean(work.column_query, 40)}")
+    if work.range_query:
+        doing.append(f"a query of the rows in a range of {clean(work.range_query, 40)}")
     if work.spread_batch:
         doing.append("an upsert of as many rows all over the table, once")
     if work.model_keys:

@@ -48,6 +48,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "calibrate_hudi",
         "canary",
         "ci",
+        "formats",
         "gate",
         "gdpr_delete",
         "growth",

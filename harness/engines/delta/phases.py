@@ -1,8 +1,8 @@
 """Which phase a stage of Delta's belongs to: Delta describes its jobs.
 
-A description is `Delta: <what the harness says>: <what Delta does>`
-(`DeltaProgressReporter.withStatusCode`). The steps of a MERGE are named by `MergeIntoCommand` and
-its executors:
+A description is `Delta: <what the harness says>: <what Delta does>`, and inside of one activity
+another one stands in front and behind once more (`DeltaProgressReporter.withStatusCode`). The steps
+of a MERGE are named by `MergeIntoCommand` and its executors:
 
     prepare   materializing the source, which reads the batch and keeps one row a key
     tag       scanning files for matches
@@ -29,7 +29,17 @@ _RULES = (
 )
 
 
+def said(description: str) -> tuple[str, ...]:
+    """What Delta says of a job, from the outermost activity to the innermost."""
+    parts = description.split(": ")
+    outer = next((number for number, part in enumerate(parts) if part != "Delta"), len(parts))
+    return tuple(parts[outer + 1 :]) if outer else ()
+
+
 def phase_of(description: str) -> str | None:
     """The phase of a stage by its job's description; None where Delta does not say."""
-    said = description.rpartition(": ")[2] if description.startswith("Delta: ") else ""
-    return next((phase for phase, pattern in _RULES if said and re.search(pattern, said)), None)
+    for part in reversed(said(description)):
+        for phase, pattern in _RULES:
+            if re.search(pattern, part):
+                return phase
+    return None

@@ -15,4 +15,8 @@ RELEASE = FormatRelease(
         "Delta Lake 4.0 is built for Spark 4.0, and 4.1 for Spark 4.1 and 4.0 "
         "(delta-spark_4.1_2.13); Keymark measures builds for Spark 3.5"
     ),
+    untold=(
+        "a MERGE measures reading the batch, finding rows and rewriting files itself; planning "
+        "before it and the commit after it are between the phases."
+    ),
 )

@@ -15,4 +15,8 @@ RELEASE = FormatRelease(
         "Iceberg's build for Spark 4.0 is iceberg-spark-runtime-4.0_2.13, from 1.10.0 on; "
         "Keymark measures builds for Spark 3.5"
     ),
+    untold=(
+        "it reports no phases: they are read off the stages of its MERGE. Planning and the commit "
+        "are between them, and a stage that both finds rows and rewrites them counts as writing."
+    ),
 )
