@@ -12,7 +12,13 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import NamedTuple
 
-from keymark.harness.engines import WORKTREE, format_name, hudi_name, hudi_version
+from keymark.harness.engines import (
+    WORKTREE,
+    format_name,
+    hudi_name,
+    hudi_version,
+    library_name,
+)
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.results import Stage
 from keymark.harness.store.store import RunFolder
@@ -254,4 +260,4 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
 
 def _is_foreign(engine: str) -> bool:
     """Whether an engine is no code of Keymark's."""
-    return hudi_version(engine) is not None or format_name(engine) is not None
+    return any(named(engine) for named in (hudi_version, format_name, library_name))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keymark.harness.engines import NATIVE, format_name, hudi_name
+from keymark.harness.engines import NATIVE, format_name, hudi_name, library_name
 from keymark.harness.redaction import is_sensitive, redact_text
 from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
@@ -103,6 +103,9 @@ def _engine_words(engine: str) -> str:
     other = format_name(engine)
     if other:
         return f"{other.release.title} {other.version}"
+    library = library_name(engine)
+    if library:
+        return f"the library {library.library} {library.version}, without Spark"
     return "Keymark's own engine" if engine == NATIVE else f"engine {clean(engine, 40)}"
 
 

@@ -18,10 +18,15 @@ from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalak
 
 PROPERTIES = "delta."
 _STREAMED, _SPILL = "merge.streamed_exec", "merge.max_spill_size"
+_BY_PARTITION = "merge.by_partition"
 _CODEC, _LEVEL = "writer.compression", "writer.compression_level"
 _SIZE, _COMPACTED = "write.target_file_size", "optimize.target_size"
-SETTINGS = (_STREAMED, _SPILL, _CODEC, _LEVEL, _SIZE, _COMPACTED)
-"""Arguments of the library's calls; a table's own properties begin with `delta.`."""
+SETTINGS = (_STREAMED, _SPILL, _BY_PARTITION, _CODEC, _LEVEL, _SIZE, _COMPACTED)
+"""Arguments of the library's calls; a table's own properties begin with `delta.`.
+
+With `merge.by_partition` an upsert looks for a key in its own partition only, as the library's guide
+advises; a row that moves to another one would be there twice.
+"""
 
 _FILE = "__filename"
 _SIGNS = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -75,17 +80,29 @@ class Table:
     def upsert(self, rows: pa.Table) -> tuple[int, dict[str, float]]:
         """Insert or update rows, one of each key."""
         began = time.perf_counter()
-        merger = self._merger(rows).when_matched_update_all(predicate=self._newer)
+        match = f"{self._match}{self._own_partitions(rows)}"
+        merger = self._merger(rows, match).when_matched_update_all(predicate=self._newer)
         metrics = merger.when_not_matched_insert_all().execute()
         return _told(metrics, time.perf_counter() - began)
 
     def delete(self, keys: pa.Table) -> tuple[int, dict[str, float]]:
         """Delete the rows of some keys."""
         began = time.perf_counter()
-        metrics = self._merger(keys).when_matched_delete().execute()
+        metrics = self._merger(keys, self._match).when_matched_delete().execute()
         return _told(metrics, time.perf_counter() - began)
 
-    def _merger(self, rows: pa.Table) -> Any:
+    def _own_partitions(self, rows: pa.Table) -> str:
+        """Conditions by which files of other partitions than the batch's are left out."""
+        if not self._flag(_BY_PARTITION):
+            return ""
+        found = []
+        for column in self._partitions:
+            held = rows.column(column).unique().to_pylist()
+            name, values = _name(column), ", ".join(map(_literal, held))
+            found.append(f" AND target.{name} = source.{name} AND target.{name} IN ({values})")
+        return "".join(found)
+
+    def _merger(self, rows: pa.Table, match: str) -> Any:
         given = {
             "streamed_exec": self._flag(_STREAMED),
             "max_spill_size": self._number(_SPILL),
@@ -93,7 +110,7 @@ class Table:
         }
         return self._table.merge(
             source=rows,
-            predicate=self._match,
+            predicate=match,
             source_alias="source",
             target_alias="target",
             **{key: value for key, value in given.items() if value is not None},
