@@ -24,8 +24,8 @@ _SIZE, _COMPACTED = "write.target_file_size", "optimize.target_size"
 SETTINGS = (_STREAMED, _SPILL, _BY_PARTITION, _CODEC, _LEVEL, _SIZE, _COMPACTED)
 """Arguments of the library's calls; a table's own properties begin with `delta.`.
 
-With `merge.by_partition` an upsert looks for a key in its own partition only, as the library's guide
-advises; a row that moves to another one would be there twice.
+With `merge.by_partition` an upsert looks for a key in its row's partition only, as the library's
+guide advises; a row that moves to another one would be there twice.
 """
 
 _FILE = "__filename"
