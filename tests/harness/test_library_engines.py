@@ -171,7 +171,7 @@ def test_what_pip_says_is_one_line_and_leaves_nothing(cache, monkeypatch):
 @pytest.mark.parametrize(
     ("where", "tests"),
     [
-        ("`dt` = 'a''b'", [("dt", "in", ["a'b"])]),
+        (r"`dt` = 'a\'b'", [("dt", "in", ["a'b"])]),
         ("a = 3 AND b >= -1.5", [("a", "in", [3]), ("b", ">=", [-1.5])]),
         ("a BETWEEN 1 AND 5 AND b < 'x'", [("a", ">=", [1]), ("a", "<=", [5]), ("b", "<", ["x"])]),
         ("(a > 1) AND (`odd name` IN (1, 2))", [("a", ">", [1]), ("odd name", "in", [1, 2])]),
