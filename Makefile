@@ -77,8 +77,9 @@ test-long: install ## thousands of random histories of a table; goes on where it
 test-faults: install ## all fault campaigns, hours of them; goes on where it stopped
 	$(BIN)/python tests/campaigns/run_campaigns.py
 
-jars: install ## the releases of Apache Hudi that the tests ask and its S3 client, into the user's cache
+jars: install ## the releases of Apache Hudi that the tests ask, its S3 client, and the engines without Spark
 	$(BIN)/python run_bench.py engine install hudi@0.15.0 hudi@1.1.1 hudi@1.2.0 s3a
+	$(BIN)/python run_bench.py engine install deltalake@1.6.6 pyiceberg@0.12.0
 
 interop: jars ## every cell of Keymark with real Apache Hudi, both ways
 	$(BIN)/python -m pytest tests/interop --interop-full
