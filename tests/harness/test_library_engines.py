@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from keymark.datasets.generate.digest import digest_arrow
+from keymark.harness.engines import engine_indexes, engine_mistake, engine_pool, table_version
 from keymark.harness.engines.base import Layout
 from keymark.harness.engines.libraries import engine as library_engine
 from keymark.harness.engines.libraries import environments
@@ -22,7 +24,10 @@ from keymark.harness.engines.libraries.names import (
     library_name,
     pinned,
 )
-from keymark.harness.errors import CellError, HarnessError
+from keymark.harness.errors import CellError, HarnessError, ScenarioError
+from keymark.harness.scenario import scenario
+from keymark.harness.scenario.schema import scenario_schema
+from keymark.harness.tables.independent import SourceFacts
 from keymark.harness.tables.table_folders import LocalTables
 from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS
 
@@ -70,6 +75,47 @@ def test_a_name_that_is_none_is_told_with_help(name, told):
 def test_other_names_are_not_judged_here():
     for name in ("native", "hudi@1.2.0", "deltalake@1.6.6", "delta@3.3.2"):
         assert library_mistake(name) is None
+
+
+def test_engines_without_spark_stand_among_the_others():
+    modes = {"deltalake@1.6.6": ("merge",), "pyiceberg@0.12.0": ("upsert",)}
+    for name, mode in modes.items():
+        assert engine_mistake(name) is None
+        assert engine_indexes(name) == mode
+        assert table_version(name) == 0
+    assert "'deltalake@1.6.6'" in str(engine_mistake("parquet"))
+    forms = scenario_schema()["properties"]["engines"]["items"]["pattern"]
+    assert all(re.fullmatch(forms, name) for name in modes)
+    assert not re.fullmatch(forms, "deltalake@1.6")
+
+
+def test_what_such_an_engine_cannot_do_is_told_before_a_run(cache, tmp_path):
+    del cache
+    reason = environments.missing_environment(DELTALAKE)
+    engine = f"deltalake@{DELTALAKE.version}"
+    assert engine_pool.missing(["native", engine], ["record", "merge"])[engine] == reason
+    _made(DELTALAKE)
+    found = engine_pool.missing(["native", engine], ["record", "merge"])
+    assert found[f"{engine}/record"] == f"{engine} has no index record (it has merge)"
+    assert engine not in found
+    hudis = SourceFacts(
+        name="t",
+        version=6,
+        is_merge_on_read=False,
+        record_key=("k",),
+        partition_path=(),
+        ordering=None,
+        partitions_of_metadata=(),
+    )
+    told = engine_pool.missing(["native", engine], ["record", "merge"], source=hudis)[engine]
+    assert told == f"{engine} cannot start from a table of Hudi's; dataset.source reads its rows"
+    document = tmp_path / "far.toml"
+    document.write_text(
+        f'name = "far"\nengines = ["{engine}"]\nindexes = ["merge"]\n'
+        '[table]\nlocation = "s3://bucket/runs"\n'
+    )
+    with pytest.raises(ScenarioError, match="deltalake@.* has no connection to s3://bucket/runs"):
+        scenario.load(str(document))
 
 
 def test_options_of_all_engines_are_said_in_the_librarys_words_and_its_own_win():
