@@ -114,7 +114,7 @@ def test_what_such_an_engine_cannot_do_is_told_before_a_run(cache, tmp_path):
         f'name = "far"\nengines = ["{engine}"]\nindexes = ["merge"]\n'
         '[table]\nlocation = "s3://bucket/runs"\n'
     )
-    with pytest.raises(ScenarioError, match="deltalake@.* has no connection to s3://bucket/runs"):
+    with pytest.raises(ScenarioError, match=r"deltalake@.* has no connection to s3://bucket/runs"):
         scenario.load(str(document))
 
 
