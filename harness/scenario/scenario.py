@@ -18,6 +18,7 @@ from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.specs.spec import DatasetSpec
 from keymark.harness.engines import BARE, NATIVE, engine_mistake, is_native, own_master
+from keymark.harness.engines.formats import MERGE_PARTITIONS
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
@@ -303,7 +304,11 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
         if measured_specs()[index].in_formats:
-            continue  # an update of the partition column moves the row
+            # An update of the partition column moves the row, if it is found.
+            given = (*table.engine_options.values(), *table.variants.values(), options)
+            if spec.count(spec.moves) and any(MERGE_PARTITIONS in each for each in given):
+                found.append(f"dataset.settings.moves: not with {MERGE_PARTITIONS}")
+            continue
         move = measured_specs()[index].move_option
         if spec.count(spec.moves) and move is None:
             found.append(
