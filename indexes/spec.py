@@ -170,8 +170,8 @@ class IndexSpec:
         hudi_options: what Hudi's writer needs beside the type.
         published_shuffle: bytes that tagging a batch shuffled for each row of the table in the run
             that the record index's authors published; 0 where they published none.
-        in_formats: the formats other than Hudi's whose engines have it, as a mode in which they find
-            and replace rows, each with its first release.
+        in_formats: the formats other than Hudi's whose engines have it, as a mode in which they
+            find and replace rows, each with its first release.
         table_properties: of a table of such a format that is written in this mode.
         cells: `module:object` of what a run does around its cells (`harness` has the protocol).
         cost: in Keymark; None if it is unknown.

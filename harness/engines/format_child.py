@@ -49,6 +49,14 @@ class FormatSession(ChildSession):
         for statement in statements:
             self._spark.sql(statement).collect()
 
+    def query(
+        self, *, statement: str, settings: Mapping[str, str], files: tuple[str, ...]
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a query about held rows."""
+        self._set(settings)
+        self._frames[files].createOrReplaceTempView(BATCH)
+        return [tuple(row) for row in self._spark.sql(statement).collect()]
+
     def hold_keys(self, *, keys: list[str]) -> None:
         """Bring keys to the JVM, where they stay in memory until other ones come."""
         if self._asked is not None:

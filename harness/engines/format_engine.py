@@ -21,6 +21,7 @@ from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Name
 from keymark.harness.engines.dialects import dialect_of
 from keymark.harness.engines.format_dialect import Dialect, Written
 from keymark.harness.engines.format_process import FormatProcess
+from keymark.harness.engines.formats import MERGE_PARTITIONS, OF_BATCH
 from keymark.harness.engines.pipe import Asked
 from keymark.harness.engines.process_engine import AskedRows, ProcessEngine
 from keymark.harness.errors import CellError
@@ -30,6 +31,11 @@ from keymark.harness.tables.formats.model import KEY, NAME, ORDERING
 from keymark.harness.tables.table_folders import Tables
 from keymark.indexes.installed import measured_specs
 from keymark.table.index.protocol import LookupStats
+from keymark.table.properties.options import (
+    EVENT_TIME_PAYLOAD,
+    OVERWRITE_PAYLOAD,
+    PAYLOAD_CLASS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +115,13 @@ class FormatTable:
 
     def upsert(self, df: tuple[str, ...], /) -> FormatWrite:
         """Insert or update held rows by key."""
-        return self._write(format_sql.upsert(self.relation, self.layout, self.options), df)
+        only = None
+        if self.options.get(MERGE_PARTITIONS) == OF_BATCH and self.layout.partition_path:
+            asked = format_sql.partitions(self.layout)
+            settings = self.settings
+            only = self.child.call("query", statement=asked, settings=settings, files=df)
+        merge = format_sql.upsert(self.relation, self.layout, self.options, partitions=only)
+        return self._write(merge, df)
 
     def delete(self, df: tuple[str, ...], /) -> FormatWrite:
         """Delete held keys."""
@@ -144,9 +156,7 @@ class FormatTable:
         stats: LookupStats | None = None,  # noqa: ARG002 - has none
     ) -> None:
         """Look up the keys that the child holds, by a join with the table."""
-        statement = format_sql.lookup(
-            self.relation, self.layout, file_name=self.dialect.file_name
-        )
+        statement = format_sql.lookup(self.relation, self.layout, file_name=self.dialect.file_name)
         self.child.call("lookup", statement=statement, settings=self.settings)
 
     def info(self) -> NamedIndex:
@@ -209,7 +219,14 @@ class FormatEngine(ProcessEngine):
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
     ) -> MeasuredTable:
-        """A table that the first load makes."""
+        """A table that the first load makes.
+
+        Raises:
+            CellError: rows are to be merged in a way that has no words here.
+        """
+        payload = options.get(PAYLOAD_CLASS, OVERWRITE_PAYLOAD)
+        if payload not in (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD):
+            raise CellError(f"{self._name} has no MERGE for {PAYLOAD_CLASS} = {payload}")
         self._child.revive()
         return FormatTable(
             engine=self._name,
@@ -236,7 +253,7 @@ class FormatEngine(ProcessEngine):
         self._dialect.settle(where, _place(where), connection=connection)
         return table
 
-    def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
+    def adopt(self, *_: object, **__: object) -> MeasuredTable:
         """A table of Hudi's is none of this format: its rows would have to be loaded anew."""
         raise CellError(f"{self._name} cannot start from a table of Hudi's")
 

@@ -30,9 +30,7 @@ def missing_jars(name: str) -> str | None:
 
 def format_jars(named: FormatName) -> tuple[Path, ...]:
     """Where the jars of an engine are, or would be."""
-    return tuple(
-        jars.kept(jar, named.release.name) for jar in named.release.jars_of(named.version)
-    )
+    return tuple(jars.kept(jar, named.release.name) for jar in named.release.jars_of(named.version))
 
 
 def install_jars(named: FormatName, download: jars.Download) -> Path:

@@ -12,6 +12,7 @@ a format it is an update like any other. "Later in the input" is what Spark's nu
 says: it follows the order of files as Spark reads them, largest first.
 """
 
+# ruff: noqa: S608 - names are escaped
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +33,7 @@ NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _RANK, _NUMBER = "keymark_rank", "keymark_number"
 
 
-def create(
-    relation: str, layout: Layout, *, source: str, properties: Mapping[str, str]
-) -> str:
+def create(relation: str, layout: Layout, *, source: str, properties: Mapping[str, str]) -> str:
     """Make a table of the rows of the batch.
 
     Args:
@@ -51,19 +50,28 @@ def create(
     return " ".join(words)
 
 
-def upsert(relation: str, layout: Layout, options: Mapping[str, str]) -> str:
+def upsert(
+    relation: str,
+    layout: Layout,
+    options: Mapping[str, str],
+    *,
+    partitions: Sequence[Sequence[str | None]] | None = None,
+) -> str:
     """Merge the batch into a table.
 
     Args:
         relation: the table, as SQL names it.
         layout: how its rows are keyed and ordered.
         options: of the cell: its payload class says whether event time decides.
+        partitions: in which alone keys are looked for, each the texts of its columns' values; None:
+            in all of them.
     """
     by_time = options.get(PAYLOAD_CLASS) == EVENT_TIME_PAYLOAD and layout.ordering
     ordering = named(layout.ordering) if layout.ordering else ""
     guard = f" AND NOT coalesce(t.{ordering} > s.{ordering}, false)" if by_time else ""
+    within = "" if partitions is None else _in_partitions(layout, partitions)
     return (
-        f"MERGE INTO {relation} AS t USING ({newest(layout)}) AS s ON {_same_key(layout)} "
+        f"MERGE INTO {relation} AS t USING ({newest(layout)}) AS s ON {_same_key(layout)}{within} "
         f"WHEN MATCHED{guard} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )
 
@@ -122,6 +130,24 @@ def _same_key(layout: Layout) -> str:
     sign = "=" if len(layout.record_key) == 1 else "<=>"
     columns = map(named, layout.record_key)
     return " AND ".join(f"t.{column} {sign} s.{column}" for column in columns)
+
+
+def partitions(layout: Layout) -> str:
+    """The partitions of the batch, as texts, as a query."""
+    texts = ", ".join(f"cast({named(column)} AS string)" for column in layout.partition_path)
+    return f"SELECT DISTINCT {texts} FROM {BATCH}"
+
+
+def _in_partitions(layout: Layout, partitions: Sequence[Sequence[str | None]]) -> str:
+    """Conditions by which a format leaves out partitions while it plans: on single columns."""
+    words = []
+    for number, column in enumerate(layout.partition_path):
+        name, values = named(column), {part[number] for part in partitions}
+        texts = ", ".join(quoted(value) for value in sorted(filter(None, values)))
+        tests = [f"t.{name} IN ({texts})"] if texts else []
+        tests += [f"t.{name} IS NULL"] if None in values else []
+        words.append(f" AND t.{name} <=> s.{name} AND ({' OR '.join(tests)})")
+    return "".join(words)
 
 
 def _partition_path(layout: Layout) -> str:

@@ -19,6 +19,12 @@ FORMATS = {each.name: each for each in (delta.RELEASE, iceberg.RELEASE)}
 FORMAT_FORM = rf"({'|'.join(FORMATS)})@([0-9]{{1,4}}\.[0-9]{{1,4}}\.[0-9]{{1,4}})"
 """Regular expression of the names, in the words that JSON Schema has as well."""
 
+MERGE_PARTITIONS, OF_BATCH = "keymark.merge.partitions", "batch"
+"""Option of a cell, and its value for a MERGE that looks for keys in the batch's partitions alone.
+
+Guides recommend such a condition. It is right only where no row goes to another partition.
+"""
+
 _NAME = re.compile(FORMAT_FORM)
 
 

@@ -4,8 +4,8 @@ An event log is one JSON object a line (`log_files.py` opens it). `SparkListener
 carries the local properties under which a stage was submitted: the harness put the trial and step
 there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd`
 carries the metrics.
-Engines with jars of their own do not know our phases: `stage_phases.py` tells them from what is said
-of a stage, and the time of a phase is the time during which one of its stages ran.
+Engines with jars of their own do not know our phases: `stage_phases.py` tells them from what is
+said of a stage, and the time of a phase is the time during which one of its stages ran.
 
 The log of a killed process ends anywhere: what is complete is used, the rest is ignored.
 """

@@ -32,9 +32,9 @@ def stage_name(info: Mapping[str, object], said: str = "") -> str:
     place = _LINE.sub("", place)
     inside = _OURS.sub("", place)
     place = inside if inside != place else _FOLDERS.sub("", place)
-    operators = sorted(set(operators(info)))
+    run = sorted(set(operators(info)))
     said = _PATHS.sub("", said)
-    parts = [said, call + at + place, f"({', '.join(operators)})" if operators else ""]
+    parts = [said, call + at + place, f"({', '.join(run)})" if run else ""]
     return " ".join(part for part in parts if part)
 
 

@@ -25,6 +25,7 @@ from keymark.harness.engines import (
     library_name,
     own_master,
 )
+from keymark.harness.engines.formats import MERGE_PARTITIONS
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
@@ -312,7 +313,11 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
         if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
             found.append(f"dataset.settings.late: needs {PAYLOAD_CLASS} = {EVENT_TIME_PAYLOAD}")
         if measured_specs()[index].in_formats:
-            continue  # an update of the partition column moves the row
+            # An update of the partition column moves the row, if it is found.
+            given = (*table.engine_options.values(), *table.variants.values(), options)
+            if spec.count(spec.moves) and any(MERGE_PARTITIONS in each for each in given):
+                found.append(f"dataset.settings.moves: not with {MERGE_PARTITIONS}")
+            continue
         move = measured_specs()[index].move_option
         if spec.count(spec.moves) and move is None:
             found.append(

@@ -37,11 +37,11 @@ class WorkloadSection(Section):
         lookup_again: whether the same keys are looked up a second time, by the same handle.
         point_query: whether a single key is read at the end.
         column_query: column whose rows with one value are read at the end; empty: none.
-        range_query: numeric column of which a range is read at the end: the rows whose value is at least
-            that of the point query's row, and less than `range_width` above it; empty: none.
+        range_query: numeric column of which a range is read at the end: the rows whose value is at
+            least that of the point query's row, and less than `range_width` above it; empty: none.
         range_width: how wide that range is.
-        read_every: rounds after each of which, but the last, these two queries are taken as well, as
-            the steps `point_query_<round>` and `range_query_<round>`; 0: none.
+        read_every: rounds after each of which, but the last, these two queries are taken as well,
+            as the steps `point_query_<round>` and `range_query_<round>`; 0: none.
         upkeep: variants whose tables are compacted between rounds, after such queries, as the steps
             `compact_rows_<round>`.
         upkeep_every: rounds after each of which, but the last, they are; 0: none.

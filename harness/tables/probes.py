@@ -103,8 +103,7 @@ def written(before: Listing, after: Listing) -> Written:
     data = {
         path: size
         for path, size in grown.items()
-        if not path.startswith(META_FOLDERS)
-        and (path.endswith(_DATA) or _LOG_FILE.fullmatch(path))
+        if not path.startswith(META_FOLDERS) and (path.endswith(_DATA) or _LOG_FILE.fullmatch(path))
     }
     return Written(
         data_files=len(data),

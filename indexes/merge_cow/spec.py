@@ -1,4 +1,4 @@
-"""The mode `merge_cow` of Iceberg: rows are found by a join, and the files that hold them rewritten.
+"""The mode `merge_cow` of Iceberg: rows are found by a join, and their files are rewritten.
 
 It is what Iceberg does by default: https://iceberg.apache.org/docs/latest/configuration.
 """

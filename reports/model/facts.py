@@ -251,12 +251,12 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
     if sizes.lookup_keys and work.lookup_keys:
         again = ", twice" if work.lookup_again else ""
         doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}")
-    if work.point_query:
-        doing.append("a point query")
-    if work.column_query:
-        doing.append(f"a query of the rows with one value of {clean(work.column_query, 40)}")
-    if work.range_query:
-        doing.append(f"a query of the rows in a range of {clean(work.range_query, 40)}")
+    queries = {
+        "a point query": work.point_query,
+        f"a query of the rows with one value of {clean(work.column_query, 40)}": work.column_query,
+        f"a query of the rows in a range of {clean(work.range_query, 40)}": work.range_query,
+    }
+    doing += [query for query, is_wanted in queries.items() if is_wanted]
     if work.spread_batch:
         doing.append("an upsert of as many rows all over the table, once")
     if work.model_keys:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from keymark.harness.engines import FormatName, format_name, hudi_name, is_native
+from keymark.harness.engines import format_name, hudi_name, is_native
 from keymark.harness.store.units import METRICS, Better, Unit
 from keymark.indexes.spec import UNKNOWN
 from keymark.reports.model.projection import UPSERT, CellView, Trial, step_order
@@ -352,13 +352,10 @@ def rest_words(cells: Sequence[CellView]) -> list[str]:
             "Hudi reports no phases: they are read off its Spark stages. What it does between "
             "them (opening the table, planning, placing rows, committing) cannot be told apart."
         )
-    for format_ in dict.fromkeys(named.release for named in map(_format, cells) if named):
-        said.append(f"{format_.title}: {format_.untold}")
-    return said
-
-
-def _format(cell: CellView) -> FormatName | None:
-    return format_name(cell.engine)
+    others = dict.fromkeys(
+        other.release for cell in cells if (other := format_name(cell.engine)) is not None
+    )
+    return [*said, *(f"{release.title}: {release.untold}" for release in others)]
 
 
 def shuffled(cells: Sequence[CellView]) -> SummaryTable:

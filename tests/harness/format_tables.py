@@ -1,4 +1,4 @@
-"""Tables of Delta and Iceberg made by hand, by their specifications: no Spark, no code of theirs."""
+"""Tables of Delta and Iceberg made by hand, by their specifications, without their code."""
 
 from __future__ import annotations
 

@@ -74,6 +74,22 @@ def test_writes_and_reads_are_of_one_relation_under_the_same_settings():
     assert child.calls[-1][1]["column"] == "uuid"
 
 
+def test_a_merge_of_the_batchs_partitions_asks_for_them_first():
+    made, child = engine(query=[("2026-01-01",)])
+    options = {"keymark.merge.partitions": "batch"}
+    made.create(Path("/t"), LAYOUT, index="merge", options=options).upsert(("f",))
+    assert [name for name, _ in child.calls] == ["query", "run"]
+    (statement,) = child.calls[-1][1]["statements"]
+    assert "AND (t.`dt` IN ('2026-01-01')) WHEN MATCHED" in statement
+
+
+def test_another_payload_class_is_refused():
+    made, _ = engine()
+    options = {"hoodie.datasource.write.payload.class": "my.Payload"}
+    with pytest.raises(CellError, match=r"has no MERGE for hoodie.* = my\.Payload"):
+        made.create(Path("/t"), LAYOUT, index="merge", options=options)
+
+
 def test_keys_of_several_columns_are_looked_for_by_their_text():
     two = Layout(name="t", record_key=("a", "b"), partition_path=(), ordering=None)
     made, child = engine(select=["row"])
@@ -137,7 +153,9 @@ def test_a_missing_jar_or_another_spark_leaves_the_engine_out_with_a_line(monkey
     }
     monkeypatch.setattr(format_jars.metadata, "version", lambda _: "4.1.0")
     for name, build in ((DELTA, "delta-spark_4.1_2.13"), (ICEBERG, "4.0_2.13, from 1.10.0 on")):
-        with pytest.raises(HarnessError, match=r"Spark 3\.5, and this is PySpark 4\.1\.0; .*" + build):
+        with pytest.raises(
+            HarnessError, match=r"Spark 3\.5, and this is PySpark 4\.1\.0; .*" + build
+        ):
             engine_pool.missing([name], ["merge", "merge_cow"])
 
 

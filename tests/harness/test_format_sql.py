@@ -37,6 +37,15 @@ def test_a_stored_row_stays_only_where_event_time_decides_and_it_is_newer():
     assert "ON t.`a` <=> s.`a` AND t.`b` <=> s.`b` WHEN" in format_sql.upsert("t", TWO, BY_TIME)
 
 
+def test_a_merge_may_look_in_the_partitions_of_the_batch_alone():
+    assert format_sql.partitions(ONE) == ("SELECT DISTINCT cast(`dt` AS string) FROM keymark_batch")
+    some = format_sql.upsert("t", ONE, {}, partitions=[("b",), ("a'",), (None,)])
+    assert (
+        "ON t.`uuid` = s.`uuid` AND t.`dt` <=> s.`dt` AND "
+        "(t.`dt` IN ('a\\'', 'b') OR t.`dt` IS NULL) WHEN MATCHED"
+    ) in some
+
+
 def test_a_delete_asks_for_keys_alone():
     assert format_sql.delete("t", ONE) == (
         "MERGE INTO t AS t USING (SELECT DISTINCT `uuid` FROM keymark_batch) AS s "
@@ -58,7 +67,8 @@ def test_a_lookup_joins_the_keys_with_the_file_of_each_row():
     assert format_sql.lookup("t", ONE, file_name="_file") == (
         "SELECT a.record_key, concat_ws('/', coalesce(cast(t.`dt` AS string), "
         "'__HIVE_DEFAULT_PARTITION__')) AS partition_path, t.keymark_file FROM (SELECT `uuid`, "
-        "`dt`, _file AS keymark_file FROM t) AS t JOIN keymark_asked AS a ON t.`uuid` = a.record_key"
+        "`dt`, _file AS keymark_file FROM t) AS t JOIN keymark_asked AS a "
+        "ON t.`uuid` = a.record_key"
     )
     two = format_sql.lookup("t", TWO, file_name="_file")
     assert "SELECT a.record_key, '' AS partition_path" in two

@@ -49,6 +49,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "canary",
         "ci",
         "formats",
+        "formats_tuned",
         "gate",
         "gdpr_delete",
         "growth",

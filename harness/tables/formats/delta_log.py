@@ -4,9 +4,10 @@
     add        a file is live, with its partition values and, maybe, a deletion vector
     remove     a file is live no more
 
-A file is known by its path and its deletion vector: a commit that changes the latter removes the one
-and adds the other. Checkpoints repeat what the versions say and are not read, so a table whose first
-versions are gone is refused. Source: PROTOCOL.md of Delta Lake ("Actions", "Deletion Vectors").
+A file is known by its path and its deletion vector: a commit that changes the latter removes the
+one and adds the other. Checkpoints repeat what the versions say and are not read, so a table whose
+first versions are gone is refused. Source: PROTOCOL.md of Delta Lake ("Actions", "Deletion
+Vectors").
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ class DeltaReader:
             adds = [action["add"] for action in actions if "add" in action]
             if f"{LOG}/{version}.json" in added:
                 new = (each for each in adds if each["path"] not in known)
-                rows += sum(json.loads(each.get("stats") or "{}").get("numRecords", 0) for each in new)
+                rows += sum(
+                    json.loads(each.get("stats") or "{}").get("numRecords", 0) for each in new
+                )
             known |= {each["path"] for each in adds}
         return rows
 

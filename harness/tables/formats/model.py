@@ -76,7 +76,7 @@ class FormatFile:
         Raises:
             HarnessError: deletes name rows that it does not have.
         """
-        # Delta writes timestamps as Spark does by default: 96 bits, which Arrow takes for nanoseconds.
+        # Delta writes timestamps as Spark does by default: 96 bits, nanoseconds to Arrow.
         file = pq.ParquetFile(self.path, coerce_int96_timestamp_unit="us")
         held = file.schema_arrow.names
         wanted = [*held, *self.constants] if columns is None else list(columns)

@@ -1,4 +1,4 @@
-"""Sets of row positions as Delta's and Iceberg's deletion vectors keep them: 64-bit Roaring bitmaps.
+"""Sets of row positions in the deletion vectors of Delta and Iceberg: 64-bit Roaring bitmaps.
 
     magic 1681511377 (4 bytes LE) | count of bitmaps (8 bytes LE) | key (4 bytes LE), bitmap | ...
 
