@@ -130,6 +130,8 @@ def test_options_of_all_engines_are_said_in_the_librarys_words_and_its_own_win()
         "write.target_file_size": "1000",
         "delta.checkpointInterval": "10",
     }
+    partitions = {"keymark.merge.partitions": "batch"}
+    assert DELTALAKE.settings(partitions) == {"merge.by_partition": "true"}
     own = {**options, "writer.compression": "gzip"}
     assert DELTALAKE.settings(own)["writer.compression"] == "gzip"
     said = LibraryName("pyiceberg", "0.12.0").settings(options)
@@ -271,6 +273,12 @@ def test_a_table_is_told_with_its_layout_and_what_decides(engine, child, tmp_pat
     assert table.info().index == "merge"
     engine.create(tmp_path / "t", LAYOUT, index="merge", options={})
     assert child.calls[-1][1]["table"]["keeps_newer"] is False
+
+
+def test_another_payload_class_is_refused(engine, tmp_path):
+    options = {PAYLOAD_CLASS: "my.Payload"}
+    with pytest.raises(CellError, match=r"^deltalake is not asked for hoodie.* = my\.Payload$"):
+        engine.create(tmp_path / "t", LAYOUT, index="merge", options=options)
 
 
 def test_rows_are_named_by_their_files_and_written_by_the_child(engine, child, tmp_path):

@@ -1,18 +1,17 @@
 """Real deltalake and pyiceberg; skipped by name where an environment was not made.
 
-`keymark engine install` makes them. `KEYMARK_STREAMS=100` plays as many random streams.
+`keymark engine install` makes them.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import change_streams
 import pytest
+from format_streams import play
 from harness_fakes import SMALL
 
 from keymark.harness.engines import engine_indexes
@@ -24,7 +23,7 @@ from keymark.harness.tables.table_folders import LocalTables
 
 ROOT = Path(__file__).parents[2]
 NAMES = [LibraryName(library, pinned(library)[-1]) for library in LIBRARIES]
-STREAMS = int(os.environ.get("KEYMARK_STREAMS", "6"))
+STREAMS = 6
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("libraries")]
 
@@ -57,7 +56,7 @@ def test_random_streams_end_in_the_truth(engine, name, tmp_path):
     [mode] = engine_indexes(title(name))
     wrong = []
     for seed in range(STREAMS):
-        wrong += change_streams.play(seed, engine, mode, tmp_path / str(seed))
+        wrong += play(engine, mode, tmp_path, seed, compacts=name.library != "pyiceberg")
     assert wrong == []
 
 

@@ -18,10 +18,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "harness"))
 
 from format_streams import local, play
 
-from keymark.harness.engines import engine_indexes
+from keymark.harness.engines import engine_indexes, library_name
 from keymark.harness.engines.format_engine import FormatEngine
 from keymark.harness.engines.format_process import FormatProcess
+from keymark.harness.engines.libraries.engine import LibraryEngine
+from keymark.harness.engines.libraries.process import LibraryProcess
 from keymark.harness.scenario.workload_section import SparkSection
+
+WITHOUT = "pyiceberg@0.12.0"
+"""An engine that has no compaction."""
+
+MEMORY = 8_000_000_000
 
 
 def conform(name: str, out: Path, streams: int) -> int:
@@ -29,18 +36,27 @@ def conform(name: str, out: Path, streams: int) -> int:
     events, work = out / "events", out / "work"
     for folder in (events, work):
         folder.mkdir(parents=True, exist_ok=True)
-    process = FormatProcess(name, section=SparkSection(), events=events, work=work)
+    library = library_name(name)
+    process = (
+        FormatProcess(name, section=SparkSection(), events=events, work=work)
+        if library is None
+        else LibraryProcess(library, work=work, cores=2, memory=MEMORY)
+    )
     process.start()
     wrong = 0
     try:
-        engine = FormatEngine(name, process, local())
+        engine = (
+            FormatEngine(name, process, local())
+            if library is None
+            else LibraryEngine(library, process, local(), work=work)
+        )
         for mode in engine_indexes(name):
             for seed in range(streams):
-                told = play(engine, mode, out / mode, seed)
+                told = play(engine, mode, out / name / mode, seed, compacts=name != WITHOUT)
                 wrong += bool(told)
                 for each in told:
                     print(f"{name}, {each}", flush=True)
-                shutil.rmtree(out / mode / "ns" / f"t{seed}", ignore_errors=True)
+                shutil.rmtree(out / name / mode / "ns" / f"t{seed}", ignore_errors=True)
             print(f"{name}, {mode}: {streams} streams", flush=True)
     finally:
         process.close()
@@ -54,7 +70,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=100)
     parser.add_argument("--engine", action="append")
     said = parser.parse_args()
-    engines = said.engine or ["delta@3.3.2", "iceberg@1.10.0"]
+    engines = said.engine or ["delta@3.3.2", "iceberg@1.10.0", "deltalake@1.6.6", WITHOUT]
     wrong = sum(conform(name, said.out.absolute(), said.streams) for name in engines)
     print(f"{wrong} streams differ")
     sys.exit(bool(wrong))

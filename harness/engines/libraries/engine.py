@@ -29,7 +29,7 @@ from keymark.harness.tables.formats import beside
 from keymark.harness.tables.formats.model import KEY, NAME, ORDERING
 from keymark.harness.tables.table_folders import Tables
 from keymark.table.index.protocol import LookupStats
-from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS
+from keymark.table.properties.options import EVENT_TIME_PAYLOAD, OVERWRITE_PAYLOAD, PAYLOAD_CLASS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -189,7 +189,14 @@ class LibraryEngine:
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
     ) -> MeasuredTable:
-        """A table that the first write makes."""
+        """A table that the first write makes.
+
+        Raises:
+            CellError: rows are to be merged in a way that the libraries are not asked for.
+        """
+        payload = options.get(PAYLOAD_CLASS, OVERWRITE_PAYLOAD)
+        if payload not in (OVERWRITE_PAYLOAD, EVENT_TIME_PAYLOAD):
+            raise CellError(f"{self._name.library} is not asked for {PAYLOAD_CLASS} = {payload}")
         self._child.revive()
         ordering = {ORDERING: layout.ordering} if layout.ordering else {}
         beside.write(path, {NAME: layout.name, KEY: ",".join(layout.record_key), **ordering})

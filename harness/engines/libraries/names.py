@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from keymark.harness.engines.format_dialect import CODEC, FILE_SIZE
+from keymark.harness.engines.formats import MERGE_PARTITIONS, OF_BATCH
+
 LIBRARIES = ("deltalake", "pyiceberg")
 LIBRARY_FORM = rf"({'|'.join(LIBRARIES)})@([0-9]{{1,4}}\.[0-9]{{1,4}}\.[0-9]{{1,4}})"
 """Regular expression of the names, in the words that JSON Schema has as well."""
-
-CODEC, FILE_SIZE = "hoodie.parquet.compression.codec", "hoodie.parquet.max.file.size"
-"""Options of the cells of all engines that the libraries have words for."""
 
 _WORDS = {
     "deltalake": {CODEC: "writer.compression", FILE_SIZE: "write.target_file_size"},
@@ -24,6 +24,9 @@ _WORDS = {
         FILE_SIZE: "write.target-file-size-bytes",
     },
 }
+BY_PARTITION = "merge.by_partition"
+"""Setting of a merge that looks for keys in the batch's partitions alone."""
+
 _OURS = ("hoodie.", "keymark.", "spark.")
 _LIBRARY = re.compile(LIBRARY_FORM)
 _LIKE_LIBRARY = re.compile(rf"(?i)({'|'.join(LIBRARIES)})\W*v?(\d+\.\d+\.\d+)")
@@ -50,6 +53,8 @@ class LibraryName(NamedTuple):
         """The options of a cell in the library's words; its own settings win."""
         words = _WORDS[self.library]
         common = {words[each]: options[each] for each in words if each in options}
+        if options.get(MERGE_PARTITIONS) == OF_BATCH:
+            common[BY_PARTITION] = "true"
         own = {each: value for each, value in options.items() if not each.startswith(_OURS)}
         return common | own
 

@@ -48,8 +48,10 @@ class Table:
         self._path, self._name = str(told["path"]), str(told["name"])
         self._partitions = list(told["partition_path"])
         self._writer = _writer(self._settings)
-        keys = map(_name, told["record_key"])
-        self._match = " AND ".join(f"target.{key} = source.{key}" for key in keys)
+        keys = [_name(each) for each in told["record_key"]]
+        # A key of one column has no null; of several, nulls are parts like others.
+        sign = "=" if len(keys) == 1 else "IS NOT DISTINCT FROM"
+        self._match = " AND ".join(f"(target.{key} {sign} source.{key})" for key in keys)
         self._newer: str | None = None
         if told["keeps_newer"] and told["ordering"] is not None:
             column = _name(told["ordering"])
@@ -97,10 +99,13 @@ class Table:
             return ""
         found = []
         for column in self._partitions:
-            held = rows.column(column).unique().to_pylist()
-            name, values = _name(column), ", ".join(map(_literal, held))
-            found.append(f" AND target.{name} = source.{name} AND target.{name} IN ({values})")
-        return "".join(found)
+            held, name = rows.column(column).unique().to_pylist(), _name(column)
+            values = [_literal(each) for each in held if each is not None]
+            among = [f"target.{name} IN ({', '.join(values)})"] if values else []
+            among += [f"target.{name} IS NULL"] if None in held else []
+            found.append(f"(target.{name} IS NOT DISTINCT FROM source.{name})")
+            found.append(f"({' OR '.join(among)})")
+        return "".join(f" AND {each}" for each in found)
 
     def _merger(self, rows: pa.Table, match: str) -> Any:
         given = {
