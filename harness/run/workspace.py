@@ -22,6 +22,10 @@ from keymark.harness.tables.table_folders import LocalTables, RemoteTables, Tabl
 from keymark.table.errors import StorageError
 
 
+_SIGNS = (".hoodie/hoodie.properties", f"_delta_log/{0:020d}.json", "metadata/version-hint.text")
+"""Files that a table has, in a folder of it: of Hudi, Delta and Iceberg."""
+
+
 def work_folder(folder: RunFolder) -> Path:
     """The folder of what goes at the end. Absolute: Hudi refuses a table at a relative path."""
     return folder.path.absolute() / "work"
@@ -104,8 +108,8 @@ class Workspace:
         for other in self.path.iterdir() if self.path.is_dir() else ():
             if other != kept or not isinstance(self.tables, LocalTables):
                 shutil.rmtree(other, ignore_errors=True)
-        for properties in list(kept.rglob(".hoodie/hoodie.properties")):
-            table = properties.parents[1]
+        signs = (path for sign in _SIGNS for path in kept.rglob(sign))
+        for table in {sign.parents[1] for sign in signs}:
             is_metadata = ".hoodie" in table.relative_to(kept).parts
             if table.name != SNAPSHOT and not is_metadata:
                 shutil.rmtree(table, ignore_errors=True)
