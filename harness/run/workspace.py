@@ -21,7 +21,6 @@ from keymark.harness.store.store import RunFolder
 from keymark.harness.tables.table_folders import LocalTables, RemoteTables, Tables
 from keymark.table.errors import StorageError
 
-
 _SIGNS = (".hoodie/hoodie.properties", f"_delta_log/{0:020d}.json", "metadata/version-hint.text")
 """Files that a table has, in a folder of it: of Hudi, Delta and Iceberg."""
 
