@@ -36,6 +36,7 @@ LONG = (
     "tests/harness/test_mapping_run.py::test_a_killed_run_goes_on",
     "tests/harness/test_revisions.py::test_workers_of_spark",
     "tests/harness/test_requests_on_s3.py::test_hudis_client",
+    "tests/harness/test_requests_on_s3.py::test_requests_of_other_formats",
     "tests/harness/test_run_for_real.py",
     "tests/harness/test_run_on_s3.py",
     "tests/harness/test_shared_load_with_spark.py",

@@ -23,6 +23,8 @@ class FormatSession(ChildSession):
         super().__init__()
         self._asked: DataFrame | None = None
         self._found: list[pa.RecordBatch] = []
+        self._settings: Mapping[str, str] = {}
+        self._before: dict[str, str | None] = {}
 
     def table(self, named: Mapping[str, Any]) -> DataFrame:
         """The rows of a relation, under settings of the session."""
@@ -80,8 +82,19 @@ class FormatSession(ChildSession):
         return found
 
     def _set(self, settings: Mapping[str, str]) -> None:
+        """Set options of the session; those of another table get their values of before back."""
+        if settings == self._settings:
+            return
+        conf = self._spark.conf
+        for name, value in self._before.items():
+            if value is None:
+                conf.unset(name)
+            else:
+                conf.set(name, value)
+        self._before = {name: conf.get(name, None) for name in settings}
         for name, value in settings.items():
-            self._spark.conf.set(name, value)
+            conf.set(name, value)
+        self._settings = dict(settings)
 
 
 if __name__ == "__main__":

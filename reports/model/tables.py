@@ -352,9 +352,7 @@ def rest_words(cells: Sequence[CellView]) -> list[str]:
             "Hudi reports no phases: they are read off its Spark stages. What it does between "
             "them (opening the table, planning, placing rows, committing) cannot be told apart."
         )
-    others = dict.fromkeys(
-        other.release for cell in cells if (other := format_name(cell.engine)) is not None
-    )
+    others = dict.fromkeys(other.release for c in cells if (other := format_name(c.engine)))
     return [*said, *(f"{release.title}: {release.untold}" for release in others)]
 
 
