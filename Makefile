@@ -9,7 +9,7 @@ SOURCES := keymark/__init__.py keymark/__main__.py keymark/cli.py table indexes 
 
 export TZ := UTC
 
-.PHONY: help install lint types format test test-all test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench site lock gate clean
+.PHONY: help install lint types format test test-all test-spark4 test-cluster test-long test-faults jars interop hbase hbase-stop bench site lock lock-engines gate clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,8 +77,9 @@ test-long: install ## thousands of random histories of a table; goes on where it
 test-faults: install ## all fault campaigns, hours of them; goes on where it stopped
 	$(BIN)/python tests/campaigns/run_campaigns.py
 
-jars: install ## the releases of Apache Hudi that the tests ask and its S3 client, into the user's cache
+jars: install ## the releases of Apache Hudi that the tests ask, its S3 client, and the engines without Spark
 	$(BIN)/python run_bench.py engine install hudi@0.15.0 hudi@1.1.1 hudi@1.2.0 s3a
+	$(BIN)/python run_bench.py engine install deltalake@1.6.6 pyiceberg@0.12.0
 
 interop: jars ## every cell of Keymark with real Apache Hudi, both ways
 	$(BIN)/python -m pytest tests/interop --interop-full
@@ -104,6 +105,14 @@ lock: install ## write requirements.lock and that of PySpark 4 anew from pyproje
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --all-extras --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links --override $(VENV)/spark4.txt --upgrade-package pyspark \
 		--upgrade-package py4j pyproject.toml -o requirements-spark4.lock
+
+ENGINE_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links - -o harness/engines/libraries
+
+lock-engines: install ## write the pins of the engines without Spark anew
+	$(BIN)/python -m pip install --quiet uv
+	echo 'deltalake[pyarrow]==1.6.6' | $(ENGINE_LOCK)/deltalake-1.6.6.lock
+	echo 'pyiceberg[pyarrow,sql-sqlite]==0.12.0' | $(ENGINE_LOCK)/pyiceberg-0.12.0.lock
 
 BASE ?= HEAD~1
 

@@ -22,7 +22,18 @@ from typing import Annotated, Self
 import typer
 from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TimeElapsedColumn
 
-from keymark.harness.engines import NATIVE, engine_mistake, hudi_version, jars, revisions, s3a
+from keymark.harness.engines import (
+    NATIVE,
+    engine_mistake,
+    format_jars,
+    format_name,
+    hudi_version,
+    jars,
+    library_name,
+    revisions,
+    s3a,
+)
+from keymark.harness.engines.libraries import environments
 from keymark.harness.errors import HarnessError
 from keymark.harness.job import document
 from keymark.harness.redaction import terminal_text
@@ -292,22 +303,36 @@ engine_app = typer.Typer(
 @engine_app.command()
 def install(
     engines: Annotated[
-        list[str], typer.Argument(metavar="ENGINE...", help="hudi@VERSION, or s3a for Hudi on S3")
+        list[str],
+        typer.Argument(
+            metavar="ENGINE...",
+            help="hudi@VERSION, delta@VERSION, iceberg@VERSION, s3a for these on S3, "
+            "deltalake@VERSION or pyiceberg@VERSION",
+        ),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Download an engine's jar once into the user's cache, checked by its SHA-1."""
+    """Download what an engine needs once into the user's cache.
+
+    Jars are checked by their SHA-1. A library gets an environment of Python of its own, of pinned
+    packages that are checked by their SHA-256.
+    """
     for name in engines:
         if name == s3a.NAME:
             continue
         mistake = engine_mistake(name)
-        if mistake or hudi_version(name) is None:
+        known = hudi_version(name) or format_name(name) or library_name(name)
+        if mistake or not known:
             raise HarnessError(mistake or f"engine {name!r} has nothing to install")
     done = []
     for name in engines:
         if name == s3a.NAME:
             path = s3a.install(download_bar)[0].parent
+        elif (other := format_name(name)) is not None:
+            path = format_jars.install_jars(other, download_bar)
+        elif (library := library_name(name)) is not None:
+            path = environments.install(library)
         else:
             with download_bar(name) as told:
                 path = jars.install(str(hudi_version(name)), told)
@@ -325,6 +350,8 @@ def list_engines(
 ) -> None:
     """List the engines that can be measured on this machine."""
     names = [NATIVE, *(f"hudi@{version}" for version in jars.installed())]
+    names += format_jars.installed_formats()
+    names += [f"{library}@{version}" for library, version in environments.installed()]
     if as_json:
         print(json.dumps({"engines": names}, indent=2))
         return

@@ -4,6 +4,7 @@ HarnessError            root; carries the exit code; its text is one line that n
 +-- ScenarioError       a scenario that cannot be run; its text lists every mistake
 +-- RunFolderError      a run folder that is not one, is damaged or belongs to another scenario
 +-- CellError           a cell could not be measured; fails the cell, not the run
+|   +-- LimitError      an engine would have taken more memory than it may; nothing is wrong
 +-- GitError            git refuses
 """
 
@@ -46,6 +47,10 @@ class RunFolderError(HarnessError):
 
 class CellError(HarnessError):
     """A cell could not be measured, with the reason."""
+
+
+class LimitError(CellError):
+    """An engine was ended because it would have taken more than it may, with what that is."""
 
 
 class GitError(HarnessError):

@@ -1,4 +1,4 @@
-"""Literals of Spark's SQL."""
+"""Literals and names of Spark's SQL."""
 
 from __future__ import annotations
 
@@ -7,3 +7,9 @@ def quoted(text: str) -> str:
     """A text as a literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def named(name: str) -> str:
+    """A name of a column or table as an identifier."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"

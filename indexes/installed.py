@@ -2,7 +2,8 @@
 
 An index is a class under the entry-point group `keymark.indexes`; its attribute `spec` is its spec.
 Where the group `keymark.index_specs` names a spec, it is had without importing the class. The group
-`keymark.hudi_index_specs` names specs of indexes that Hudi has and Keymark has not.
+`keymark.hudi_index_specs` names specs of indexes that Hudi has and Keymark has not, the group
+`keymark.format_mode_specs` those of the modes in which other formats find and replace rows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from keymark.indexes.spec import UNKNOWN, IndexSpec, spec_from
 GROUP = "keymark.indexes"
 SPEC_GROUP = "keymark.index_specs"
 HUDI_SPEC_GROUP = "keymark.hudi_index_specs"
+FORMAT_SPEC_GROUP = "keymark.format_mode_specs"
 
 
 @functools.cache
@@ -34,9 +36,13 @@ def specs() -> Mapping[str, IndexSpec]:
 
 @functools.cache
 def measured_specs() -> Mapping[str, IndexSpec]:
-    """The specs of all indexes that an engine can be measured with: Keymark's and Hudi's own."""
-    hudis = {entry.name: entry.load() for entry in entry_points(group=HUDI_SPEC_GROUP)}
-    return _ordered({**hudis, **specs()})
+    """The specs of all that an engine can be measured with: indexes, and modes of other formats."""
+    others = {
+        entry.name: entry.load()
+        for group in (HUDI_SPEC_GROUP, FORMAT_SPEC_GROUP)
+        for entry in entry_points(group=group)
+    }
+    return _ordered({**others, **specs()})
 
 
 def _ordered(found: Mapping[str, IndexSpec]) -> Mapping[str, IndexSpec]:

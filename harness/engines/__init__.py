@@ -4,7 +4,9 @@ Engine names are `native`, which is Keymark; `native@COMMIT` and `native@worktre
 revisions of it in processes of their own; `native@MASTER`, as in `native@local[1]`, which is
 Keymark with a Spark session of its own on this master; `native@bare`, which is Keymark without what
 measuring adds; `hudi@VERSION`, a release of Apache Hudi with tables of the version that it makes by
-default; and `hudi@VERSION-vN`, the same release with tables of version N (`hudi_releases`).
+default; `hudi@VERSION-vN`, the same release with tables of version N (`hudi_releases`);
+`delta@VERSION` and `iceberg@VERSION`, which have tables of other formats (`formats`); and
+`deltalake@VERSION` and `pyiceberg@VERSION`, which have such tables without Spark (`libraries`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,21 @@ import re
 from typing import NamedTuple
 
 from keymark.harness.engines import hudi_releases
+from keymark.harness.engines.format_release import number
+from keymark.harness.engines.formats import (
+    FORMAT_FORM,
+    FORMATS,
+    FormatName,
+    format_mistake,
+    format_name,
+)
+from keymark.harness.engines.libraries.names import (
+    LIBRARIES,
+    LIBRARY_FORM,
+    library_mistake,
+    library_name,
+    pinned,
+)
 from keymark.indexes.installed import measured_specs, specs
 
 NATIVE = "native"
@@ -77,8 +94,10 @@ def hudi_version(name: str) -> str | None:
 
 
 def table_version(name: str) -> int:
-    """The version of the tables that an engine makes."""
+    """The version of the tables that an engine makes; 0 of tables of another format."""
     hudi = hudi_name(name)
+    if format_name(name) is not None or library_name(name) is not None:
+        return 0
     return hudi.table_version if hudi else hudi_releases.BASE_VERSION
 
 
@@ -96,6 +115,13 @@ def is_native(name: str) -> bool:
 def engine_indexes(name: str) -> tuple[str, ...]:
     """Names of the indexes that are measured with an engine."""
     version = hudi_version(name)
+    if format_name(name) is not None or library_name(name) is not None:
+        word, _, told = name.partition("@")
+        return tuple(
+            spec.name
+            for spec in measured_specs().values()
+            if (since := spec.in_formats.get(word)) is not None and since <= number(told)
+        )
     if version is None:
         return tuple(specs())
     release, tables = hudi_releases.number(version), table_version(name)
@@ -113,9 +139,13 @@ def engine_mistake(name: str) -> str | None:
     """What is wrong with an engine's name; None if there is such an engine."""
     if name == NATIVE or _NATIVE.fullmatch(name):
         return None
+    if library_name(name) is not None:
+        return None
+    if format_name(name) is not None:
+        return format_mistake(name)
     match = _HUDI.fullmatch(name)
     if match is None:
-        return _malformed(name)
+        return format_mistake(name) or library_mistake(name) or _malformed(name)
     version, told = match.groups()
     if hudi_releases.number(version) < hudi_releases.FIRST:
         first = ".".join(map(str, hudi_releases.FIRST))
@@ -148,4 +178,38 @@ def _malformed(name: str) -> str:
             f"engine {name!r} needs a release of three numbers, as in 'hudi@1.2.0', or with the "
             "version of its tables, as in 'hudi@1.2.0-v6'"
         )
-    return f"unknown engine {name!r} (known are 'native' and 'hudi@VERSION', as in 'hudi@0.15.0')"
+    examples = ", ".join(
+        [
+            *(repr(release.example) for release in FORMATS.values()),
+            *(f"'{library}@{pinned(library)[-1]}'" for library in LIBRARIES),
+        ]
+    )
+    return (
+        f"unknown engine {name!r} (known are 'native' and 'hudi@VERSION', as in 'hudi@0.15.0', and "
+        f"those of other formats: {examples})"
+    )
+
+
+__all__ = [
+    "BARE",
+    "FORMATS",
+    "FORMAT_FORM",
+    "HUDI_FORM",
+    "LIBRARY_FORM",
+    "NATIVE",
+    "NATIVE_FORM",
+    "REVISION",
+    "WORKTREE",
+    "FormatName",
+    "HudiName",
+    "engine_indexes",
+    "engine_mistake",
+    "format_name",
+    "hudi_name",
+    "hudi_order",
+    "hudi_version",
+    "is_native",
+    "library_name",
+    "own_master",
+    "table_version",
+]

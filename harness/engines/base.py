@@ -157,14 +157,23 @@ class MeasuredTable(Protocol):
 
 
 @runtime_checkable
-class MergeOnRead(Protocol):
+class Compactable(Protocol):
+    """A table whose rows can be put together in fewer files on demand."""
+
+    @property
+    def leaves_deletes(self) -> bool:
+        """Whether a compaction may leave files that say which rows of others are gone."""
+
+    def compact_rows(self) -> None:
+        """Merge log files, deletes and small files into base files."""
+
+
+@runtime_checkable
+class MergeOnRead(Compactable, Protocol):
     """A table whose rows may be in log files; those of Hudi can be."""
 
     def read_optimized(self, keys: list[str] | None = None) -> Rows:
         """The rows in base files, as they were at the last compaction."""
-
-    def compact_rows(self) -> None:
-        """Merge the log files into base files."""
 
 
 def merge_on_read(table: MeasuredTable) -> MergeOnRead:
@@ -174,7 +183,18 @@ def merge_on_read(table: MeasuredTable) -> MergeOnRead:
         CellError: it is not.
     """
     if not isinstance(table, MergeOnRead):
-        raise CellError("Keymark's tables are copy-on-write")
+        raise CellError("only Hudi reads base files without what was changed since")
+    return table
+
+
+def compactable(table: MeasuredTable) -> Compactable:
+    """The table, if its rows can be put together on demand.
+
+    Raises:
+        CellError: they cannot.
+    """
+    if not isinstance(table, Compactable):
+        raise CellError("Keymark's tables are copy-on-write: there is nothing to compact")
     return table
 
 

@@ -15,20 +15,30 @@ from keymark.harness.engines import (
     REVISION,
     HudiName,
     engine_indexes,
+    format_name,
     hudi,
     hudi_name,
     hudi_version,
     is_native,
     jars,
+    library_name,
     own_master,
     revision,
     s3a,
 )
 from keymark.harness.engines.bare import BareEngine
 from keymark.harness.engines.base import Engine
+from keymark.harness.engines.format_engine import FormatEngine
+from keymark.harness.engines.format_jars import missing_jars
+from keymark.harness.engines.format_process import FormatProcess
 from keymark.harness.engines.hudi_process import HudiProcess
+from keymark.harness.engines.libraries.engine import LibraryEngine
+from keymark.harness.engines.libraries.environments import missing_library
+from keymark.harness.engines.libraries.process import LibraryProcess, process_for
 from keymark.harness.engines.native import NativeEngine
+from keymark.harness.engines.process_engine import parallelism
 from keymark.harness.engines.sources import source_mistake
+from keymark.harness.engines.spark_process import SparkProcess
 from keymark.harness.errors import CellError, HarnessError
 from keymark.harness.measure import environment
 from keymark.harness.measure.session import SparkRuntime
@@ -72,13 +82,15 @@ def missing(
         if not wanted:
             found[name] = "engine_indexes asks for none of these indexes with it"
             continue
-        version = hudi_version(name)
-        reason = version and jars.missing_bundle(version)
+        version, other = hudi_version(name), format_name(name) or library_name(name)
+        reason = jars.missing_bundle(version) if version else missing_jars(name)
+        reason = reason or missing_library(name)
         reason = reason or (source_mistake(name, source) if source else None)
         if reason:
             found[name] = reason
             continue
-        unusable = _unlike_hudis(name, wanted, absent_keys) if version else _unusable(wanted)
+        is_apart = version is not None or other is not None
+        unusable = _unlike_its_own(name, wanted, absent_keys) if is_apart else _unusable(wanted)
         others = [index for index in wanted if index not in unusable]
         unusable |= {
             index: why for index in others if (why := outside_entries.missing(index)) is not None
@@ -93,8 +105,8 @@ def missing(
     return found
 
 
-def _unlike_hudis(engine: str, indexes: Iterable[str], absent_keys: int) -> dict[str, str]:
-    """The indexes that a release of Hudi does not have, or cannot be asked as a run asks."""
+def _unlike_its_own(engine: str, indexes: Iterable[str], absent_keys: int) -> dict[str, str]:
+    """The indexes that a release does not have, or cannot be asked as a run asks."""
     found, held = {}, engine_indexes(engine)
     for name in indexes:
         if name not in held:
@@ -164,31 +176,47 @@ class EnginePool:
             self.engines[name] = BareEngine(self._runtime, self._tables)
         elif name.startswith(REVISION):
             self._start_revision(name)
+        elif format_name(name) is not None:
+            process = FormatProcess(name, **self._surroundings())
+            if self._starts(name, process):
+                self.engines[name] = FormatEngine(name, process, self._tables)
+        elif (library := library_name(name)) is not None:
+            own = process_for(library, self._scenario, self._work)
+            if self._starts(name, own):
+                engine = LibraryEngine(library, own, self._tables, work=self._work)
+                self.engines[name] = engine
         elif release is None:
             self.engines[name] = NativeEngine(self._runtime, self._tables)
         else:
             self._start_hudi(name, release)
 
     def _start_hudi(self, name: str, release: HudiName) -> None:
-        section = self._scenario.spark
+        process = HudiProcess(name, **self._surroundings())
+        if self._starts(name, process):
+            tasks = parallelism(self._scenario.spark)
+            engine = hudi.HudiEngine(release, process, self._tables, parallelism=tasks)
+            self.engines[name] = engine
+
+    def _surroundings(self) -> dict[str, Any]:
+        """What each process with jars of its own is started with."""
         is_remote = isinstance(self._tables, RemoteTables)
-        process = HudiProcess(
-            name,
-            section=section,
-            events=self._events,
-            work=self._work,
-            connection=s3a.settings(self._scenario.table.options) if is_remote else None,
-        )
+        return {
+            "section": self._scenario.spark,
+            "events": self._events,
+            "work": self._work,
+            "connection": s3a.settings(self._scenario.table.options) if is_remote else None,
+        }
+
+    def _starts(self, name: str, process: SparkProcess | LibraryProcess) -> bool:
+        """Start a process, which ends with the pool; one that does not come up is broken."""
         try:
             self.told[name] = process.start()
         except CellError as error:
             self.broken[name] = f"it did not start: {error}"
-            return
+            return False
         finally:
             self._open.callback(process.close)
-        self.engines[name] = hudi.HudiEngine(
-            release, process, self._tables, parallelism=hudi.parallelism(section)
-        )
+        return True
 
     def _start_revision(self, name: str) -> None:
         section, master = self._scenario.spark, own_master(name)

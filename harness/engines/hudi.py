@@ -10,26 +10,21 @@ same ones that `native` reads; results are compared with the truth through Hudi'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from keymark import Table
 from keymark.harness.engines import HudiName, hudi_releases, s3a
 from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, NamedIndex, Purged
-from keymark.harness.engines.hudi_options import (
-    kept_options,
-    table_options,
-)
+from keymark.harness.engines.hudi_options import kept_options, table_options
 from keymark.harness.engines.hudi_process import HudiProcess
 from keymark.harness.engines.pipe import Asked
+from keymark.harness.engines.process_engine import AskedRows, ProcessEngine
 from keymark.harness.errors import CellError
-from keymark.harness.measure.session import cores
-from keymark.harness.scenario.workload_section import SparkSection
 from keymark.harness.tables import independent
 from keymark.harness.tables.other_indexes import drop_other_indexes
 from keymark.harness.tables.table_folders import Tables
@@ -40,13 +35,7 @@ from keymark.table.properties.config import load_config
 from keymark.table.properties.options import INDEX_TYPE
 from keymark.table.storage.stores import storage_at
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
 _OPTIMIZED = {"hoodie.datasource.query.type": "read_optimized"}
-
-_CANCEL_S = 120.0
-"""Cancelling jobs takes a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,37 +55,6 @@ class HudiWrite:
     def phases(self) -> Mapping[str, float]:
         """Nothing: Hudi does not tell."""
         return {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HudiRows:
-    """The live rows of a table, or those of some keys; read when asked for."""
-
-    child: Asked
-    place: str
-    options: Mapping[str, str]
-    column: str = ""
-    keys: tuple[str, ...] = ()
-    where: str | None = None
-
-    def digest(self, columns: Sequence[str]) -> tuple[int, str]:
-        """Rows and digest of all rows."""
-        rows, digest = self.child.call(
-            "digest", path=self.place, options=self.options, columns=list(columns)
-        )
-        return int(rows), str(digest)
-
-    def collect(self) -> list[Row]:
-        """The rows of the condition, or of the keys."""
-        table = {"path": self.place, "options": self.options}
-        if self.where is not None:
-            return list(self.child.call("select", where=self.where, **table))
-        named = {"column": self.column, "values": list(self.keys)}
-        return list(self.child.call("find", **named, **table))
-
-    def inputFiles(self) -> list[str]:  # noqa: N802 - a data frame's name for it
-        """The files that `collect` opened."""
-        return list(self.child.call("opened"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,26 +115,25 @@ class HudiTable:
         self.child.call("write", operation=operation, files=files, **where)
         return HudiWrite(path=self.path)
 
-    def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> HudiRows:
+    def read(self, keys: Sequence[str] | None = None, where: str | None = None) -> AskedRows:
         """All rows, those of a condition, or those of record keys.
 
         Keys are looked for by the key column that Hudi's pruning looks at; those of several columns
         by Hudi's meta column, which prunes nothing.
         """
         fields = self.layout.record_key
-        return HudiRows(
+        return AskedRows(
             child=self.child,
-            place=self.place,
-            options=self.options,
+            table={"path": self.place, "options": self.options},
             column=fields[0] if len(fields) == 1 else independent.KEY,
             keys=tuple(keys or ()),
             where=where,
         )
 
-    def read_optimized(self, keys: Sequence[str] | None = None) -> HudiRows:
+    def read_optimized(self, keys: Sequence[str] | None = None) -> AskedRows:
         """As `read`, of base files only."""
-        rows = self.read(keys)
-        return replace(rows, options={**rows.options, **_OPTIMIZED})
+        table = {"path": self.place, "options": {**self.options, **_OPTIMIZED}}
+        return replace(self.read(keys), table=table)
 
     def lookup(
         self,
@@ -217,6 +174,11 @@ class HudiTable:
         kind = measured_specs()[self.index].table_type
         return Table.open(str(here), options={INDEX_TYPE: kind}).check()
 
+    @property
+    def leaves_deletes(self) -> bool:
+        """A compaction of Hudi's leaves no log file."""
+        return False
+
     def compact_rows(self) -> None:
         """Schedule a compaction of all file groups that have log files, and run it."""
         self.child.call("compact_rows", path=self.place, options=self.options)
@@ -240,7 +202,7 @@ class HudiTable:
         raise CellError("Hudi has no purge")
 
 
-class HudiEngine:
+class HudiEngine(ProcessEngine):
     """Makes and opens tables through one release of Hudi.
 
     Args:
@@ -253,9 +215,8 @@ class HudiEngine:
     def __init__(
         self, name: HudiName, child: HudiProcess, tables: Tables, *, parallelism: int
     ) -> None:
-        self._name = name
-        self._child, self._tables = child, tables
-        self._parallelism = parallelism
+        super().__init__(child, tables)
+        self._name, self._parallelism = name, parallelism
 
     def create(
         self, path: Path, layout: Layout, *, index: str, options: Mapping[str, str]
@@ -307,36 +268,6 @@ class HudiEngine:
             declare_index(storage, config, {})
         return self.open(path, index=index, options=options)
 
-    @contextmanager
-    def step(self, label: str) -> Iterator[None]:
-        """Attribute the jobs of the child's session to a step."""
-        self._child.call("begin", label=label)
-        try:
-            yield
-        finally:
-            self._child.call("end")
-
-    def requests(self) -> Mapping[str, int]:
-        """What Hadoop's client of S3 counted; of a disk nothing is counted."""
-        return dict(self._child.call("requests")) if self._tables.options else {}
-
-    @contextmanager
-    def limited(self, seconds: float) -> Iterator[None]:
-        """Let the child cancel its jobs in time; it is ended if it hangs beside them."""
-        self._child.call("limit", seconds=seconds)
-        self._child.patience(seconds + _CANCEL_S)
-        try:
-            yield
-        finally:
-            self._child.patience(None)
-            self._child.call("unlimit")
-
-    def hold_rows(self, df: DataFrame, /) -> tuple[str, ...]:
-        """The files of a data frame that was read from Parquet; the child has read their schema."""
-        files = tuple(sorted(df.inputFiles()))
-        self._child.call("hold_rows", files=files)
-        return files
-
     def hold_keys(self, keys: pa.StringArray, table: Any, /) -> None:
         """Bring keys to Hudi's JVM, with their partitions where the index must be told.
 
@@ -361,24 +292,3 @@ class HudiEngine:
             partitions=partitions,
             slices=self._parallelism,
         )
-
-    def answer(self, _found: object, keys: pa.StringArray, /) -> pa.Table:
-        """The places that the child's lookup found."""
-        places = self._child.call("places")
-        found = [places.get(key, (None, None)) for key in keys.to_pylist()]
-        return pa.table(
-            {
-                "record_key": keys,
-                "partition_path": pa.array([place[0] for place in found], pa.string()),
-                "file_id": pa.array([place[1] for place in found], pa.string()),
-            }
-        )
-
-    def digest(self, rows: HudiRows, columns: Sequence[str], /) -> tuple[int, str]:
-        """Rows and digest through Hudi's reader."""
-        return rows.digest(columns)
-
-
-def parallelism(section: SparkSection) -> int:
-    """Tasks of each shuffle: as many as the run's sessions have."""
-    return int(section.conf.get("spark.sql.shuffle.partitions", cores(section.master)))

@@ -13,7 +13,7 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-from keymark.harness.engines import hudi_releases, s3a
+from keymark.harness.engines import hudi_releases
 from keymark.indexes.installed import specs
 
 _MODEL = "org.apache.hudi.common.model"
@@ -51,24 +51,6 @@ class HudiJvm:
     def add_settings(self, name: str) -> None:
         """Add a file on the class path to what every Hadoop configuration is made from."""
         self._jvm.org.apache.hadoop.conf.Configuration.addDefaultResource(name)
-
-    def configure(self, settings: Mapping[str, str]) -> None:
-        """Set values of the session's Hadoop configuration."""
-        configuration = self._java_context.hadoopConfiguration()
-        for name, value in settings.items():
-            configuration.set(name, value)
-
-    def requests(self) -> dict[str, int]:
-        """What Hadoop's client of S3 counted so far, by kind; zeros before its first request."""
-        known = self._jvm.org.apache.hadoop.fs.FileSystem.getGlobalStorageStatistics()
-        counts = known.get(s3a.STATISTICS)
-
-        def counted(*names: str) -> int:
-            return sum(counts.getLong(name) or 0 for name in names) if counts else 0
-
-        told = {kind: counted(*names) for kind, names in s3a.COUNTS.items()}
-        gets = counted(s3a.ALL) - counted(s3a.AGAIN) - sum(told.values())
-        return {"get": gets, **told}
 
     def texts(self, keys: Sequence[str]) -> JavaObject:
         """A Java list of record keys."""

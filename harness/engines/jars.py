@@ -25,8 +25,8 @@ from keymark.harness.engines import ivy
 from keymark.harness.engines.repositories import MAVEN_URL, Repository, repository
 from keymark.harness.errors import HarnessError
 
-_SPARK = "3.5"
-_GROUP, _ARTIFACT = "org/apache/hudi", f"hudi-spark{_SPARK}-bundle_2.12"
+SPARK = "3.5"
+_GROUP, _ARTIFACT = "org/apache/hudi", f"hudi-spark{SPARK}-bundle_2.12"
 _BUNDLE = re.compile(re.escape(_ARTIFACT) + r"-(\d+\.\d+\.\d+)\.jar")
 _CHUNK = 1 << 20
 _TIMEOUT_S = 60
@@ -63,8 +63,8 @@ def installed() -> tuple[str, ...]:
 def missing_bundle(version: str) -> str | None:
     """One line that says why a bundle cannot be used, or how to get it; None if it is there."""
     spark = metadata.version("pyspark")
-    if not spark.startswith(f"{_SPARK}."):
-        return f"Hudi {version} is used through its bundle for Spark {_SPARK}; this is {spark}"
+    if not spark.startswith(f"{SPARK}."):
+        return f"Hudi {version} is used through its bundle for Spark {SPARK}; this is {spark}"
     if bundle(version).is_file():
         return None
     return (

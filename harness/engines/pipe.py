@@ -100,6 +100,15 @@ class Child:
             raise
 
     @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End its process at once; whoever waits for an answer is told."""
+        self._process.kill()
+
+    @property
     def is_dead(self) -> bool:
         """Whether its process has ended."""
         return self._process.poll() is not None

@@ -81,7 +81,7 @@ def missing() -> str | None:
     """One line that says how to get the jars; None if they are there."""
     if installed():
         return None
-    return "Hudi reaches S3 through hadoop-aws; get it once by: keymark engine install s3a"
+    return "Spark's engines reach S3 through hadoop-aws; get it once by: keymark engine install s3a"
 
 
 def settings(options: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from keymark.harness.engines import hudi_name, hudi_releases, table_version
+from keymark.harness.engines import (
+    format_name,
+    hudi_name,
+    hudi_releases,
+    library_name,
+    table_version,
+)
 from keymark.harness.tables.independent import SourceFacts
 
 
@@ -14,6 +20,8 @@ def source_mistake(engine: str, source: SourceFacts) -> str | None:
         source: what the table's properties say.
     """
     hudi = hudi_name(engine)
+    if format_name(engine) is not None or library_name(engine) is not None:
+        return f"{engine} cannot start from a table of Hudi's; dataset.source reads its rows"
     if hudi is None:
         if source.version <= hudi_releases.BASE_VERSION:
             return None

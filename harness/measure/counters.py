@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from keymark.harness.engines import BARE, is_native
+from keymark.harness.engines import BARE, is_native, library_name
 from keymark.harness.measure.event_log import Counters, StepCounters, read_all
 from keymark.harness.store.results import Sample, Stage
 from keymark.harness.store.store import RunFolder
@@ -51,14 +51,17 @@ def counter_samples(
     """
     known = list(samples)
     counted = _counted(known)
+    timed_by_engine = {(label_of(s), s.phase) for s in known if s.metric == "wall_s"}
     for sample in known:
         if sample.metric != "wall_s" or label_of(sample) in counted or not sample.valid:
             continue
-        if sample.engine == BARE:
+        if sample.engine == BARE or library_name(sample.engine) is not None:
             continue  # it is not in the log
         step = logged.get(label_of(sample), StepCounters())
         if sample.phase == "total":
             for phase in step.spans:
+                if (label_of(sample), phase) in timed_by_engine:
+                    continue
                 timed = replace(sample, phase=phase, value=step.seconds(phase))
                 yield timed
                 yield from _counters(timed, step.phases.get(phase, Counters()), names)
@@ -71,7 +74,8 @@ def unfinished(samples: Iterable[Sample]) -> Callable[[Sample], bool]:
 
     def of_the_log(sample: Sample) -> bool:
         told = sample.metric == "wall_s" and sample.phase != "total"
-        return sample.metric in _COUNTED or (told and not is_native(sample.engine))
+        tells_itself = is_native(sample.engine) or library_name(sample.engine) is not None
+        return sample.metric in _COUNTED or (told and not tells_itself)
 
     return lambda sample: of_the_log(sample) and label_of(sample) not in counted
 

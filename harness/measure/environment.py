@@ -14,7 +14,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from keymark.harness.engines import BARE, REVISION, is_native, own_master
+from keymark.harness.engines import (
+    BARE,
+    REVISION,
+    format_name,
+    is_native,
+    library_name,
+    own_master,
+)
 from keymark.harness.errors import HarnessError
 from keymark.harness.git import CLONE, git
 from keymark.table.properties.options import LOCAL_SYNC
@@ -112,12 +119,20 @@ def synced(engine: str, options: Mapping[str, str], *, remote: bool) -> str:
     if remote:
         return "by the store"
     if not is_native(engine):
-        return "nothing, Hudi's default"
+        return _synced_by_others(engine)
     if engine.startswith(REVISION) and own_master(engine) is None and engine != BARE:
         return "what that revision does"
     if options.get(LOCAL_SYNC, "true").lower() == "false":
         return f"nothing: {LOCAL_SYNC}=false"
     return "files and folders"
+
+
+def _synced_by_others(engine: str) -> str:
+    if format_name(engine) is not None:
+        return "nothing: Hadoop's local file system syncs no file"
+    if library_name(engine) is not None:
+        return "what the library does by default"
+    return "nothing, Hudi's default"
 
 
 def command() -> list[str]:

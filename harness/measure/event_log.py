@@ -4,8 +4,8 @@ An event log is one JSON object a line (`log_files.py` opens it). `SparkListener
 carries the local properties under which a stage was submitted: the harness put the trial and step
 there, the table its phase (job group or description `keymark/<phase>`). `SparkListenerTaskEnd`
 carries the metrics.
-Hudi does not know our phases: `engines/hudi_phases.py` tells them from what it says of its stages,
-and the time of a phase is the time during which one of its stages ran.
+Engines with jars of their own do not know our phases: `stage_phases.py` tells them from what is
+said of a stage, and the time of a phase is the time during which one of its stages ran.
 
 The log of a killed process ends anywhere: what is complete is used, the rest is ignored.
 """
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from keymark.harness.engines.hudi_phases import phase_of
 from keymark.harness.measure import log_files
+from keymark.harness.measure.stage_phases import HUDI, engine_of, phase_of, said_of
 from keymark.harness.measure.stages import stage_name
 from keymark.harness.store.results import PHASES
 
@@ -28,7 +28,6 @@ STEP_PROPERTY = "keymark.step"
 
 PHASE_PREFIX = "keymark/"
 
-_HUDI = "hudi@"
 _PHASE_PROPERTIES = ("spark.jobGroup.id", "spark.job.description")
 _ABOUT = ("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd")
 _KNOWN_SPARK = ("3.", "4.")
@@ -200,7 +199,7 @@ def read_application(path: Path) -> LoggedApplication:
                     about[event["Event"]] = event
                 yield event
 
-    counters = _read(watched(), _stage_of_hudi).get(_HUDI, StepCounters())
+    counters = _read(watched(), _stage_of_hudi).get(HUDI, StepCounters())
     first, start, end = (about.get(name, {}) for name in _ABOUT)
     spark = str(first.get("Spark Version") or "")
     missing = "" if end else f"{path.name} is cut off: the application's end is not in it"
@@ -268,8 +267,9 @@ def _stage(info: Mapping[str, Any], properties: Mapping[str, str]) -> _Stage | N
     label = properties.get(STEP_PROPERTY)
     if not label:
         return None
-    if label.startswith(_HUDI):
-        return _stage_of_hudi(info, properties, label)
+    engine = engine_of(label)
+    if engine:
+        return _stage_told(info, properties, label=label, engine=engine)
     for name in _PHASE_PROPERTIES:
         value = properties.get(name) or ""
         phase = value.removeprefix(PHASE_PREFIX)
@@ -278,16 +278,21 @@ def _stage(info: Mapping[str, Any], properties: Mapping[str, str]) -> _Stage | N
     return _Stage(label, None, stage_name(info))
 
 
-def _stage_of_hudi(
-    info: Mapping[str, Any], properties: Mapping[str, str], label: str = _HUDI
+def _stage_of_hudi(info: Mapping[str, Any], properties: Mapping[str, str]) -> _Stage:
+    return _stage_told(info, properties, label=HUDI, engine=HUDI)
+
+
+def _stage_told(
+    info: Mapping[str, Any], properties: Mapping[str, str], *, label: str, engine: str
 ) -> _Stage:
+    """A stage of an engine with jars of its own, by what is said of it."""
     description = properties.get("spark.job.description") or ""
-    phase = phase_of(details=info.get("Details") or "", description=description)
-    return _Stage(label, phase, stage_name(info, description))
+    phase = phase_of(engine, info, description)
+    return _Stage(label, phase, stage_name(info, said_of(engine, description)))
 
 
 def _span(info: Mapping[str, Any], stage: _Stage | None, found: dict[str, StepCounters]) -> None:
-    """Note for how long a stage ran, and of Hudi's when."""
+    """Note for how long a stage ran, and when, of engines that do not time their phases."""
     start, stop = info.get("Submission Time"), info.get("Completion Time")
     if stage is None or not start or not stop:
         return
@@ -295,7 +300,7 @@ def _span(info: Mapping[str, Any], stage: _Stage | None, found: dict[str, StepCo
     sums = step.stage(stage)
     sums.stages += 1
     sums.seconds += (stop - start) / 1000
-    if stage.phase and stage.label.startswith(_HUDI):
+    if stage.phase and engine_of(stage.label):
         step.spans.setdefault(stage.phase, []).append((start, stop))
 
 

@@ -32,9 +32,9 @@ def stage_name(info: Mapping[str, object], said: str = "") -> str:
     place = _LINE.sub("", place)
     inside = _OURS.sub("", place)
     place = inside if inside != place else _FOLDERS.sub("", place)
-    operators = sorted(set(_operators(info)))
+    run = sorted(set(operators(info)))
     said = without_paths(said)
-    parts = [said, call + at + place, f"({', '.join(operators)})" if operators else ""]
+    parts = [said, call + at + place, f"({', '.join(run)})" if run else ""]
     return " ".join(part for part in parts if part)
 
 
@@ -43,7 +43,8 @@ def without_paths(said: str) -> str:
     return _PATHS.sub("", said)
 
 
-def _operators(info: Mapping[str, Any]) -> Iterator[str]:
+def operators(info: Mapping[str, Any]) -> Iterator[str]:
+    """The operators of Spark's plan that run in a stage, but those that are in nearly every one."""
     for rdd in info.get("RDD Info") or ():
         try:
             name = str(json.loads(rdd["Scope"])["name"]).strip()

@@ -132,7 +132,7 @@ def load(context: RunContext, trial: Trial) -> StepResult:
         if not keep:
             context.tables.remove(path)
             outside_entries.refill(trial.cell, snapshot_path(context, trial.cell))
-    if keep and mistake is None:
+    if keep and mistake is None and not result.ended:
         _keep(context, trial.cell)
     return replace(result, mistake=mistake)
 

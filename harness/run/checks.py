@@ -11,7 +11,7 @@ from keymark.datasets.changes.stream import Stream
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.generated import GeneratedDataset
 from keymark.datasets.generate.rows import make_rows
-from keymark.harness.engines import BARE, NATIVE, hudi_version, s3a
+from keymark.harness.engines import BARE, NATIVE, is_native, s3a
 from keymark.harness.errors import HarnessError
 from keymark.harness.run.request import Request, past_run
 from keymark.harness.run.time_left import duration
@@ -38,10 +38,8 @@ def check(request: Request) -> str:
     scenario = request.scenario
     _check_rounds(scenario)
     check_loads(scenario)
-    is_hudi_remote = scenario.table.location is not None and any(
-        map(hudi_version, scenario.engines)
-    )
-    if is_hudi_remote and (lacking := s3a.missing()):
+    has_own_client = not all(map(is_native, scenario.engines))
+    if scenario.table.location is not None and has_own_client and (lacking := s3a.missing()):
         raise HarnessError(lacking)
     if request.resume:
         return "going on with the run"

@@ -6,7 +6,7 @@ A purge is believed when the table has proven it and no base file on storage hol
 
 from __future__ import annotations
 
-from keymark.harness.engines.base import merge_on_read
+from keymark.harness.engines.base import compactable
 from keymark.harness.run.step import StepRun, Values
 from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import written
@@ -38,13 +38,15 @@ def compact(run: StepRun) -> tuple[Values, str | None]:
 
 
 def compact_rows(run: StepRun) -> tuple[Values, str | None]:
-    """Merge the log files of rows into base files on the clock; is one left?"""
-    table, before = merge_on_read(run.table), run.listing()
+    """Put the files of rows together on the clock; is one left that should not be?"""
+    table, before = compactable(run.table), run.listing()
     with run.timed() as values:
         table.compact_rows()
     values["total", "bytes_written"] = written(before, run.listing()).total_bytes
     left = sum(bool(part.logs) for part in independent.slices(run.files()))
-    return values, f"{left} file groups still have log files" if left else None
+    if table.leaves_deletes or not left:
+        return values, None
+    return values, f"{left} file groups still have log files"
 
 
 def purge(run: StepRun) -> tuple[Values, str | None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from keymark.harness.engines import BARE, NATIVE, is_native
+from keymark.harness.engines import BARE, NATIVE, hudi_name, is_native, library_name
 from keymark.harness.engines.hudi_releases import BASE_VERSION
 from keymark.harness.engines.sources import upgrade_note
 from keymark.harness.run import own_data
@@ -31,16 +31,17 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         )
     elif apart:
         shared = (
-            "All cells ran interleaved with alternating direction. Each release of Hudi had a "
-            "Spark session of its own with the settings of native's; docs/fair_play.md says what "
-            "is equal, what is not, and what Hudi's phases contain."
+            "All cells ran interleaved with alternating direction. Each release of Hudi and of "
+            "another format had a Spark session of its own with the settings of native's; "
+            "docs/fair_play.md says what is equal, what is not, and what their phases contain."
         )
     found = [
         shared,
         "Every repetition started from a copy of the cell's loaded table.",
+        *_without_spark([name for name in scenario.engines if name not in skipped]),
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
-    if apart and not all(map(is_native, apart)):
+    if any(map(hudi_name, apart)):
         found.append(
             "Index on disk compares compressors, too: Keymark writes the blocks of its index with "
             "its own gzip encoder for cells, Hudi with Java's zlib."
@@ -76,3 +77,10 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
             "not have: each cell has the index under test and no other."
         )
     return found
+
+
+def _without_spark(engines: Sequence[str]) -> list[str]:
+    """Which engines have no Spark session, and so no counters."""
+    named = ", ".join(name for name in engines if library_name(name) is not None)
+    where = "in a process of its own with as many cores as the run's session has"
+    return [f"Without Spark, each {where}, and without Spark's counters: {named}."] if named else []

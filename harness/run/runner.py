@@ -169,7 +169,7 @@ class Runner:
     def _load(self, trial: Trial, schedule: Schedule) -> StepResult | None:
         """Load or start a table, even if it was measured before: its snapshot is needed.
 
-        The result is given back where it is wrong, for the cells that share the table.
+        The result is given back where it is wrong or was ended, for the cells that share the table.
         """
         context = self.contexts[trial.cell.data]
         loader, is_of_cell = schedule.loaders.get(trial.cell.table_id), trial.cell in schedule.cells
@@ -194,7 +194,7 @@ class Runner:
             return None
         if is_of_cell and not (result.mistake is None and result.step.name in self._step_names):
             self._keep(trial, [result], append=not is_taken)
-        return result if result.mistake else None
+        return result if result.mistake or result.ended else None
 
     def _goes_on_cold(self, cell: Cell, schedule: Schedule) -> bool:
         """Whether this process takes repetitions of a cell, and none of its warm-ups."""

@@ -6,6 +6,7 @@ translations and verification come after it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -30,8 +31,11 @@ LOOKUP_AGAIN = "lookup_again"
 POINT_QUERY = "point_query"
 POINT_QUERY_OPTIMIZED = "point_query_optimized"
 COLUMN_QUERY = "column_query"
+RANGE_QUERY = "range_query"
 COMPACT_ROWS = "compact_rows"
 COMPACT = "compact"
+
+_ROUND = re.compile(r"_\d+$")
 
 Values = dict[tuple[str, str], float]
 """Numbers of a step by (phase, metric), in base units."""
@@ -51,7 +55,8 @@ class Step:
         points: what a step of the lookup model measures, each under a name of its own.
         is_once: whether it is taken in the first repetition of a cell only.
         engines: the engines that take it; empty: all do.
-        column: whose rows with one value are read.
+        column: whose rows with one value, or a range of values, are read.
+        width: of the range.
         variants: the variants of tables that take it; empty: all tables do.
     """
 
@@ -61,6 +66,7 @@ class Step:
     points: tuple[Point, ...] = ()
     is_once: bool = False
     column: str = ""
+    width: float = 0.0
     engines: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
 
@@ -70,10 +76,15 @@ class Step:
         return tuple(point.step for point in self.points) or (self.name,)
 
     @property
+    def kind(self) -> str:
+        """What it does: its name without the round after which it is taken once more."""
+        return _ROUND.sub("", self.name)
+
+    @property
     def changes_rows(self) -> bool:
         """Whether the table holds other rows, or other files, after it."""
         reads = (LOOKUP, LOOKUP_AGAIN, POINT_QUERY, POINT_QUERY_OPTIMIZED, COMPACT)
-        return self.name not in reads and not self.points
+        return self.kind not in (*reads, RANGE_QUERY) and not self.points
 
     def is_taken(self, cell: str, *, repetition: int, warmup: bool) -> bool:
         """Whether a repetition of a cell, named by its id, has the step."""

@@ -6,7 +6,7 @@ reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 from keymark.harness.engines import is_native, table_version
 from keymark.harness.engines.base import WriteOutcome, merge_on_read
 from keymark.harness.engines.hudi_releases import BASE_VERSION
+from keymark.harness.errors import CellError, LimitError
 from keymark.harness.run import maintenance_steps, outside_entries
 from keymark.harness.run.context import RunContext
 from keymark.harness.run.lookup_model import COMPACTED, LOGS, lookups, points
@@ -35,6 +36,7 @@ from keymark.harness.run.step import (
     POINT_QUERY,
     POINT_QUERY_OPTIMIZED,
     PURGE,
+    RANGE_QUERY,
     SPREAD,
     WHOLE,
     Step,
@@ -44,7 +46,7 @@ from keymark.harness.run.step import (
 )
 from keymark.harness.scenario.matrix import Cell
 from keymark.harness.scenario.workload_section import WorkloadSection
-from keymark.harness.sql_text import quoted
+from keymark.harness.sql_text import named, quoted
 from keymark.harness.tables import independent, verify
 from keymark.harness.tables.probes import rows_written, written
 from keymark.indexes.installed import measured_specs
@@ -60,8 +62,11 @@ _OF_MERGE_ON_READ = (POINT_QUERY_OPTIMIZED, COMPACT_ROWS)
 def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     """The steps of a repetition, in order; some are those of the first one only."""
     built = [Step(name=BUILD_INDEX, round=0)] if workload.build_index else []
-    upserts = [Step(name=f"upsert_{n}", round=n) for n in range(1, workload.rounds + 1)]
+    upserts = [
+        step for n in range(1, workload.rounds + 1) for step in (_upsert(n), *_between(workload, n))
+    ]
     last = workload.rounds
+    queried = {COLUMN_QUERY: workload.column_query, RANGE_QUERY: workload.range_query}
     nulled = [Step(name=NULL_COLUMNS, round=last)] if workload.null_columns else []
     ends = [
         Step(
@@ -70,7 +75,8 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             deleted=workload.delete is True or name == DELETE,
             points=measured,
             is_once=workload.delete == "once" and name == DELETE,
-            column=workload.column_query if name == COLUMN_QUERY else "",
+            column=queried.get(name, ""),
+            width=workload.range_width,
             variants=workload.merge_on_read if name in _OF_MERGE_ON_READ else (),
         )
         for name, wanted, measured in (
@@ -81,6 +87,7 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
             (POINT_QUERY, workload.point_query, ()),
             (POINT_QUERY_OPTIMIZED, workload.point_query and workload.merge_on_read, ()),
             (COLUMN_QUERY, workload.column_query, ()),
+            (RANGE_QUERY, workload.range_query, ()),
             (COMPACT_ROWS, workload.merge_on_read, ()),
             (f"{LOOKUP}_{LOGS}", workload.model_keys, points(LOGS, workload.model_keys)),
             (COMPACT, workload.model_keys, ()),
@@ -99,6 +106,28 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     return (*built, *upserts, *nulled, *ends)
 
 
+def _upsert(round_: int) -> Step:
+    return Step(name=f"upsert_{round_}", round=round_)
+
+
+def _between(workload: WorkloadSection, round_: int) -> Iterator[Step]:
+    """The steps between a round and the next one: queries, then what keeps tables in order."""
+    if round_ == workload.rounds:
+        return
+    if workload.read_every and round_ % workload.read_every == 0:
+        if workload.point_query:
+            yield Step(name=f"{POINT_QUERY}_{round_}", round=round_)
+        if workload.range_query:
+            yield Step(
+                name=f"{RANGE_QUERY}_{round_}",
+                round=round_,
+                column=workload.range_query,
+                width=workload.range_width,
+            )
+    if workload.upkeep and workload.upkeep_every and round_ % workload.upkeep_every == 0:
+        yield Step(name=f"{COMPACT_ROWS}_{round_}", round=round_, variants=workload.upkeep)
+
+
 def take(run: StepRun) -> StepResult:
     """Do one step, measure it, verify it; an engine's failure becomes the step's result."""
     start = run.context.clock()
@@ -108,20 +137,32 @@ def take(run: StepRun) -> StepResult:
         now = run.context.clock()
         if run.deadline is not None and now >= run.deadline:
             limit = f"a repetition takes at most {run.context.trial_limit_s:,.0f} s"
-            why = f"ended after {now - start:,.0f} s: {limit} (schedule.trial_minutes)"
+            why = f"ended after {now - start:,.0f} s at {_at(run)}: {limit}"
+            why += " (schedule.trial_minutes)"
+            return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)
+        if isinstance(error, LimitError):
+            why = f"out of memory at {_at(run)}: {error}"
             return StepResult(step=run.step, values={WHOLE: now - start}, failed=True, ended=why)
         return StepResult.of_failure(run.step, now - start, error)
     return StepResult(step=run.step, values=values, mistake=mistake)
+
+
+def _at(run: StepRun) -> str:
+    """The size at which a step was ended: the rows that the table was loaded with."""
+    rows, _ = run.inputs.truth(0, deleted=False)
+    return f"{rows:,} rows"
 
 
 def _taken(run: StepRun) -> tuple[Values, str | None]:
     """The numbers of a step, and what is wrong with its result."""
     if run.step.name in (LOOKUP, LOOKUP_AGAIN):
         return _lookup(run)
-    if run.step.name in (POINT_QUERY, POINT_QUERY_OPTIMIZED):
+    if run.step.kind in (POINT_QUERY, POINT_QUERY_OPTIMIZED):
         return _point_query(run)
     if run.step.name == COLUMN_QUERY:
         return _column_query(run)
+    if run.step.kind == RANGE_QUERY:
+        return _range_query(run)
     if run.step.name == COMPACT:
         return maintenance_steps.compact(run)
     mistake = None
@@ -129,7 +170,7 @@ def _taken(run: StepRun) -> tuple[Values, str | None]:
         values = maintenance_steps.build_index(run)
     elif run.step.name == PURGE:
         values, mistake = maintenance_steps.purge(run)
-    elif run.step.name == COMPACT_ROWS:
+    elif run.step.kind == COMPACT_ROWS:
         values, mistake = maintenance_steps.compact_rows(run)
     else:
         values = _write(run)
@@ -188,8 +229,9 @@ def verify_rows(
     mistake = None
     if is_whole:
         mistake = verify.rows_mistake(engine.digest(table.read(), inputs.columns), expected)
-    # Tables of later versions only their own release reads whole: hudi-rs is the second reader.
-    if mistake is None and (not is_whole or table_version(cell.engine) > BASE_VERSION):
+    # Other tables than those of version 6 only their own release reads whole: hudi-rs is the second
+    # reader, and of other formats the harness itself.
+    if mistake is None and (not is_whole or table_version(cell.engine) != BASE_VERSION):
         found = context.readings.digest(context.tables.seen(path), inputs.columns)
         mistake = verify.rows_mistake(found, expected)
     has_index = measured_specs()[cell.index].is_built
@@ -262,8 +304,7 @@ def _point_query(run: StepRun) -> tuple[Values, str | None]:
     if opened := len(frame.inputFiles()):
         values["total", "files_read"] = opened
     values["total", "keys"] = 1
-    layout = run.inputs.layout
-    columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
+    columns = _checked_columns(run)
     expected = independent.find(run.files(), key, columns, base_files_only=is_optimized)
     return values, verify.point_mistake(rows, expected)
 
@@ -273,16 +314,41 @@ def _column_query(run: StepRun) -> tuple[Values, str | None]:
     key, column = run.inputs.point_key(run.trial.repetition), run.step.column
     (asked,) = independent.find(run.files(), key, [column])
     value = asked[column]
+    columns = _checked_columns(run)
+    values, found = _queried(run, f"{named(column)} = {_literal(value)}")
+    expected = independent.matching(run.files(), column, value, columns)
+    return values, verify.query_mistake([row.asDict() for row in found], expected, columns)
+
+
+def _range_query(run: StepRun) -> tuple[Values, str | None]:
+    """Read the rows whose value of a column is near, and not below, that of the point query's."""
+    key, column = run.inputs.point_key(run.trial.repetition), run.step.column
+    (asked,) = independent.find(run.files(), key, [column])
+    low = asked[column]
+    if not isinstance(low, int | float):
+        raise CellError(f"workload.range_query: {column} is {low!r} in a row, which is no number")
+    high, name = low + run.step.width, named(column)
+    columns = _checked_columns(run)
+    values, found = _queried(run, f"{name} >= {low!r} AND {name} < {high!r}")
+    expected = independent.between(run.files(), column, (low, high), columns)
+    return values, verify.query_mistake([row.asDict() for row in found], expected, columns)
+
+
+def _queried(run: StepRun, where: str) -> tuple[Values, list[Any]]:
+    """Read the rows of a condition on the clock."""
     with run.timed() as values:
-        frame = run.table.read(where=f"`{column}` = {_literal(value)}")
+        frame = run.table.read(where=where)
         found = frame.collect()
     if opened := len(frame.inputFiles()):
         values["total", "files_read"] = opened
     values["total", "keys"] = len(found)
+    return values, found
+
+
+def _checked_columns(run: StepRun) -> list[str]:
+    """The columns by which rows of a query are compared."""
     layout = run.inputs.layout
-    columns = [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
-    expected = independent.matching(run.files(), column, value, columns)
-    return values, verify.query_mistake([row.asDict() for row in found], expected, columns)
+    return [*layout.record_key, *([layout.ordering] if layout.ordering else [])]
 
 
 def _literal(value: object) -> str:

@@ -21,6 +21,14 @@ from keymark.harness.store.store import RunFolder
 from keymark.harness.tables.table_folders import LocalTables, RemoteTables, Tables
 from keymark.table.errors import StorageError
 
+_SIGNS = (
+    ".hoodie/hoodie.properties",
+    f"_delta_log/{0:020d}.json",
+    "metadata/version-hint.text",
+    "metadata/00000-*.metadata.json",
+)
+"""Files that a table has, in a folder of it: of Hudi, Delta, and Iceberg in two kinds of catalog."""
+
 
 def work_folder(folder: RunFolder) -> Path:
     """The folder of what goes at the end. Absolute: Hudi refuses a table at a relative path."""
@@ -104,8 +112,8 @@ class Workspace:
         for other in self.path.iterdir() if self.path.is_dir() else ():
             if other != kept or not isinstance(self.tables, LocalTables):
                 shutil.rmtree(other, ignore_errors=True)
-        for properties in list(kept.rglob(".hoodie/hoodie.properties")):
-            table = properties.parents[1]
+        signs = (path for sign in _SIGNS for path in kept.rglob(sign))
+        for table in {sign.parents[1] for sign in signs}:
             is_metadata = ".hoodie" in table.relative_to(kept).parts
             if table.name != SNAPSHOT and not is_metadata:
                 shutil.rmtree(table, ignore_errors=True)

@@ -17,7 +17,15 @@ from pydantic_core import ErrorDetails
 from keymark.datasets.errors import DatasetError
 from keymark.datasets.generate.mappings import Mappings
 from keymark.datasets.specs.spec import DatasetSpec
-from keymark.harness.engines import BARE, NATIVE, engine_mistake, is_native, own_master
+from keymark.harness.engines import (
+    BARE,
+    NATIVE,
+    engine_mistake,
+    is_native,
+    library_name,
+    own_master,
+)
+from keymark.harness.engines.formats import MERGE_PARTITIONS
 from keymark.harness.errors import HarnessError, ScenarioError
 from keymark.harness.scenario import documents, includes
 from keymark.harness.scenario.dataset_section import DatasetSection
@@ -229,6 +237,7 @@ def _variant_mistakes(scenario: Scenario) -> list[str]:
         "table.variant_indexes": table.variant_indexes,
         "table.variant_engines": table.variant_engines,
         "workload.merge_on_read": scenario.workload.merge_on_read,
+        "workload.upkeep": scenario.workload.upkeep,
     }
     wrong = [
         (key, name_mistake("variant", name, variants))
@@ -259,6 +268,10 @@ def _step_mistakes(scenario: Scenario) -> list[str]:
         "purge: Hudi has none": work.purge and not all(map(is_native, scenario.engines)),
         "delete_latest: needs workload.delete and workload.rounds": work.delete_latest
         and not (work.delete and work.rounds),
+        "upkeep: needs upkeep_every, and the other way round": bool(work.upkeep)
+        != bool(work.upkeep_every),
+        "read_every: needs point_query or range_query": work.read_every
+        and not (work.point_query or work.range_query),
         "lookup_again: needs lookup_present or lookup_absent": work.lookup_again
         and not work.lookup_present + work.lookup_absent,
     }
@@ -275,17 +288,19 @@ def _nulled_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     """Columns that are not there to be nulled or queried, or must not be nulled."""
     names = [name for name, _ in spec.flat_columns()]
     fixed = {*spec.record_key, *spec.partition_path, spec.ordering}
-    asked, queried = scenario.workload.null_columns, scenario.workload.column_query
+    work = scenario.workload
+    asked, queries = work.null_columns, {"column_query": work.column_query}
+    queries["range_query"] = work.range_query
     found = [name_mistake("column", name, names) for name in asked]
     found += [
         f"column {name!r} is of the key, the partition or the order"
         for name in asked
         if name in fixed
     ]
-    unknown = name_mistake("column", queried, names) if queried else None
+    unknown = {key: name_mistake("column", name, names) for key, name in queries.items() if name}
     return [
         *(f"workload.null_columns: {mistake}" for mistake in found if mistake),
-        *([f"workload.column_query: {unknown}"] if unknown else []),
+        *(f"workload.{key}: {mistake}" for key, mistake in unknown.items() if mistake),
     ]
 
 
@@ -295,6 +310,14 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
     table = scenario.table
     for index in scenario.indexes:
         options = table.options | table.index_options.get(index, {})
+        if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
+            found.append(f"dataset.settings.late: needs {PAYLOAD_CLASS} = {EVENT_TIME_PAYLOAD}")
+        if measured_specs()[index].in_formats:
+            # An update of the partition column moves the row, if it is found.
+            given = (*table.engine_options.values(), *table.variants.values(), options)
+            if spec.count(spec.moves) and any(MERGE_PARTITIONS in each for each in given):
+                found.append(f"dataset.settings.moves: not with {MERGE_PARTITIONS}")
+            continue
         move = measured_specs()[index].move_option
         if spec.count(spec.moves) and move is None:
             found.append(
@@ -303,8 +326,6 @@ def _stream_mistakes(scenario: Scenario, spec: DatasetSpec) -> list[str]:
             )
         elif spec.count(spec.moves) and options.get(str(move)) != "true":
             found.append(f"dataset.settings.moves: index {index!r} needs {move} = true")
-        if spec.count(spec.late) and options.get(PAYLOAD_CLASS) != EVENT_TIME_PAYLOAD:
-            found.append(f"dataset.settings.late: needs {PAYLOAD_CLASS} = {EVENT_TIME_PAYLOAD}")
     return list(dict.fromkeys(found))
 
 
@@ -328,6 +349,7 @@ def _mapping_mistakes(scenario: Scenario) -> list[str]:
         "workload.lookup_again: false": work.lookup_again,
         "workload.point_query: false": work.point_query,
         "workload.column_query: none": work.column_query,
+        "workload.range_query: none": work.range_query,
         "workload.model_keys: none": work.model_keys,
         "workload.lookup_present: at least 1": not work.lookup_present,
     }
@@ -343,7 +365,11 @@ def _location_mistakes(scenario: Scenario) -> list[str]:
         return []
     scheme, mark, rest = location.partition("://")
     is_s3 = scheme in ("s3", "s3a")
-    others = [name for name in scenario.engines if not is_native(name) and not is_s3]
+    others = [
+        name
+        for name in scenario.engines
+        if not is_native(name) and (not is_s3 or library_name(name) is not None)
+    ]
     found = [f"table.location: {name} has no connection to {location}" for name in others]
     if not mark or scheme in ("file", "memory") or not rest:
         found.append(
@@ -356,7 +382,7 @@ def _session_mistakes(scenario: Scenario) -> list[str]:
     """Sessions that would wait for each other: a standalone cluster gives the first all cores."""
     spark = scenario.spark
     beside = [name for name in scenario.engines if name not in (NATIVE, BARE)]
-    beside = [name for name in beside if own_master(name) is None]
+    beside = [name for name in beside if own_master(name) is None and library_name(name) is None]
     shared = {"spark.cores.max", "spark.dynamicAllocation.enabled"} & spark.conf.keys()
     if not spark.master.startswith("spark://") or not beside or shared:
         return []

@@ -10,7 +10,13 @@ import inspect
 import re
 from typing import Any
 
-from keymark.harness.engines import HUDI_FORM, NATIVE, NATIVE_FORM
+from keymark.harness.engines import (
+    FORMAT_FORM,
+    HUDI_FORM,
+    LIBRARY_FORM,
+    NATIVE,
+    NATIVE_FORM,
+)
 from keymark.harness.run.own_data import SourceSection
 from keymark.harness.scenario.documents import builtin_names
 from keymark.harness.scenario.fields import Section
@@ -80,7 +86,7 @@ def _name_values(top: dict[str, Any], definitions: dict[str, Any]) -> None:
         "minItems": 1,
         "uniqueItems": True,
     }
-    forms = f"^({NATIVE}|{NATIVE_FORM}|{HUDI_FORM})$"
+    forms = f"^({NATIVE}|{NATIVE_FORM}|{HUDI_FORM}|{FORMAT_FORM}|{LIBRARY_FORM})$"
     named = {"type": "string", "pattern": forms}
     top["engines"] |= {"items": named, "minItems": 1, "uniqueItems": True}
     definitions["SourceSection"]["properties"]["record_key"]["minItems"] = 1

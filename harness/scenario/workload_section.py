@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -37,6 +37,14 @@ class WorkloadSection(Section):
         lookup_again: whether the same keys are looked up a second time, by the same handle.
         point_query: whether a single key is read at the end.
         column_query: column whose rows with one value are read at the end; empty: none.
+        range_query: numeric column of which a range is read at the end: the rows whose value is at
+            least that of the point query's row, and less than `range_width` above it; empty: none.
+        range_width: how wide that range is.
+        read_every: rounds after each of which, but the last, these two queries are taken as well,
+            as the steps `point_query_<round>` and `range_query_<round>`; 0: none.
+        upkeep: variants whose tables are compacted between rounds, after such queries, as the steps
+            `compact_rows_<round>`.
+        upkeep_every: rounds after each of which, but the last, they are; 0: none.
         spread_batch: engines whose cells end their first repetition with the step `spread`: a
             batch as large as another one, all updates, of rows drawn evenly from the whole table.
         merge_on_read: variants whose tables have log files of rows (the option
@@ -57,6 +65,11 @@ class WorkloadSection(Section):
     lookup_again: bool = False
     point_query: bool = True
     column_query: str = ""
+    range_query: str = ""
+    range_width: Annotated[float, Field(gt=0.0)] = 1.0
+    read_every: Natural = 0
+    upkeep: Names = ()
+    upkeep_every: Natural = 0
     spread_batch: Names = ()
     merge_on_read: Names = ()
     model_keys: Numbers = ()
@@ -79,6 +92,8 @@ class ScheduleSection(Section):
         loads: measured bulk loads of every table; all repetitions start from the first one's.
         trial_minutes: minutes that a repetition takes at most: then its step is ended, the rest of
             its steps left out, and what was measured is kept; 0 for no limit.
+        memory_gb: gigabytes that the process of an engine without Spark may hold: then it is ended,
+            with its cell, whose row says so; 0 for three quarters of the machine's memory.
     """
 
     repetitions: Positive = 3
@@ -86,6 +101,7 @@ class ScheduleSection(Section):
     warm: Literal["cell", "index", "small"] = "cell"
     loads: Positive = 1
     trial_minutes: Natural = 0
+    memory_gb: Natural = 0
 
 
 class SparkSection(Section):

@@ -89,6 +89,7 @@ class WorkloadRecord(Recorded):
     lookup_again: bool = False
     point_query: bool = False
     column_query: Text = ""
+    range_query: Text = ""
     spread_batch: list[Text] = Field(default_factory=list)
     merge_on_read: list[Text] = Field(default_factory=list)
     model_keys: list[int] = Field(default_factory=list)

@@ -1,10 +1,10 @@
 """Another way to read a table: list storage, open Parquet files; nothing of `table` is used.
 
 What a run is verified against must not come from the code under test. Tables of version 8 and 9,
-and merge-on-read ones, are read by hudi-rs (`hudi_rs`). For copy-on-write tables of version 5 and 6
-the rules are those of Hudi's file system view: a base file is
-`<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older than the
-active timeline, hence archived); the latest per file id is the slice; file groups named by
+and merge-on-read ones, are read by hudi-rs (`hudi_rs`), those of Delta and Iceberg by `formats`.
+For copy-on-write tables of version 5 and 6 the rules are those of Hudi's file system view: a base
+file is `<fileId>_<writeToken>_<instant>.parquet`; it counts if its instant completed (or is older
+than the active timeline, hence archived); the latest per file id is the slice; file groups named by
 `partitionToReplaceFileIds` of a completed replacecommit are gone. Keys that a table does not store
 (`hoodie.populate.meta.fields=false`) are spelled by `keymark.harness.tables.key_text`.
 """
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from keymark.harness.errors import HarnessError
-from keymark.harness.tables import hudi_rs
+from keymark.harness.tables import formats, hudi_rs
 from keymark.harness.tables.key_text import encode_keys
 
 KEY = "_hoodie_record_key"
@@ -39,6 +39,9 @@ _HUDIS = tuple(
 )
 _LATER = ("8", "9")
 """Table versions whose timeline hudi-rs reads."""
+
+OTHER_FORMAT = 0
+"""Table version of what is no table of Hudi's."""
 
 _COMPLETED = (".commit", ".replacecommit", ".deltacommit")
 _LOG_FILE = re.compile(r"\.(?P<group>[^_]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)_[^.]+")
@@ -62,6 +65,7 @@ class Slice:
         logs: its log files, by their paths relative to the table; none of copy-on-write tables.
         table: the table's folder.
         has_base: whether there is a base file.
+        of_format: what reads it, of a table of another format; its logs are files of deletes.
     """
 
     partition_path: str
@@ -71,6 +75,7 @@ class Slice:
     logs: tuple[str, ...] = ()
     table: Path = Path()
     has_base: bool = True
+    of_format: formats.FormatFile | None = None
 
     @property
     def group(self) -> tuple[str, str]:
@@ -83,14 +88,28 @@ class Slice:
         logs = tuple(self.table / name for name in self.logs)
         return (self.path, *logs) if self.has_base else logs
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its rows are those of the base file, no more and no fewer."""
+        return not self.logs and self.of_format is None
+
+    @property
+    def mark(self) -> str:
+        """What tells its state from others with the same files."""
+        return self.of_format.mark if self.of_format else ""
+
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Some columns of its rows; with log files, memory is that of all columns."""
+        if self.of_format is not None:
+            return self.of_format.read(columns)
         if not self.logs:
             return pq.ParquetFile(self.path).read(list(columns))
         return self.read_all().select(list(columns))
 
     def read_all(self) -> pa.Table:
         """All columns of its rows."""
+        if self.of_format is not None:
+            return self.of_format.read()
         if not self.logs:
             return pq.ParquetFile(self.path).read()
         base = self.path.relative_to(self.table).as_posix() if self.has_base else ""
@@ -112,6 +131,18 @@ class SourceFacts:
 
 def facts(table: Path) -> SourceFacts:
     """Read the facts of a table; HarnessError for tables whose version is not known."""
+    reader = formats.reader_of(table)
+    if reader is not None:
+        said = reader.facts(table)
+        return SourceFacts(
+            name=said.name,
+            version=OTHER_FORMAT,
+            is_merge_on_read=False,
+            record_key=said.record_key,
+            partition_path=said.partition_path,
+            ordering=said.ordering,
+            partitions_of_metadata=(),
+        )
     values = _properties(table / ".hoodie" / "hoodie.properties")
     version = values.get("hoodie.table.version", "")
     if version not in ("5", "6", *_LATER):
@@ -171,7 +202,14 @@ def named_key(table: Path) -> str | None:
 
 
 def slices(table: Path) -> tuple[Slice, ...]:
-    """The latest slice of every live file group, by partition path and file id."""
+    """The latest slice of every live file group, by partition path and file id.
+
+    Of another format each live data file is one.
+    """
+    reader = formats.reader_of(table)
+    if reader is not None:
+        found = (_slice_of_format(table, each) for each in reader.files(table))
+        return tuple(sorted(found, key=lambda each: each.group))
     if _needs_hudi_rs(table):
         return tuple(sorted(_slices_by_hudi_rs(table), key=lambda each: each.group))
     first, completed, replaced = _timeline(table / ".hoodie")
@@ -185,6 +223,18 @@ def slices(table: Path) -> tuple[Slice, ...]:
         if group not in latest or latest[group].instant < found.instant:
             latest[group] = found
     return tuple(latest[group] for group in sorted(latest))
+
+
+def _slice_of_format(table: Path, file: formats.FormatFile) -> Slice:
+    return Slice(
+        partition_path=file.partition_path,
+        file_id=file.file_id,
+        instant=file.commit,
+        path=file.path,
+        logs=tuple(path.relative_to(table).as_posix() for path in file.deletes),
+        table=table,
+        of_format=file,
+    )
 
 
 def _slices_by_hudi_rs(table: Path) -> Iterator[Slice]:
@@ -297,10 +347,31 @@ def matching(
     table: Path, column: str, value: object, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The rows with a value in a column, cut to some columns; memory is that of a few files."""
+    return _chosen(table, column, lambda values: pc.equal(values, value), columns=columns)
 
+
+def between(
+    table: Path, column: str, limits: tuple[float, float], columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The rows whose value is at least the first limit and less than the second; as `matching`."""
+    low, high = limits
+
+    def is_within(values: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.and_(pc.greater_equal(values, low), pc.less(values, high))
+
+    return _chosen(table, column, is_within, columns=columns)
+
+
+def _chosen(
+    table: Path,
+    column: str,
+    is_wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    *,
+    columns: Sequence[str],
+) -> list[dict[str, Any]]:
     def read(part: Slice) -> list[dict[str, Any]]:
         held = part.read([*dict.fromkeys([column, *columns])])
-        return list(held.filter(pc.equal(held.column(column), value)).select(columns).to_pylist())
+        return list(held.filter(is_wanted(held.column(column))).select(columns).to_pylist())
 
     return [row for rows_of_file in each_read(slices(table), read) for row in rows_of_file]
 
@@ -359,6 +430,8 @@ def _virtual_key(table: Path) -> tuple[str, ...]:
     Raises:
         HarnessError: they are not made as Hudi's generators of plain fields make them.
     """
+    if formats.reader_of(table) is not None:
+        return facts(table).record_key
     values = _properties(table / ".hoodie" / "hoodie.properties")
     if values.get(_STORED, "true") == "true":
         return ()

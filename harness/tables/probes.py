@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from keymark.harness.tables import hudi_rs
+from keymark.harness.tables import formats, hudi_rs
 
 INDEX_FOLDERS = (".hoodie/metadata/record_index/", ".hoodie/.keymark/keys/")
 """Of entries of record keys: the record index, and runs of the keys."""
-META_FOLDER = ".hoodie/"
+META_FOLDERS = (".hoodie/", "_delta_log/")
+"""Whose files are no data, Parquet or not: of Hudi, and of Delta, which has checkpoints in it."""
+
 _COMMIT = re.compile(r"\.hoodie/\d{17}\.(commit|deltacommit|replacecommit)")
 _LATER_COMMIT = re.compile(r"\.hoodie/timeline/(\d+)_\d+\.(?:commit|deltacommit|replacecommit)")
 """A completed commit of table version 8 and 9: the times of its request and its completion."""
+
+_DATA = (".parquet", ".bin", ".puffin")
+"""Rows, and which of them are gone: of Delta in `.bin`, of Iceberg's version 3 in `.puffin`."""
 
 _LOG_FILE = re.compile(r"(?:.*/)?\.[^/]+\.log\.\d+_[^/]+")
 
@@ -75,6 +80,9 @@ def rows_written(table: Path, before: Listing, after: Listing) -> int:
 
     A row that an update only copies into the next file slice is one of them.
     """
+    reader = formats.reader_of(table)
+    if reader is not None:
+        return reader.rows_written(table, after.sizes.keys() - before.sizes.keys())
     new = [name for name in after.sizes if name not in before.sizes]
     later = {match.group(1) for match in map(_LATER_COMMIT.fullmatch, new) if match}
     rows = hudi_rs.rows_written(table, later) if later else 0
@@ -95,8 +103,7 @@ def written(before: Listing, after: Listing) -> Written:
     data = {
         path: size
         for path, size in grown.items()
-        if not path.startswith(META_FOLDER)
-        and (path.endswith(".parquet") or _LOG_FILE.fullmatch(path))
+        if not path.startswith(META_FOLDERS) and (path.endswith(_DATA) or _LOG_FILE.fullmatch(path))
     }
     return Written(
         data_files=len(data),

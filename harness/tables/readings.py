@@ -46,7 +46,7 @@ class FileIdentity(NamedTuple):
 class FileReadings:
     """The digests of the base files that were read: some 300 bytes for each file of a run."""
 
-    _digests: dict[tuple[FileIdentity, ...], RowsDigest] = field(default_factory=dict)
+    _digests: dict[tuple[FileIdentity | str, ...], RowsDigest] = field(default_factory=dict)
 
     def digest(self, table: Path, columns: Sequence[str]) -> tuple[int, str]:
         """Rows and digest of the rows that a listing of the table says are live.
@@ -60,7 +60,7 @@ class FileReadings:
 
         def read(part: Slice) -> RowsDigest:
             # Whoever changes a file while it is read, changes the identity that counts later.
-            identity = tuple(map(FileIdentity.of, part.files))
+            identity = (*map(FileIdentity.of, part.files), part.mark)
             if identity not in self._digests:
                 self._digests[identity] = _digest(part, columns)
             return self._digests[identity]
@@ -73,7 +73,7 @@ class FileReadings:
 
 def _digest(part: Slice, columns: Sequence[str]) -> RowsDigest:
     names, total = sorted(columns), RowsDigest()
-    if part.logs:
+    if not part.is_plain:
         return RowsDigest.of(part.read(names), names)
     with pq.ParquetFile(part.path) as file:
         for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):

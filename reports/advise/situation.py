@@ -71,7 +71,7 @@ def situation(survey: TableSurvey, asked: Asked) -> Situation:
 
 
 def _index(survey: TableSurvey, asked: Asked) -> tuple[IndexSpec | None, str]:
-    known = measured_specs()
+    known = {name: spec for name, spec in measured_specs().items() if not spec.in_formats}
     if asked.index is not None:
         if asked.index not in known:
             raise ReportError(f"there is no index {asked.index!r} ({', '.join(known)})")

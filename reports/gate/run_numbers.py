@@ -12,7 +12,13 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import NamedTuple
 
-from keymark.harness.engines import WORKTREE, hudi_name, hudi_version
+from keymark.harness.engines import (
+    WORKTREE,
+    format_name,
+    hudi_name,
+    hudi_version,
+    library_name,
+)
 from keymark.harness.errors import RunFolderError
 from keymark.harness.store.results import Stage
 from keymark.harness.store.store import RunFolder
@@ -99,6 +105,9 @@ class RunNumbers:
         hudi = hudi_name(self.engine)
         if hudi:
             return f"Apache Hudi {clean(hudi.version, 40)}, tables of version {hudi.table_version}"
+        other = format_name(self.engine)
+        if other:
+            return f"{other.release.title} {clean(other.version, 40)}"
         named = self.engine.partition("@")[2]
         commit = self.versions.get("revision", "") if named in ("", WORKTREE) else named[:12]
         if not commit:
@@ -154,7 +163,7 @@ def _from_run(path: Path, engine: str | None) -> RunNumbers:
             for series in cell.series.values()
         },
         wrong=wrong,
-        foreign=frozenset(_name(c.cell, engine) for c in cells if hudi_version(c.engine)),
+        foreign=frozenset(_name(c.cell, engine) for c in cells if _is_foreign(c.engine)),
         work=facts.work(run, engine),
         stages=_stages(path, engine),
         versions=facts.versions(run),
@@ -214,7 +223,7 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
         name = _name(cell.cell or f"{cell.engine}/{cell.index}", engine)
         if name in wrong or any(key.cell == name for key in numbers):
             raise ReportError(f"{clean(path)}, cell {place + 1}: {clean(name)} is there twice")
-        if hudi_version(cell.engine):
+        if _is_foreign(cell.engine):
             foreign.add(name)
         if cell.engine not in document.seeded_ids:
             unseeded.add(name)
@@ -247,3 +256,8 @@ def _from_summary(path: Path, engine: str | None) -> RunNumbers:
         engine=engine or "",
         unseeded=frozenset(unseeded),
     )
+
+
+def _is_foreign(engine: str) -> bool:
+    """Whether an engine is no code of Keymark's."""
+    return any(named(engine) for named in (hudi_version, format_name, library_name))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keymark.harness.engines import NATIVE, hudi_name
+from keymark.harness.engines import NATIVE, format_name, hudi_name, library_name
 from keymark.harness.redaction import is_sensitive, redact_text
 from keymark.harness.store.run_record import RunRecord, ScenarioRecord
 from keymark.reports.model.projection import Run
@@ -100,6 +100,12 @@ def _engine_words(engine: str) -> str:
     hudi = hudi_name(engine)
     if hudi:
         return f"Apache Hudi {hudi.version} (tables of version {hudi.table_version})"
+    other = format_name(engine)
+    if other:
+        return f"{other.release.title} {other.version}"
+    library = library_name(engine)
+    if library:
+        return f"the library {library.library} {library.version}, without Spark"
     return "Keymark's own engine" if engine == NATIVE else f"engine {clean(engine, 40)}"
 
 
@@ -245,10 +251,12 @@ def _doing(plan: ScenarioRecord, sizes: Sizes) -> list[str]:
     if sizes.lookup_keys and work.lookup_keys:
         again = ", twice" if work.lookup_again else ""
         doing.append(f"a lookup of {_count(sizes.lookup_keys)} keys{again}")
-    if work.point_query:
-        doing.append("a point query")
-    if work.column_query:
-        doing.append(f"a query of the rows with one value of {clean(work.column_query, 40)}")
+    queries = {
+        "a point query": work.point_query,
+        f"a query of the rows with one value of {clean(work.column_query, 40)}": work.column_query,
+        f"a query of the rows in a range of {clean(work.range_query, 40)}": work.range_query,
+    }
+    doing += [query for query, is_wanted in queries.items() if is_wanted]
     if work.spread_batch:
         doing.append("an upsert of as many rows all over the table, once")
     if work.model_keys:

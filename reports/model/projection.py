@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"(\d{1,18})")
 STEP_ORDER = (
     *("build", "bulk_insert", "build_index", "spread"),
     *("upsert", "insert", "null_columns", "delete", "purge"),
-    *("lookup", "lookup_again", "point_query", "column_query"),
+    *("lookup", "lookup_again", "point_query", "column_query", "range_query"),
 )
 UPSERT = "upsert"
 """Name of the pooled step: the mean of a repetition's ``upsert_<n>`` steps."""

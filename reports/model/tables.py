@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from keymark.harness.engines import is_native
+from keymark.harness.engines import format_name, hudi_name, is_native
 from keymark.harness.store.units import METRICS, Better, Unit
 from keymark.indexes.spec import UNKNOWN
 from keymark.reports.model.projection import UPSERT, CellView, Trial, step_order
@@ -162,6 +162,7 @@ HEADLINE = (
         metric="wall_s",
     ),
     _time_of("column_query", "Column query", "Reading the rows of one value of a column"),
+    _time_of("range_query", "Range query", "Reading the rows of a range of a column"),
     Measure(
         key="shuffle",
         title="Shuffle per upsert",
@@ -346,12 +347,13 @@ def rest_words(cells: Sequence[CellView]) -> list[str]:
             "Not told apart, of a revision that timed four phases only: opening the table, "
             "preparing and placing rows, services after the commit."
         )
-    if any(not is_native(cell.engine) for cell in cells):
+    if any(hudi_name(cell.engine) for cell in cells):
         said.append(
             "Hudi reports no phases: they are read off its Spark stages. What it does between "
             "them (opening the table, planning, placing rows, committing) cannot be told apart."
         )
-    return said
+    others = dict.fromkeys(other.release for c in cells if (other := format_name(c.engine)))
+    return [*said, *(f"{release.title}: {release.untold}" for release in others)]
 
 
 def shuffled(cells: Sequence[CellView]) -> SummaryTable:

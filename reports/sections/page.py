@@ -43,6 +43,7 @@ CHART_TITLES = {
     "shuffle": "Shuffle of one upsert batch",
     "point_query": "Point query: reading one record",
     "column_query": "Column query: reading the rows of one value",
+    "range_query": "Range query: reading the rows of a range",
     "storage": "Index on disk",
 }
 WORKING = {

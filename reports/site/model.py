@@ -59,7 +59,7 @@ QUESTIONS = (
         name="Queries",
         title="How fast is a query?",
         about="The time in which one record, or the rows of one value, are read.",
-        charts=("point_query", "column_query"),
+        charts=("point_query", "column_query", "range_query"),
     ),
     Question(
         key="storage",

@@ -6,7 +6,11 @@ from keymark.harness.engines import engine_indexes, engine_mistake, hudi_version
 
 
 @pytest.mark.parametrize(
-    "name", ["native", "hudi@0.15.0", "hudi@1.1.1", "hudi@1.1.1-v8", "hudi@12.3.45"]
+    "name",
+    [
+        *("native", "hudi@0.15.0", "hudi@1.1.1", "hudi@1.1.1-v8", "hudi@12.3.45"),
+        *("delta@3.3.2", "delta@3.0.0", "iceberg@1.10.0"),
+    ],
 )
 def test_engines_that_there_are(name):
     assert engine_mistake(name) is None
@@ -27,6 +31,12 @@ def test_engines_that_there_are(name):
         ("Hudi@1.0.2", "did you mean 'hudi@1.0.2'?"),
         ("hudi@0.14.1", "bundles for Spark 3.5 begin with 0.15.0"),
         ("nativ", "known are 'native' and 'hudi@VERSION'"),
+        ("nativ", "of other formats: 'delta@3.3.2', 'iceberg@1.10.0'"),
+        ("delta", "needs a release of three numbers, as in 'delta@3.3.2'"),
+        ("Iceberg-1.10", "needs a release of three numbers, as in 'iceberg@1.10.0'"),
+        ("delta@2.4.0", "Delta Lake's builds for Spark 3.5 begin with 3.0.0"),
+        ("delta@4.0.0", "end before 4.0.0; Delta Lake 4.0 is built for Spark 4.0"),
+        ("iceberg@1.3.1", "Apache Iceberg's builds for Spark 3.5 begin with 1.4.0"),
         ("", "unknown engine ''"),
     ],
 )
@@ -46,3 +56,13 @@ def test_versions_and_indexes():
     assert table_version("hudi@1.2.0") == 9
     assert table_version("hudi@1.2.0-v6") == 6
     assert "simple" in engine_indexes("hudi@1.1.1")
+
+
+def test_modes_of_a_format_are_those_of_its_engines_only():
+    assert engine_indexes("delta@3.3.2") == ("merge", "merge_dv")
+    assert engine_indexes("delta@3.0.0") == ("merge",)
+    assert engine_indexes("iceberg@1.10.0") == ("merge_cow", "merge_mor")
+    others = {*engine_indexes("native"), *engine_indexes("hudi@1.2.0")}
+    assert not others & {"merge", "merge_dv", "merge_cow", "merge_mor"}
+    assert table_version("delta@3.3.2") == 0
+    assert hudi_version("delta@3.3.2") is None

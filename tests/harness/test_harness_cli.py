@@ -52,6 +52,8 @@ def test_scenarios_lists_the_built_in_ones(app):
         "calibrate_hudi",
         "canary",
         "ci",
+        "formats",
+        "formats_tuned",
         "gate",
         "gdpr_delete",
         "growth",

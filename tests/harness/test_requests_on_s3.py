@@ -13,14 +13,16 @@ from s3_server import KEY, SECRET
 from small_run import SMALL
 
 from keymark.harness.engines import jars, s3a
+from keymark.harness.engines.format_jars import missing_jars
 from keymark.harness.measure.counters import label_of
 from keymark.harness.store.store import RunFolder
 from keymark.table.storage.requests import Request
 
+DELTA, ICEBERG = "delta@3.3.2", "iceberg@1.10.0"
 HERE = Path(__file__).parent
 
 
-def watched(tmp_path, s3, *engines, **sets):
+def watched(tmp_path, s3, *engines, indexes=("record", "global_simple"), **sets):
     """Run `ci` on S3: by step the requests that the server got, and those in the samples."""
     seen, folder = tmp_path / "seen.jsonl", tmp_path / "run"
     connection = {name: value for name, value in s3.options.items() if value not in (KEY, SECRET)}
@@ -28,10 +30,11 @@ def watched(tmp_path, s3, *engines, **sets):
     given |= {f"table.options.{name}": value for name, value in connection.items()}
     words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     words += [word for name in engines for word in ("--engine", name)]
+    words += [word for name in indexes for word in ("--index", name)]
     script, url = HERE / "watched_run.py", f"{s3.bucket()}/runs"
     run = [sys.executable, script, s3.endpoint, seen, "ci", "--out", folder, "--tables", url]
     done = subprocess.run(
-        [*run, "--index", "record", "--index", "global_simple", *words],
+        [*run, *words],
         env={
             **os.environ,
             "AWS_ACCESS_KEY_ID": KEY,
@@ -79,6 +82,20 @@ def test_hudis_client_counts_what_the_server_gets(tmp_path, s3):
     assert len(differing) <= 1, differing
     for ours, servers in differing.values():
         assert all(ours[kind] == servers[kind] for kind in ("put", "list", "delete")), differing
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "mode"), [(DELTA, "merge_dv"), (ICEBERG, "merge_mor")])
+def test_requests_of_other_formats_are_what_the_server_gets(tmp_path, s3, engine, mode):
+    lacking = missing_jars(engine) or s3a.missing()
+    if lacking:
+        pytest.skip(lacking)
+    sets = {"workload.lookup_absent": 0}
+    served, counted = watched(tmp_path, s3, engine, indexes=[mode], **sets)
+    differing = differences(served, counted)
+    assert len(differing) <= 1, differing
+    assert all(sum(got.values()) for got in counted.values())
 
 
 def test_hudi_on_s3_without_hadoops_client_is_told_how_to_get_it(monkeypatch, tmp_path):

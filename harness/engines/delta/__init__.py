@@ -1,0 +1,1 @@
+"""The engine `delta@VERSION`: what is true of Delta Lake only."""

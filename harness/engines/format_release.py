@@ -1,0 +1,53 @@
+"""What is true of a format's releases: which fit this Spark, and which jars they are. A leaf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Version = tuple[int, int, int]
+
+
+def number(version: str) -> Version:
+    """The numbers of a release, as in `1.10.0`."""
+    major, minor, patch = map(int, version.split("."))
+    return major, minor, patch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatRelease:
+    """A format and its releases.
+
+    Attributes:
+        name: the word that begins the names of its engines.
+        title: how people call it.
+        example: name of an engine.
+        artifacts: group (as a path) and artifact of each jar, for Spark 3.5 and Scala 2.12.
+        first: the first release that has them.
+        end: the first release that has them no more; None where there is none yet.
+        for_later_spark: which builds fit Spark 4, in words.
+        untold: what of an upsert is in no phase, in words.
+    """
+
+    name: str
+    title: str
+    example: str
+    artifacts: tuple[tuple[str, str], ...]
+    first: Version
+    end: Version | None
+    for_later_spark: str
+    untold: str
+
+    def version_mistake(self, version: str) -> str | None:
+        """Why a release cannot be measured; None if it can."""
+        asked = number(version)
+        if asked < self.first:
+            first = ".".join(map(str, self.first))
+            return f"{self.title}'s builds for Spark 3.5 begin with {first}"
+        if self.end is not None and asked >= self.end:
+            end = ".".join(map(str, self.end))
+            return f"{self.title}'s builds for Spark 3.5 end before {end}; {self.for_later_spark}"
+        return None
+
+    def jars_of(self, version: str) -> tuple[tuple[str, str, str], ...]:
+        """Maven coordinates of a release: group as a path, artifact, version."""
+        return tuple((group, artifact, version) for group, artifact in self.artifacts)

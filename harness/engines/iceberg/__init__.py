@@ -1,0 +1,1 @@
+"""The engine `iceberg@VERSION`: what is true of Apache Iceberg only."""

@@ -1,0 +1,1 @@
+"""A merge of Delta's that rewrites the files of changed rows."""

@@ -1,0 +1,1 @@
+"""Iceberg's MERGE that rewrites the files of changed rows."""

@@ -1,0 +1,1 @@
+"""Delta's MERGE that marks changed rows in deletion vectors."""

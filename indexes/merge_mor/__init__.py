@@ -1,0 +1,1 @@
+"""Iceberg's MERGE that names changed rows in delete files."""

@@ -1,0 +1,120 @@
+"""Delta and Iceberg for real; skipped by name where their jars are not in the cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from format_streams import local, play
+from harness_fakes import SMALL
+
+from keymark.harness.engines import engine_indexes
+from keymark.harness.engines.format_engine import FormatEngine
+from keymark.harness.engines.format_jars import missing_jars
+from keymark.harness.engines.format_process import FormatProcess
+from keymark.harness.errors import CellError
+from keymark.harness.scenario.workload_section import SparkSection
+
+ROOT = Path(__file__).parents[2]
+DELTA, ICEBERG = "delta@3.3.2", "iceberg@1.10.0"
+STREAMS = 3
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("formats")]
+
+
+def skip_without(*engines):
+    for name in engines:
+        if missing := missing_jars(name):
+            pytest.skip(missing)
+
+
+@pytest.fixture(scope="module", params=[DELTA, ICEBERG])
+def opened(request, tmp_path_factory):
+    """An engine with its process."""
+    skip_without(request.param)
+    folder = tmp_path_factory.mktemp("formats")
+    events = folder / "events"
+    events.mkdir()
+    section = SparkSection(conf={"spark.driver.memory": "1g"})
+    process = FormatProcess(request.param, section=section, events=events, work=folder)
+    process.start()
+    yield request.param, FormatEngine(request.param, process, local()), folder
+    process.close()
+
+
+def test_random_change_streams_end_in_the_rows_that_the_generator_says(opened):
+    name, engine, folder = opened
+    found = []
+    for mode in engine_indexes(name):
+        for seed in range(STREAMS):
+            found += play(engine, mode, folder / mode, seed)
+    assert found == []
+
+
+def test_a_formats_own_error_is_one_line(opened, tmp_path):
+    name, engine, _ = opened
+    from keymark.harness.engines.base import Layout
+
+    layout = Layout(name="t", record_key=("k",), partition_path=(), ordering=None)
+    table = engine.create(tmp_path / "ns" / "t", layout, index=engine_indexes(name)[0], options={})
+    with pytest.raises(CellError) as caught:
+        table.read(where="nothing").collect()
+    assert "\n" not in str(caught.value)
+
+
+SETS = [
+    *SMALL,
+    "dataset.delete_rows=20",
+    "schedule.repetitions=1",
+    "workload.rounds=3",
+    "workload.read_every=2",
+    "workload.upkeep_every=2",
+    "workload.lookup_absent=0",
+    "workload.range_width=20",
+]
+
+
+def test_the_scenario_is_measured_and_verified_beside_native(tmp_path):
+    skip_without(DELTA, ICEBERG)
+    command = [sys.executable, str(ROOT / "run_bench.py"), "run", "formats", "--json"]
+    command += [word for each in ("native", DELTA, ICEBERG) for word in ("--engine", each)]
+    command += ["--out", "run", *(word for each in SETS for word in ("--set", each))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["verified"] is True
+    cells = {cell["cell"]: cell["metrics"] for cell in summary["cells"]}
+    modes = [(DELTA, "merge"), (DELTA, "merge_dv"), (ICEBERG, "merge_cow"), (ICEBERG, "merge_mor")]
+    for shape in ("hot", "spread"):
+        for engine, mode in [("native", "record"), *modes]:
+            found = {
+                (each["step"], each["phase"], each["metric"]): each["median"]
+                for each in cells[f"{engine}/{mode}/defaults/shape-{shape}"]
+            }
+            assert found["point_query_2", "total", "keys"] == 1
+            assert found["range_query", "total", "keys"] >= 1
+            assert found["lookup", "total", "keys"] == 60
+            assert found["upsert_3", "total", "files_written"] >= 1
+            assert found["upsert_3", "total", "rows_written"] >= 200
+            assert found["upsert_3", "write", "bytes_written"] > 0
+            assert ("compact_rows_2", "total", "wall_s") not in found
+            assert found["upsert_3", "tag", "wall_s"] > 0
+        for engine, mode in (modes[1], modes[3]):
+            kept = {each["step"] for each in cells[f"{engine}/{mode}/kept/shape-{shape}"]}
+            assert "compact_rows_2" in kept
+            assert "compact_rows_3" not in kept
+
+
+def test_an_engine_without_its_jars_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    command = [sys.executable, "run_bench.py", "run", "ci", "--json", "--index", "record"]
+    command += ["--engine", "native", "--engine", DELTA, "--out", str(tmp_path / "run")]
+    small = [*SMALL, "schedule.repetitions=1", "dataset.delete_rows=5"]
+    command += [word for each in small for word in ("--set", each)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"SKIPPED {DELTA}: {missing_jars(DELTA)}" in done.stderr
+    assert [cell["engine"] for cell in json.loads(done.stdout)["cells"]] == ["native"]

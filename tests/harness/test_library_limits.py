@@ -1,0 +1,117 @@
+"""An engine that would take more memory than it may: its cell is a result, and the run goes on."""
+
+from __future__ import annotations
+
+import pytest
+from harness_fakes import HonestTable, Taker, context
+
+from keymark.harness.engines.libraries import process as library_process
+from keymark.harness.engines.libraries.names import LibraryName
+from keymark.harness.errors import CellError, LimitError
+from keymark.harness.measure import counters
+from keymark.harness.measure.event_log import StepCounters
+from keymark.harness.run import cell as cells
+from keymark.harness.scenario import matrix, scenario
+from keymark.harness.store.results import Sample
+from keymark.harness.store.store import RunFolder
+
+SETS = ("indexes=['record','bucket']", "schedule.repetitions=2", "schedule.warmups=0")
+TOLD = "out of memory at 10 rows: it held more than 1.0 GB (schedule.memory_gb)"
+
+
+class LacksMemory(HonestTable):
+    """One of the two cells has too little memory for a step."""
+
+    step = "upsert"
+
+    def _step(self, step):
+        if self.index == "bucket" and step == self.step:
+            raise LimitError("it held more than 1.0 GB (schedule.memory_gb)")
+
+    def upsert(self, df, /):
+        self._step("upsert")
+        return super().upsert(df)
+
+    def bulk_insert(self, df, /):
+        self._step("bulk_insert")
+        return super().bulk_insert(df)
+
+
+class LacksMemoryToLoad(LacksMemory):
+    step = "bulk_insert"
+
+
+def run(tmp_path, table, *sets):
+    resolved = scenario.load("quickstart", sets=[*SETS, *sets])
+    folder = RunFolder.create(tmp_path / "run")
+    tools = context(tmp_path / "work", table=table)
+    outcome = Taker(resolved, tools, folder).run(matrix.expand(resolved))
+    return folder.samples(), outcome, tools, matrix.expand(resolved)
+
+
+@pytest.mark.parametrize(
+    ("table", "step"), [(LacksMemory, "upsert_1"), (LacksMemoryToLoad, "bulk_insert")]
+)
+def test_the_cell_ends_with_its_size_and_the_others_are_measured(tmp_path, table, step):
+    samples, outcome, _, _ = run(tmp_path, table)
+    assert outcome.failed == {"native/bucket": f"{step}: {TOLD}"}
+    ended = [sample for sample in samples if sample.reason]
+    assert {(s.cell, s.step, s.valid, s.reason) for s in ended} == {
+        ("native/bucket", step, False, TOLD)
+    }
+    assert {s.repetition for s in ended} == {0}
+    assert any(TOLD in note for note in outcome.notes)
+    assert {s.repetition for s in samples if s.cell == "native/record"} == {0, 1}
+    assert all(s.valid and s.verified for s in samples if s.cell == "native/record")
+
+
+def test_a_table_whose_load_was_ended_is_not_taken_for_a_loaded_one(tmp_path):
+    _, _, tools, expanded = run(tmp_path, LacksMemoryToLoad)
+    kept = {cell.cell_id: cells.is_kept(tools, cell) for cell in expanded}
+    assert kept == {"native/record": True, "native/bucket": False}
+
+
+def test_cells_that_share_the_table_end_with_its_load(tmp_path):
+    sets = ("dataset.batches=[100,200]", "workload.rounds=1")
+    _, outcome, _, _ = run(tmp_path, LacksMemoryToLoad, *sets)
+    assert set(outcome.failed) == {"native/bucket/batch-100", "native/bucket/batch-200"}
+    assert set(outcome.failed.values()) == {f"bulk_insert: {TOLD}"}
+
+
+def test_what_a_process_may_hold_and_use_is_the_scenarios(tmp_path):
+    name = LibraryName("pyiceberg", "0.12.0")
+    said = scenario.load("ci", sets=["schedule.memory_gb=3", "spark.master='local[1]'"])
+    process = library_process.process_for(name, said, tmp_path)
+    assert (process._memory, process._cores) == (3_000_000_000, 1)
+    whole = library_process.process_for(name, scenario.load("ci"), tmp_path)._memory
+    assert whole > 0
+    assert issubclass(LimitError, CellError)
+
+
+def sample(engine, phase):
+    return Sample(
+        run_id="r",
+        cell=f"{engine}/merge",
+        engine=engine,
+        index="merge",
+        step="upsert_1",
+        round=1,
+        repetition=0,
+        warmup=False,
+        phase=phase,
+        metric="wall_s",
+        unit="s",
+        value=1.0,
+        verified=True,
+        valid=True,
+        reason="",
+    )
+
+
+def test_an_engine_without_spark_has_no_counters_and_keeps_its_phases():
+    times = [sample("deltalake@1.6.6", phase) for phase in ("tag", "total")]
+    logged = {counters.label_of(times[0]): StepCounters()}
+    assert list(counters.counter_samples(times, logged)) == []
+    torn = counters.unfinished(times)
+    assert not any(map(torn, times))
+    assert counters.unfinished([sample("hudi@1.2.0", "tag")])(sample("hudi@1.2.0", "tag"))
