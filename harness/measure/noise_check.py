@@ -58,7 +58,7 @@ class Noise:
             runs: the folder of earlier runs, which tell what is usual.
         """
         percent = _percent(self.varied)
-        varied = f"the time of the same small work varies by {percent}, {_usual(runs)}"
+        varied = f"the time of the same small work varies by {percent} ({_usual(runs)})"
         taken = f"other programs take {_percent(self.taken)} of its cores"
         said = [varied] * (self.varied > NOISY) + [taken] * (self.taken > NOISY)
         return ", and ".join(said)
@@ -140,7 +140,7 @@ def _usual(runs: Path) -> str:
     quiet = [share for share in shares if 0 < share <= NOISY]
     if quiet:
         return f"against {_percent(min(quiet))} in the quietest of the runs beside this one"
-    return f"and reports warn from {_percent(NOISY)} on"
+    return f"reports warn from {_percent(NOISY)} on"
 
 
 def _percent(share: float) -> str:

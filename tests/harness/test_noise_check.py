@@ -65,16 +65,16 @@ def test_a_noisy_machine_is_told_at_once_and_the_run_begins(tmp_path):
     assert told.begun == []
     (line,) = told.warned
     assert line == (
-        "the machine is too noisy for this: the time of the same small work varies by 14 %, "
-        "against 3 % in the quietest of the runs beside this one; --when-quiet 30m waits until it "
-        "is quiet"
+        "the machine is too noisy for this: the time of the same small work varies by 14 % "
+        "(against 3 % in the quietest of the runs beside this one); --when-quiet 30m waits until "
+        "it is quiet"
     )
 
 
 def test_where_no_run_is_beside_it_the_limit_is_told(tmp_path):
     told = Quiet()
     Machine(0.14).check().warn_or_wait(told, threads=2, runs=tmp_path / "none")
-    assert "varies by 14 %, and reports warn from 10 % on;" in told.warned[0]
+    assert "varies by 14 % (reports warn from 10 % on);" in told.warned[0]
 
 
 def test_a_program_that_takes_a_core_all_the_time_is_told_as_well(tmp_path):
@@ -82,7 +82,7 @@ def test_a_program_that_takes_a_core_all_the_time_is_told_as_well(tmp_path):
     Machine(0.01, taken=0.5).check().warn_or_wait(told, threads=2, runs=tmp_path)
     assert "too noisy for this: other programs take 50 % of its cores; --when" in told.warned[0]
     Machine(0.2, taken=0.5).check().warn_or_wait(told, threads=2, runs=tmp_path)
-    assert "from 10 % on, and other programs take 50 % of its cores;" in told.warned[1]
+    assert "from 10 % on), and other programs take 50 % of its cores;" in told.warned[1]
 
 
 def test_it_waits_until_the_machine_is_quiet_and_says_so_in_one_line(tmp_path):
