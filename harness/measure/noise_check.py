@@ -1,11 +1,14 @@
 """Whether the machine is quiet enough to measure, asked before the first step of a run.
 
-The canary's processor work is repeated for some two seconds. If it varies by more than `NOISY`, a
-report of the run would warn of it, so the run says so before it has taken an hour, or it waits.
+The canary's processor work is repeated for some two seconds. If its time varies by more than
+`NOISY`, a report of the run would warn of it, so the run says so before it has taken an hour, or it
+waits. A program that takes one of two cores all the time makes this work slow and steady, so what
+other programs take of the cores counts as well.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +17,7 @@ from pathlib import Path
 
 from keymark.harness.errors import HarnessError, RunFolderError
 from keymark.harness.measure.canary import processor_work
+from keymark.harness.measure.environment import busy_core_seconds
 from keymark.harness.run.runner import Progress
 from keymark.harness.run.time_left import duration
 from keymark.harness.store.beats import NOISY, noise_share, width
@@ -30,18 +34,52 @@ _ENOUGH = 10
 """Beats of an earlier run that say how steady the machine can be."""
 
 
-def noise_now(threads: int) -> float:
-    """By how much the canary's processor work varies now, as a share.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How noisy the machine is now.
+
+    Attributes:
+        varied: by how much the time of the canary's processor work varies, as a share.
+        taken: the share of the run's cores that other programs took meanwhile.
+    """
+
+    varied: float
+    taken: float = 0.0
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the machine is quiet enough."""
+        return max(self.varied, self.taken) <= NOISY
+
+    def words(self, runs: Path) -> str:
+        """What is wrong.
+
+        Args:
+            runs: the folder of earlier runs, which tell what is usual.
+        """
+        percent = _percent(self.varied)
+        varied = f"the time of the same small work varies by {percent} ({_usual(runs)})"
+        taken = f"other programs take {_percent(self.taken)} of its cores"
+        said = [varied] * (self.varied > NOISY) + [taken] * (self.taken > NOISY)
+        return ", and ".join(said)
+
+
+def noise_now(threads: int) -> Noise:
+    """How noisy the machine is now, seen for two seconds.
 
     Args:
         threads: cores that the run uses.
     """
     processor_work(threads, time.perf_counter)  # the first pays for what is cold
+    began, busy, own = time.perf_counter(), busy_core_seconds(), time.process_time()
     times = []
     for _ in range(BEATS):
         times.append(processor_work(threads, time.perf_counter))
         time.sleep(_PAUSE_S)
-    return width(times)
+    others = busy_core_seconds() - busy - (time.process_time() - own)
+    cores_taken = others / (time.perf_counter() - began)
+    spare = (os.cpu_count() or threads) - threads
+    return Noise(varied=width(times), taken=max(0.0, cores_taken - spare) / threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +88,13 @@ class NoiseCheck:
 
     Attributes:
         wait_s: for how long it waits until the machine is quiet; None: it warns, and begins.
-        noise: by how much the canary varies now, on so many cores.
+        noise: how noisy the machine is now for a run on so many cores.
         clock: monotonic seconds.
         sleep: lets seconds pass.
     """
 
     wait_s: float | None = None
-    noise: Callable[[int], float] = noise_now
+    noise: Callable[[int], Noise] = noise_now
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -71,27 +109,24 @@ class NoiseCheck:
         Raises:
             HarnessError: the machine was not quiet in time.
         """
-        share = self.noise(threads)
-        if share <= NOISY:
+        noise = self.noise(threads)
+        if noise.is_low:
             return
-        usual = _usual(runs)
-        noisy = f"the time of the same small work varies by {_percent(share)}, {usual}"
+        told = f"the machine is too noisy for this: {noise.words(runs)}"
         if self.wait_s is None:
-            hint = "--when-quiet 30m waits until it is quiet"
-            progress.warn(f"the machine is too noisy for this: {noisy}; {hint}")
+            progress.warn(f"{told}; --when-quiet 30m waits until it is quiet")
             return
         limit = duration(self.wait_s)
-        progress.begin(f"the machine is too noisy for this: {noisy}; waiting for at most {limit}")
+        progress.begin(f"{told}; waiting for at most {limit}")
         deadline = self.clock() + self.wait_s
-        while share > NOISY:
+        while not noise.is_low:
             left = deadline - self.clock()
             if left <= 0:
                 raise HarnessError(
-                    f"--when-quiet: the machine was not quiet within {limit}; at last the time of "
-                    f"the same small work varied by {_percent(share)}, {usual}"
+                    f"--when-quiet: the machine was not quiet within {limit}: {noise.words(runs)}"
                 )
             self.sleep(min(POLL_S, left))
-            share = self.noise(threads)
+            noise = self.noise(threads)
 
 
 def _usual(runs: Path) -> str:
@@ -105,7 +140,7 @@ def _usual(runs: Path) -> str:
     quiet = [share for share in shares if 0 < share <= NOISY]
     if quiet:
         return f"against {_percent(min(quiet))} in the quietest of the runs beside this one"
-    return f"and reports warn from {_percent(NOISY)} on"
+    return f"reports warn from {_percent(NOISY)} on"
 
 
 def _percent(share: float) -> str:

@@ -13,7 +13,8 @@ from test_canary import BEAT
 from keymark import cli
 from keymark.harness.errors import HarnessError
 from keymark.harness.measure import noise_check
-from keymark.harness.measure.noise_check import POLL_S, NoiseCheck
+from keymark.harness.measure.environment import busy_core_seconds
+from keymark.harness.measure.noise_check import POLL_S, Noise, NoiseCheck
 from keymark.harness.run import bench
 from keymark.harness.run.request import Request
 from keymark.harness.scenario import scenario
@@ -24,13 +25,14 @@ from keymark.harness.store.store import RunFolder
 class Machine:
     """Its canary varies by these shares, one after the other; time passes only by sleeping."""
 
-    def __init__(self, *shares: float) -> None:
-        self.shares, self.now, self.slept = list(shares), 0.0, []
+    def __init__(self, *shares: float, taken: float = 0.0) -> None:
+        self.noises = [Noise(varied=share, taken=taken) for share in shares]
+        self.now, self.slept = 0.0, []
 
     def check(self, wait_s=None) -> NoiseCheck:
         return NoiseCheck(
             wait_s=wait_s,
-            noise=lambda _: self.shares.pop(0),
+            noise=lambda _: self.noises.pop(0),
             clock=lambda: self.now,
             sleep=self.sleep,
         )
@@ -63,16 +65,24 @@ def test_a_noisy_machine_is_told_at_once_and_the_run_begins(tmp_path):
     assert told.begun == []
     (line,) = told.warned
     assert line == (
-        "the machine is too noisy for this: the time of the same small work varies by 14 %, "
-        "against 3 % in the quietest of the runs beside this one; --when-quiet 30m waits until it "
-        "is quiet"
+        "the machine is too noisy for this: the time of the same small work varies by 14 % "
+        "(against 3 % in the quietest of the runs beside this one); --when-quiet 30m waits until "
+        "it is quiet"
     )
 
 
 def test_where_no_run_is_beside_it_the_limit_is_told(tmp_path):
     told = Quiet()
     Machine(0.14).check().warn_or_wait(told, threads=2, runs=tmp_path / "none")
-    assert "varies by 14 %, and reports warn from 10 % on;" in told.warned[0]
+    assert "varies by 14 % (reports warn from 10 % on);" in told.warned[0]
+
+
+def test_a_program_that_takes_a_core_all_the_time_is_told_as_well(tmp_path):
+    told = Quiet()
+    Machine(0.01, taken=0.5).check().warn_or_wait(told, threads=2, runs=tmp_path)
+    assert "too noisy for this: other programs take 50 % of its cores; --when" in told.warned[0]
+    Machine(0.2, taken=0.5).check().warn_or_wait(told, threads=2, runs=tmp_path)
+    assert "from 10 % on), and other programs take 50 % of its cores;" in told.warned[1]
 
 
 def test_it_waits_until_the_machine_is_quiet_and_says_so_in_one_line(tmp_path):
@@ -87,7 +97,7 @@ def test_it_waits_until_the_machine_is_quiet_and_says_so_in_one_line(tmp_path):
 
 def test_it_does_not_wait_for_ever(tmp_path):
     machine = Machine(0.66, 0.5, 0.4)
-    with pytest.raises(HarnessError, match=r"not quiet within 40 s; .* varied by 40 %") as error:
+    with pytest.raises(HarnessError, match=r"not quiet within 40 s: .* varies by 40 %") as error:
         machine.check(40.0).warn_or_wait(Quiet(), threads=2, runs=tmp_path)
     assert machine.slept == [POLL_S, 10.0]
     assert "\n" not in str(error.value)
@@ -97,9 +107,27 @@ def test_the_canary_is_asked_as_often_as_is_said(monkeypatch):
     taken, slept = iter([9.0, *([1.0, 1.2] * 10)]), []
     monkeypatch.setattr(noise_check, "processor_work", lambda *_: next(taken))
     monkeypatch.setattr(noise_check.time, "sleep", slept.append)
-    assert noise_check.noise_now(2) == pytest.approx(0.2 / 1.1)
+    assert noise_check.noise_now(2).varied == pytest.approx(0.2 / 1.1)
     assert next(taken, None) is None
     assert sum(slept) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("threads", "taken"), [(4, 0.25), (3, 0.0), (2, 0.0)])
+def test_only_cores_that_the_run_needs_count_as_taken(monkeypatch, threads, taken):
+    """Of four cores another program has one: for ten seconds, of which this process used none."""
+    monkeypatch.setattr(noise_check, "processor_work", lambda *_: 1.0)
+    monkeypatch.setattr(noise_check.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(noise_check, "busy_core_seconds", iter([100.0, 110.0]).__next__)
+    monkeypatch.setattr(noise_check.time, "sleep", lambda _: None)
+    monkeypatch.setattr(noise_check.time, "process_time", lambda: 5.0)
+    monkeypatch.setattr(noise_check.time, "perf_counter", iter([50.0, 60.0]).__next__)
+    assert noise_check.noise_now(threads) == Noise(varied=0.0, taken=taken)
+
+
+def test_the_cores_of_this_machine_are_busy():
+    before = busy_core_seconds()
+    noise_check.processor_work(2, noise_check.time.perf_counter)
+    assert 0 <= before <= busy_core_seconds()
 
 
 def test_the_real_work_takes_time():
@@ -151,7 +179,7 @@ def test_the_command_line_warns_or_waits(capsys, tmp_path, monkeypatch, words):
     lines = capsys.readouterr().err.splitlines()
     if words:
         assert code == 2
-        assert lines[-1].startswith("error: --when-quiet: the machine was not quiet within 1 s;")
+        assert lines[-1].startswith("error: --when-quiet: the machine was not quiet within 1 s:")
         assert not out.exists()
     else:
         assert code == 0

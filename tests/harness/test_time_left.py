@@ -108,9 +108,8 @@ def test_samples_tell_what_another_process_took(clock):
 
 
 def run(tmp_path, progress, *, earlier=()):
-    resolved = scenario.load(
-        "quickstart", sets=["indexes=['record','bucket']", "schedule.repetitions=2"]
-    )
+    steps = ("workload.rounds=2", "workload.delete=true", "schedule.repetitions=2")
+    resolved = scenario.load("quickstart", sets=["indexes=['record','bucket']", *steps])
     folder = RunFolder.create(tmp_path / "run")
     tools = context(tmp_path / "work", table=HonestTable)
     taker = Taker(resolved, tools, folder, progress, earlier=earlier)
