@@ -46,9 +46,12 @@ def pages(data: bytes, metadata: pq.FileMetaData, name: str) -> Iterator[bytes]:
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
-            starts = [chunk.data_page_offset]
+            # Without values there is no data page, and its offset says nothing.
+            starts = [chunk.data_page_offset] if chunk.num_values else []
             if chunk.has_dictionary_page and chunk.dictionary_page_offset:
                 starts.append(chunk.dictionary_page_offset)
+            if not starts:
+                continue
             start = min(starts)
             end = start + chunk.total_compressed_size
             if not 0 <= start <= end <= len(data):
