@@ -9,7 +9,7 @@ file group it knows (`changes.py`); other files are read. Runs that no current f
 deleted. A chain that has grown long begins anew, and so does an index of many runs.
 
 Runs of hashes are part of the commit: those of its base files are put before it is visible. They
-are merged when they are many, so that nothing begins anew.
+are merged when they are many, and chains become shorter by that.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ _ROWS_PER_RUN = 1 << 22
 _HASHES_PER_RUN = 1 << 24
 _ROW_BYTES = 100
 _CHAIN_MAX = 8
+# Links of a chain through runs of hashes, which merges shorten.
+_HASH_CHAIN_MAX = 64
 # Runs beside those that an index built anew would have.
 _RUNS_MAX = 32
 
@@ -240,7 +242,8 @@ class ValueIndexes:
         noted: Sequence[ValueChange],
     ) -> None:
         """Put runs of files that are not covered."""
-        changes = _changes(state, files, chains, longest=None if indexed.hashed else _CHAIN_MAX)
+        longest = _HASH_CHAIN_MAX if indexed.hashed else _CHAIN_MAX
+        changes = _changes(state, files, chains, longest=longest)
         known = {(c.file.path, c.before.path): c for c in noted if c.column == indexed.column}
         told, read = _told(changes, known)
         if told:
@@ -367,7 +370,7 @@ def _values_of(task: RunTask, change: FileChange) -> tuple[pa.Array, pa.Array]:
 
 
 def _changes(
-    state: TableState, uncovered: Sequence[BaseFile], chains: Chains, *, longest: int | None
+    state: TableState, uncovered: Sequence[BaseFile], chains: Chains, *, longest: int
 ) -> list[FileChange]:
     """Files that are not covered, each with the newest covered slice before it.
 
@@ -387,7 +390,7 @@ def _changes(
             newer = before is None or older.instant_time > before.instant_time
             if links and newer and older.instant_time < file.instant_time:
                 before, length = older, links
-        found.append(FileChange(file, before if longest is None or length < longest else None))
+        found.append(FileChange(file, before if length < longest else None))
     return found
 
 

@@ -161,6 +161,9 @@ def left_over(root: Any) -> list[str]:
     named = _named(root / ".hoodie", "")
     named |= _named(root / ".hoodie/metadata/.hoodie", ".hoodie/metadata/")
     opened = {path.rpartition("/")[0] for path in named}
+    # Runs of hashes are named by nothing: they name base files.
+    is_compact = "index.type=COMPACT" in (root / ".hoodie/hoodie.properties").read_text()
+    runs = ".hoodie/.keymark/hashes" if is_compact else None
     found = []
     for path in files(root):
         folder, _, name = path.rpartition("/")
@@ -171,7 +174,7 @@ def left_over(root: Any) -> list[str]:
         elif name == ".hoodie_partition_metadata":
             if not folder.startswith(".hoodie/") and folder not in opened:
                 found.append(path)
-        elif path not in named and not _opens_group(path):
+        elif path not in named and folder != runs and not _opens_group(path):
             found.append(path)
     return found
 

@@ -63,14 +63,14 @@ def stored_keys(table) -> list:
 
 def test_there_and_back(table):
     before, found, keys = rows_of(table), places(table), stored_keys(table)
-    entries = [s.entries for s in table.info().shards]
+    entries = sum(s.entries for s in table.info().shards)
     report = table.rewrite("on")
     table = again(table)
     assert report.rewritten == report.file_groups
     assert report.bytes_after < report.bytes_before
     assert set(stored_keys(table)) == {None}
     assert (rows_of(table), places(table)) == (before, found)
-    assert [s.entries for s in table.info().shards] == entries
+    assert sum(s.entries for s in table.info().shards) == entries
     assert table.rewrite("on").rewritten == 0
     assert table.upsert(rows(["k1"], ts=5, partition="p1")).updated == 1
     table.delete(rows(["k2"], partition="p2"))
@@ -81,7 +81,7 @@ def test_there_and_back(table):
     assert rows_of(table) == middle
     assert set(data_rows(table)) == {key for key in keys if key != "k2"}
     assert left_over(table.storage.root) == []
-    if table.choice.name == "record":
+    if table.choice.name in ("record", "compact"):
         assert table.check().ok
     assert table.upsert(rows(["k1"], ts=6, partition="p1")).updated == 1
 

@@ -79,6 +79,7 @@ class CompactFile:
     _directory_sum: int
     _map: mmap.mmap | None = None
     _starts: _Numbers | None = None
+    _all: Words | None = None
     _proven: _Bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -160,17 +161,28 @@ class CompactFile:
             CorruptFileError: a page is damaged.
         """
         ends = self._directory()[number * PARTS : (number + 1) * PARTS + 1]
-        first, end = int(ends[0]) // PAGE_ENTRIES, -(-int(ends[-1]) // PAGE_ENTRIES)
-        pages = self._read(first, end)
-        self._check(first, pages, np.ones(end - first, np.uint8), np.zeros(end - first, np.uint8))
-        words = np.empty(int(ends[-1] - ends[0]), np.uint64)
-        read_entries(pages, int(ends[0]) - first * PAGE_ENTRIES, words)
+        if self.entries >= SPARSE:
+            words = self._entries(int(ends[0]), int(ends[-1]))
+        else:
+            # All parts of a small file are read at once.
+            if self._all is None:
+                self._all = self._entries(0, self.entries)
+            words = self._all[ends[0] : ends[-1]]
         second = np.repeat(np.arange(PARTS, dtype=np.uint64), np.diff(ends))
         low = np.uint64((1 << self.bits) - 1)
         groups = (words & low).astype(np.int64)
         if len(groups) and groups.max() >= self.count:
             raise CorruptFileError(self.source.name, 0, "an entry of a file group without a name")
         return words & ~low | second << _SECOND_SHIFT, groups
+
+    def _entries(self, first: int, end: int) -> Words:
+        """Some entries as words, whose first byte is 0."""
+        page, stop = first // PAGE_ENTRIES, -(-end // PAGE_ENTRIES)
+        pages = self._read(page, stop)
+        self._check(page, pages, np.ones(stop - page, np.uint8), np.zeros(stop - page, np.uint8))
+        words = np.empty(end - first, np.uint64)
+        read_entries(pages, first - page * PAGE_ENTRIES, words)
+        return words
 
     def _directory(self) -> _Numbers:
         """Of each block the place of its first entry, and the end."""

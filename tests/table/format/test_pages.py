@@ -55,6 +55,16 @@ def test_a_dictionary_shows_values_that_no_row_has():
     assert b"unused-value" in b"".join(pages(data, pq.read_metadata(io.BytesIO(data)), "f"))
 
 
+@pytest.mark.parametrize("columns", [False, ["n"]])
+def test_columns_without_values(columns):
+    """As a run of a secondary index has them where a table has no rows."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, pa.schema([("n", pa.int32())]), use_dictionary=columns) as writer:
+        writer.write_table(pa.table({"n": pa.array([], pa.int32())}))
+    data = sink.getvalue()
+    assert b"".join(pages(data, pq.read_metadata(io.BytesIO(data)), "f")) in (b"", b"\0")
+
+
 @given(st.data())
 def test_damage_is_one_kind_of_error(data):
     codec = data.draw(st.sampled_from(["none", "gzip", "snappy", "zstd"]))

@@ -1,0 +1,262 @@
+"""Runs of the compact index: damage, merges, purges, faults.
+
+Strategy: random writes, some of them "by others" (their runs are taken away), are followed by
+lookups of all keys, whose answers are read from the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import shutil
+import warnings
+
+import pytest
+from compact_cases import (
+    NAME,
+    SMALL_LIMIT,
+    asked,
+    assert_covered,
+    assert_right,
+    has_hash,
+    newest_run,
+    runs_of,
+    three_files,
+)
+from faults import DEAD, FULL, Killed, every_fault
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from index_cases import batch, create
+
+from keymark import Table
+from keymark.indexes.compact import index
+from keymark.indexes.shared.damage import WARNED
+from keymark.table.errors import (
+    CorruptFileError,
+    InputError,
+    StorageError,
+    TableWarning,
+)
+from keymark.table.values import hash_runs, upkeep
+from keymark.table.values.hash_runs import load_hash_runs
+
+
+@pytest.fixture
+def table(tmp_path):
+    return three_files(tmp_path / "t")
+
+
+def garbled(path):
+    """Damage the first page: the end stays whole."""
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_a_damaged_run_costs_time_and_no_answer(table):
+    WARNED.clear()
+    table.build_index()
+    garbled(*runs_of(table))
+    with pytest.warns(TableWarning, match=f"index build {table.storage.root} {NAME}` builds"):
+        assert asked(table, ["a1"])[0][0][0] == "a"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_right(table)  # it is told once
+    assert table.upsert(batch(["a1", "new"], "a", ts=2)).updated == 1
+    with pytest.raises(CorruptFileError):
+        table.check()
+    table.build_index()
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_a_torn_run_is_replaced_by_the_next_write(table):
+    WARNED.clear()
+    newest_run(table).write_bytes(b"")
+    with pytest.warns(TableWarning, match="no compact index file"):
+        assert_right(table)
+    assert table.upsert(batch(["a1", "new"], "a", ts=2)).updated == 1
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_a_run_that_a_writer_replaced_meanwhile_is_looked_for_again(table, monkeypatch):
+    real, looks = index.load_hash_runs, []
+
+    def late(*args):
+        found = real(*args)
+        if not looks:
+            looks.append(1)
+            table.build_index()
+        return found
+
+    monkeypatch.setattr(index, "load_hash_runs", late)
+    assert asked(table, ["a1", "absent"])[1].files_read == 1
+
+
+def test_runs_are_merged(table, monkeypatch):
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 4)
+    monkeypatch.setattr(hash_runs, "_MERGED_AT_ONCE", 3)
+    for number in range(2, 30):
+        table.upsert(batch([f"a{number % 7}", f"n{number}"], "ab"[number % 2], ts=number))
+        assert len(runs_of(table)) <= 5
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_links_of_a_chain_that_are_merged_become_one(table, monkeypatch):
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 4)
+    for number in range(2, 30):
+        table.upsert(batch(["a1"], "a", ts=number))
+    runs = load_hash_runs(table.storage)
+    assert sum(len(run.files) for run in runs) <= 3 + 4
+    assert_covered(table)
+
+
+def test_a_chain_has_an_end_though_its_runs_are_not_merged(table, monkeypatch):
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 100)
+    monkeypatch.setattr(upkeep, "_HASH_CHAIN_MAX", 3)
+    for number in range(2, 20):
+        table.upsert(batch(["a1"], "a", ts=number))
+        assert len(runs_of(table)) <= 3 + 3
+    assert_covered(table)
+
+
+def test_a_merge_keeps_what_rolling_back_needs_or_files_are_searched(table, monkeypatch):
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    last = [table.upsert(batch(["a1", f"n{n}"], "a", ts=n)) for n in range(2, 5)][-1]
+    assert len(runs_of(table)) == 1
+    table.rollback(last.instant)
+    assert_right(table, ["n4"])
+    table.upsert(batch(["b1"], "b", ts=9))
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_due_merges_take_the_smallest_and_write_each_entry_once():
+    run = functools.partial(hash_runs.HashRun, "", (), 0)
+    assert hash_runs.due_merges([run(1)] * 16) == []
+    (members,) = hash_runs.due_merges([run(900), *[run(1)] * 16])
+    assert sorted(members) == sorted(set(members))
+    assert (len(members), 0 in members) == (9, False)
+    merges = hash_runs.due_merges([run(5)] * 250)
+    assert sum(map(len, merges)) == len({n for each in merges for n in each})
+    assert 250 - sum(len(each) - 1 for each in merges) <= 16
+
+
+def test_a_purged_key_has_a_hash_in_no_run(table):
+    table.upsert(batch(["a-needle", "b-needle"], ["a", "b"], ts=2))
+    table.delete(["b19"])
+    kept = {path for path in runs_of(table) if path != newest_run(table)}
+    assert has_hash(table, "b19"), "a delete leaves the hash"
+    assert table.purge(["a-needle", "b19"]).proven
+    assert not has_hash(table, "a-needle")
+    assert not has_hash(table, "b19")
+    assert has_hash(table, "b-needle")
+    assert kept & set(runs_of(table)), "runs without such a hash stay"
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_a_hash_that_is_left_is_no_proof(table, monkeypatch):
+    monkeypatch.setattr("keymark.table.values.upkeep.ValueIndexes.erase", lambda *_: None)
+    report = table.purge(["a1"])
+    assert (report.proven, report.files_left) == (False, 1)
+
+
+def test_a_purge_of_keys_that_are_in_no_index_changes_no_run(table):
+    before = runs_of(table)
+    assert table.purge(["a key that never was"]).proven
+    assert runs_of(table) == before
+
+
+def test_a_purge_clears_runs_of_an_index_that_the_table_has_no_more(table):
+    root = runs_of(table)[0].parent
+    shutil.copytree(root, root.with_name("copy"))
+    table.use_index("global_simple")
+    shutil.move(root.with_name("copy"), root)
+    assert table.purge(["a1"]).proven
+    assert runs_of(table) == []
+
+
+@st.composite
+def writes(draw):
+    kinds = ["upsert", "upsert", "upsert", "delete", "insert", "bulk_insert", "rollback", "purge"]
+    keys = draw(st.lists(st.integers(0, 15), min_size=1, max_size=5, unique=True))
+    partitions = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=2))
+    return draw(st.sampled_from(kinds)), keys, partitions, draw(st.booleans())
+
+
+def write(table, number, change):
+    """Make a change; of new keys where it would add others a second time."""
+    kind, numbers, partitions, _ = change
+    if kind == "rollback":
+        # What a purge took away cannot be gone back to.
+        with contextlib.suppress(InputError):
+            table.rollback(max(table.scan().state.timeline.commit_times(), default=None))
+        return
+    fresh = f"{number}-" if kind in ("insert", "bulk_insert") else ""
+    keys = [f"k{fresh}{key}" for key in numbers]
+    if kind == "purge":
+        assert table.purge(keys).proven
+        assert not any(has_hash(table, key) for key in keys)
+        return
+    paths = list(itertools.islice(itertools.cycle(partitions), len(keys)))
+    rows = batch(keys, paths, ts=number)
+    getattr(table, kind)(keys if kind == "delete" else rows)
+
+
+@pytest.mark.slow
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@given(changes=st.lists(writes(), min_size=1, max_size=6), most=st.integers(1, 3))
+def test_every_key_is_found_whatever_happened(tmp_path_factory, changes, most):
+    table = create(tmp_path_factory.mktemp("random") / "t", NAME, options=SMALL_LIMIT)
+    table.insert(batch([f"k{n}" for n in range(9)], list("abcabcabc")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hash_runs, "_RUNS_MAX", most)
+        patch.setattr(hash_runs, "_MERGED_AT_ONCE", 2)
+        for number, change in enumerate(changes, 2):
+            before = set(runs_of(table))
+            write(table, number, change)
+            by_others = change[-1] and change[0] not in ("rollback", "purge")
+            for path in (set(runs_of(table)) - before) if by_others else ():
+                # As if others had written: nobody covered what they wrote.
+                path.unlink()
+            assert_right(table, [f"k{n}" for n in range(16)])
+            if not by_others and change[0] not in ("rollback", "purge"):
+                assert_covered(table)
+            assert table.check().ok
+
+
+FAULTY = {
+    "build": lambda table: table.build_index(),
+    "drop": lambda table: table.drop_index(NAME),
+    "use": lambda table: table.use_index("record"),
+    "upsert": lambda table: table.upsert(batch(["a1", "new"], "a", ts=2)),
+    "purge": lambda table: table.purge(["a1"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [DEAD, FULL])
+@pytest.mark.parametrize("call", FAULTY)
+def test_every_fault_leaves_answers_right(table, tmp_path, monkeypatch, call, kind):
+    """Killed, or out of disk, at each storage call."""
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    numbers = itertools.count()
+    copies = lambda: str(shutil.copytree(table.storage.root, tmp_path / f"copy{next(numbers)}"))  # noqa: E731
+    for _, storage in every_fault(kind, copies):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TableWarning)
+                FAULTY[call](Table(storage))
+        except (Killed, StorageError):
+            pass
+        again = Table.open(storage.root)
+        assert_right(again)
+        assert again.check().ok
+        again.upsert(batch(["b1", "b99"], "b", ts=3))
+        if again.choice.name == NAME:
+            assert_covered(again)
+        assert again.check().ok
