@@ -20,6 +20,7 @@ import pyarrow as pa
 from keymark.table.format.parquet.base_file import BaseFileFooter
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
+from keymark.table.format.parquet.index_pages import has_known_dictionary
 from keymark.table.format.parquet.next_file import NextPage, PageKind
 from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.format.schema import with_meta
@@ -71,8 +72,16 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
 
 
 def columns_apart(schema: pa.Schema) -> list[str]:
-    """The columns that are written anew in each file: that of file names, and all nested ones."""
-    return [f.name for f in schema if f.name == FILE_NAME_COLUMN or pa.types.is_nested(f.type)]
+    """The columns that are written anew in each file.
+
+    That of file names, nested ones, and those of types whose dictionaries are not read.
+    """
+    return [
+        item.name
+        for item in schema
+        if item.name == FILE_NAME_COLUMN
+        or not (pa.types.is_boolean(item.type) or has_known_dictionary(item.type))
+    ]
 
 
 def page_rows(merge: Merge, least: int) -> int | None:

@@ -263,21 +263,22 @@ def of_repeated_values(path, codec="gzip"):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
-def test_pages_of_known_values_are_indices_and_others_are_plain(tmp_path, codec):
+def test_dictionaries_take_new_values_behind_the_old_ones(tmp_path, codec):
     table = of_repeated_values(tmp_path / "t", codec)
     file = paged(newest(table))
     encodings = {
         name: [page.encoding for page in chunk.pages]
         for name, chunk in zip(file.names, file.chunks[0], strict=True)
     }
-    plain, indices = 0, 8
-    # The third and the fifth update have new cities.
-    assert encodings["city"] == [plain, *[indices] * 2, plain, *[indices] * 6]
-    assert encodings["n"] == encodings["at"] == [indices] * 10
-    # A dictionary of zeros of one sign does not hold the other.
-    assert encodings["x"] == [*[indices] * 9, plain]
-    told = pq.read_metadata(newest(table)).row_group(0).column(file.names.index("city"))
-    assert set(told.encodings) == {"PLAIN", "RLE", "RLE_DICTIONARY"}
+    assert all(set(encodings[name]) == {8} for name in ("city", "n", "x", "at", TIME))
+    known = {
+        name: file.dictionary(0, file.names.index(name), kind).values.to_pylist()
+        for name, kind in (("city", pa.string()), ("n", pa.int64()), ("x", pa.float64()))
+    }
+    assert known["city"] == ["rome", "oslo", "bonn", "köln"]
+    assert known["n"] == [0, 7]
+    # By their bits.
+    assert known["x"] == [0, 0x3FE0000000000000, -(1 << 63)]
     path = newest(table)
     cities = [("rome", "oslo", None)[n % 3] for n in range(100)]
     cities[50], cities[31], cities[32], cities[95], cities[3] = [
@@ -301,8 +302,8 @@ def test_pages_of_known_values_are_indices_and_others_are_plain(tmp_path, codec)
 
 @pytest.mark.spark
 @pytest.mark.parametrize("vectorized", ["true", "false"])
-def test_spark_reads_chunks_of_indices_and_plain_pages(spark, tmp_path, vectorized):
-    """A filter on a value that the dictionary does not hold finds it in the plain page."""
+def test_spark_reads_dictionaries_that_grew(spark, tmp_path, vectorized):
+    """The vectorized reader takes no indices behind plain pages of the same chunk."""
     table = of_repeated_values(tmp_path / "t")
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     try:

@@ -6,10 +6,11 @@
     next file      page 0    page 1'   page 2    page 3'
 
 A page is a stretch of rows in all columns. A column chunk is put together of pages of the file
-before and of new ones, behind the dictionary of the file before. A new page has indices into that
-dictionary if it holds all values of the page, else the values themselves. Columns in which no row
-differs are copied whole. `_hoodie_file_name` is written anew, because its rows are now those of
-another file, and so are nested columns. docs/formats/base_file.md draws what comes from where.
+before and of new ones. Where a page has indices into a dictionary, so has the one that takes its
+place, and values that the dictionary lacks are added to it: Spark reads no indices behind plain
+pages of the same chunk. Columns in which no row differs are copied whole. `_hoodie_file_name` is
+written anew, because its rows are now those of another file, and so are nested columns.
+docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ from keymark.table.format.parquet.footer_groups import (
     GROUP_UNCOMPRESSED,
     UNCOMPRESSED,
 )
-from keymark.table.format.parquet.index_pages import index_page, page_header
+from keymark.table.format.parquet.index_pages import Dictionary, dictionary_header, index_header
+from keymark.table.format.parquet.page_scan import Page
 from keymark.table.format.parquet.paged_file import (
     ENCODINGS,
     UNCOMPRESSED_BYTES,
     VALUES,
-    Dictionary,
     PagedFile,
     chunk_struct,
+    has_indices,
 )
 from keymark.table.format.parquet.thrift import I16, I32, I64, LIST, STRUCT, ThriftReader
 from keymark.table.format.parquet.thrift_scan import (
@@ -302,14 +304,16 @@ class _Parts:
                 parts.append(data[there.start : there.end])
                 raw += there.page - there.start + there.uncompressed
                 continue
-            fresh = self._fresh(placed, column, dictionary)
+            indexed = dictionary if has_indices(chunk.pages[placed.page.place - first]) else None
+            fresh = self._fresh(placed, column, indexed)
             parts += fresh.pages
             raw += fresh.uncompressed
             written.append(fresh.meta)
-        head = chunk.dictionary
-        if head is not None:
-            parts.insert(0, data[head.start : head.end])
-            raw += head.page - head.start + head.uncompressed
+        size = 0
+        if chunk.dictionary is not None:
+            head, full = self._dictionary(chunk.dictionary, dictionary)
+            parts.insert(0, head)
+            size, raw = len(head), raw + full
         told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
         told[ENCODINGS] = _encodings([meta, *written], before.name)
         told[VALUES] = (I64, integer(self.rows(ordinal)))
@@ -321,7 +325,7 @@ class _Parts:
         )
         if statistics is not None:
             told[_STATISTICS] = (STRUCT, raw_struct(statistics))
-        return _Column(parts, len(parts[0]) if head is not None else 0, raw, told)
+        return _Column(parts, size, raw, told)
 
     def _fresh(self, placed: _Placed, column: int, dictionary: Dictionary | None) -> _Column:
         """A page that is written anew, as if it were a column chunk."""
@@ -334,15 +338,22 @@ class _Parts:
             return plain
         values = table[name].slice(placed.start, page.rows).combine_chunks()
         nullable = self.file.schema.field(name).nullable
-        indices = index_page(values, dictionary.values, nullable=nullable)
-        if indices is None:
-            return plain
+        indices = dictionary.index_page(values, nullable=nullable)
         packed = compressed(indices, self.options)
         sizes = {"uncompressed": len(indices), "compressed": len(packed)}
-        head = page_header(page.rows, dictionary.encoding, **sizes)
+        head = index_header(page.rows, dictionary.encodings[1], **sizes)
         # The statistics are those of the same values.
         meta = {number: field for number, field in plain.meta.items() if number != ENCODINGS}
         return _Column([memoryview(head + packed)], 0, len(head) + len(indices), meta)
+
+    def _dictionary(self, page: Page, dictionary: Dictionary | None) -> tuple[memoryview, int]:
+        """A dictionary page with its header, and how many bytes that is if not compressed."""
+        if dictionary is None or not dictionary.grown:
+            start, end = page.start, page.end
+            return self.before.body.data[start:end], page.page - start + page.uncompressed
+        packed = compressed(dictionary.page, self.options)
+        head = dictionary_header(dictionary, len(packed))
+        return memoryview(head + packed), len(head) + len(dictionary.page)
 
     def _gone(self, name: str, places: set[int]) -> int:
         """Nulls of a column in pages of the file before that are not copied."""
