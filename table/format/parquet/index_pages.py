@@ -4,7 +4,8 @@
 
 Levels and indices are a bit-packed run each: varint (groups << 1 | 1), then as many groups of
 eight values, least bit first. Columns that may hold nulls have levels, 1 for a value and 0 for a
-null, which has no index. Values are added behind those that are there, whose indices stay.
+null, which has no index; without nulls the levels are varint (count << 1), 1. Values are added
+behind those that are there, whose indices stay.
 Source: the encodings of Apache Parquet (RLE/bit-packing hybrid, dictionary encoding).
 """
 
@@ -69,25 +70,33 @@ class Dictionary:
         values = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(page)])
         return cls(page, _comparable(values), encodings)
 
-    def index_page(self, values: pa.Array, *, nullable: bool) -> bytes:
-        """The page of the indices of values; values that are not there are added.
-
-        Args:
-            values: of the page.
-            nullable: whether the column has levels.
-        """
+    def indices(self, values: pa.Array) -> pa.Array:
+        """The index of each value, null for null; values that are not there are added."""
         values = _comparable(values)
         found = pc.index_in(values, value_set=self.values)
         if found.null_count != values.null_count:
             self._add(pc.unique(values.filter(found.is_null())).drop_null())
             found = pc.index_in(values, value_set=self.values)
+        return found
+
+    def page_of(self, indices: pa.Array, *, nullable: bool) -> bytes:
+        """The page of some indices.
+
+        Args:
+            indices: a stretch of those of `indices`.
+            nullable: whether the column has levels.
+        """
         levels = b""
         if nullable:
-            run = _packed(values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64), 1)
+            # Where all are values, a run of ones.
+            run = varint(len(indices) << 1) + b"\x01"
+            if indices.null_count:
+                valid = indices.is_valid().to_numpy(zero_copy_only=False)
+                run = _packed(valid.astype(np.int64), 1)
             levels = len(run).to_bytes(4, "little") + run
         width = max(1, (len(self.values) - 1).bit_length())
-        indices = found.drop_null().to_numpy().astype(np.int64)
-        return levels + bytes([width]) + _packed(indices, width)
+        numbers = indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+        return levels + bytes([width]) + _packed(numbers, width)
 
     def _add(self, values: pa.Array) -> None:
         if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
