@@ -179,7 +179,8 @@ class PagedFile:
             total += rows
             structs = []
             for column, name in enumerate(self.names):
-                codec, parts = UNCOMPRESSED_CODEC, []
+                codec = UNCOMPRESSED_CODEC
+                parts: list[bytes | memoryview] = []
                 if name in columns:
                     codec, parts = self._pages(group, column, members)
                 meta = self.body.meta(group, column)
