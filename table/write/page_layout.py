@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from keymark.table.format.parquet.base_file import BaseFileFooter
 from keymark.table.format.parquet.column_choice import leaves_of
@@ -63,8 +64,10 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
     if target.keys.virtual or not target.stores_meta:
         return None
     schema = with_meta(target.schema).remove_metadata()
-    stored = footer.metadata.schema.to_arrow_schema().remove_metadata()
-    if not stored.equals(schema):
+    # Not by metadata.schema: the two would refer to each other, and stay with the bloom filter of
+    # the footer until the garbage collector comes around.
+    file = pq.ParquetFile(pa.BufferReader(data.data), metadata=footer.metadata, pre_buffer=False)
+    if not file.schema_arrow.remove_metadata().equals(schema):
         return None
     names = [path.partition(".")[0] for path in leaves_of(schema.empty_table())]
     found = PagedFile.of(data, footer.checksums, names, apart=columns_apart(schema))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import gc
 import math
 import random
 from dataclasses import replace
@@ -388,6 +389,21 @@ def test_a_footer_that_lies_is_found_before_anything_is_copied(tmp_path):
     with pytest.raises(CorruptFileError, match=f"{path.name}.* outside of it"):
         table.upsert(rows([5], ts=3))
     assert newest(table) == path
+
+
+def test_footers_go_with_their_writers(tmp_path):
+    """Nothing may keep them until a collection of garbage: each has a bloom filter in it."""
+    table = of_ten_pages(tmp_path / "t")
+    gc.collect()
+    gc.disable()
+    try:
+        alive = []
+        for turn in range(3, 6):
+            table.upsert(rows([5], ts=turn))
+            alive.append(sum(type(item) is pq.FileMetaData for item in gc.get_objects()))
+    finally:
+        gc.enable()
+    assert len(set(alive)) == 1
 
 
 def test_a_batch_that_changes_most_pages_writes_the_file_whole(tmp_path):
