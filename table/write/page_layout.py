@@ -61,6 +61,8 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
     """
     if not target.page_rows or target.whole or footer.checksums is None:
         return None
+    if footer.num_rows < 2 * target.page_rows:
+        return None
     if target.keys.virtual or not target.stores_meta:
         return None
     schema = with_meta(target.schema).remove_metadata()

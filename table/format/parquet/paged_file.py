@@ -98,8 +98,6 @@ class PagedFile:
             return None
         starts = groups.starts
         ends = starts + groups.of_chunks(COMPRESSED)
-        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            checksums.check(number, body.data[start:end], file.name, start)
         pages = scan_pages(np.frombuffer(file.data, np.uint8), starts, ends=ends, name=file.name)
         chunks = _chunks(pages, groups.shape)
         leaves = [number for number, name in enumerate(names) if name not in apart]
@@ -107,8 +105,16 @@ class PagedFile:
         totals = groups.of_groups(GROUP_ROWS).tolist()
         if [sum(each) for each in rows] != totals or not all(totals):
             return None
-        starts = np.cumsum([0, *itertools.chain.from_iterable(rows)])
-        return cls(file.name, names, body, chunks, starts, np.cumsum([0, *map(len, rows)]))
+        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            checksums.check(number, body.data[start:end], file.name, start)
+        return cls(
+            name=file.name,
+            names=names,
+            body=body,
+            chunks=chunks,
+            starts=np.cumsum([0, *itertools.chain.from_iterable(rows)]),
+            firsts=np.cumsum([0, *map(len, rows)]),
+        )
 
     def by_group(self, numbers: Sequence[int]) -> dict[int, list[int]]:
         """Pages as numbers within their row group, by row group."""
