@@ -177,7 +177,7 @@ _DEFAULTS: dict[str, str | None] = {
     BLOCK_CACHE: "67108864",
     LOCAL_BYTES: "67108864",
     BATCH_COLLECT: "268435456",
-    PAGE_ROWS: "0",
+    PAGE_ROWS: "2048",
     TASK_MEMORY: str(TASK_MEMORY_BYTES),
     CLOCK_DAYS: "365",
     LOCAL_SYNC: "true",

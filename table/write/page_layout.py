@@ -16,10 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from keymark.table.format.parquet.base_file import BaseFileFooter
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
+from keymark.table.format.parquet.index_pages import has_known_dictionary
 from keymark.table.format.parquet.next_file import NextPage, PageKind
 from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.format.schema import with_meta
@@ -59,11 +61,15 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
     """
     if not target.page_rows or target.whole or footer.checksums is None:
         return None
+    if footer.num_rows < 2 * target.page_rows:
+        return None
     if target.keys.virtual or not target.stores_meta:
         return None
     schema = with_meta(target.schema).remove_metadata()
-    stored = footer.metadata.schema.to_arrow_schema().remove_metadata()
-    if not stored.equals(schema):
+    # Not by metadata.schema: the two would refer to each other, and stay with the bloom filter of
+    # the footer until the garbage collector comes around.
+    file = pq.ParquetFile(pa.BufferReader(data.data), metadata=footer.metadata, pre_buffer=False)
+    if not file.schema_arrow.remove_metadata().equals(schema):
         return None
     names = [path.partition(".")[0] for path in leaves_of(schema.empty_table())]
     found = PagedFile.of(data, footer.checksums, names, apart=columns_apart(schema))
@@ -71,8 +77,16 @@ def paged_file(data: BytesReader, footer: BaseFileFooter, target: WriteTarget) -
 
 
 def columns_apart(schema: pa.Schema) -> list[str]:
-    """The columns that are written anew in each file: that of file names, and all nested ones."""
-    return [f.name for f in schema if f.name == FILE_NAME_COLUMN or pa.types.is_nested(f.type)]
+    """The columns that are written anew in each file.
+
+    That of file names, nested ones, and those of types whose dictionaries are not read.
+    """
+    return [
+        item.name
+        for item in schema
+        if item.name == FILE_NAME_COLUMN
+        or not (pa.types.is_boolean(item.type) or has_known_dictionary(item.type))
+    ]
 
 
 def page_rows(merge: Merge, least: int) -> int | None:

@@ -6,7 +6,6 @@ that change are decoded and encoded again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -148,7 +147,6 @@ def _write_changed_pages(
         return None
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
-    apart = columns_apart(incoming.schema)
     stored = paged.read(layout.read, _read_columns(incoming, paged, layout))
     updated = stored.select(changed_columns(stored, incoming, layout))
     written = write_next_file(
@@ -159,7 +157,7 @@ def _write_changed_pages(
             stored=stored,
             new=compose(stored, incoming, layout.new, file.name),
             updated=compose(updated, incoming, layout.updated, file.name),
-            anew=compose(_stored(before, incoming, apart), incoming, merge.source, file.name),
+            anew=_columns_anew(before, incoming, file.name),
             schema=incoming.schema,
             entries=hudi_entries(
                 lambda: _keys_after(work, before),
@@ -195,16 +193,16 @@ def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[
     return [name for name in incoming.column_names if name not in known]
 
 
-def _stored(before: _Before, incoming: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Columns of all stored rows; that of file names without its values."""
-    nested = [name for name in names if name != FILE_NAME_COLUMN]
-    rows = len(before.keys)
-    found = read_columns(before.data, before.footer.metadata, nested) if nested else None
-    columns = [
-        pa.nulls(rows, pa.string()) if found is None or name == FILE_NAME_COLUMN else found[name]
-        for name in names
-    ]
-    return pa.table(columns, schema=pa.schema([incoming.schema.field(name) for name in names]))
+def _columns_anew(before: _Before, incoming: pa.Table, file_name: str) -> pa.Table:
+    """The columns that are written anew, with all rows of the next slice."""
+    source, names = before.merge.source, columns_apart(incoming.schema)
+    others = [name for name in names if name != FILE_NAME_COLUMN]
+    name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(source), np.int32)), [file_name])
+    if not others:
+        return pa.table({FILE_NAME_COLUMN: name})
+    stored = read_columns(before.data, before.footer.metadata, others)
+    rows = compose(stored, incoming, source, file_name)
+    return pa.table({each: name if each == FILE_NAME_COLUMN else rows[each] for each in names})
 
 
 def _merged_columns(

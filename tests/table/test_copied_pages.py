@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import gc
 import math
 import random
 from dataclasses import replace
@@ -22,12 +23,10 @@ from keymark.table.format.parquet.base_file import read_footer
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.file_body import FileBody
 from keymark.table.format.parquet.footer_groups import DATA_PAGE
-from keymark.table.format.parquet.next_file import PageKind
 from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.format.parquet.thrift_scan import integer
 from keymark.table.storage.storage import BytesReader
-from keymark.table.write.merge import Merge
-from keymark.table.write.page_layout import columns_apart, layout_of, page_rows
+from keymark.table.write.page_layout import columns_apart
 
 PAGE_ROWS = "keymark.parquet.page.rows"
 CODEC = "hoodie.parquet.compression.codec"
@@ -263,21 +262,22 @@ def of_repeated_values(path, codec="gzip"):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd", "uncompressed"])
-def test_pages_of_known_values_are_indices_and_others_are_plain(tmp_path, codec):
+def test_dictionaries_take_new_values_behind_the_old_ones(tmp_path, codec):
     table = of_repeated_values(tmp_path / "t", codec)
     file = paged(newest(table))
     encodings = {
         name: [page.encoding for page in chunk.pages]
         for name, chunk in zip(file.names, file.chunks[0], strict=True)
     }
-    plain, indices = 0, 8
-    # The third and the fifth update have new cities.
-    assert encodings["city"] == [plain, *[indices] * 2, plain, *[indices] * 6]
-    assert encodings["n"] == encodings["at"] == [indices] * 10
-    # A dictionary of zeros of one sign does not hold the other.
-    assert encodings["x"] == [*[indices] * 9, plain]
-    told = pq.read_metadata(newest(table)).row_group(0).column(file.names.index("city"))
-    assert set(told.encodings) == {"PLAIN", "RLE", "RLE_DICTIONARY"}
+    assert all(set(encodings[name]) == {8} for name in ("city", "n", "x", "at", TIME))
+    known = {
+        name: file.dictionary(0, file.names.index(name), kind).values.to_pylist()
+        for name, kind in (("city", pa.string()), ("n", pa.int64()), ("x", pa.float64()))
+    }
+    assert known["city"] == ["rome", "oslo", "bonn", "köln"]
+    assert known["n"] == [0, 7]
+    # By their bits.
+    assert known["x"] == [0, 0x3FE0000000000000, -(1 << 63)]
     path = newest(table)
     cities = [("rome", "oslo", None)[n % 3] for n in range(100)]
     cities[50], cities[31], cities[32], cities[95], cities[3] = [
@@ -301,8 +301,8 @@ def test_pages_of_known_values_are_indices_and_others_are_plain(tmp_path, codec)
 
 @pytest.mark.spark
 @pytest.mark.parametrize("vectorized", ["true", "false"])
-def test_spark_reads_chunks_of_indices_and_plain_pages(spark, tmp_path, vectorized):
-    """A filter on a value that the dictionary does not hold finds it in the plain page."""
+def test_spark_reads_dictionaries_that_grew(spark, tmp_path, vectorized):
+    """The vectorized reader takes no indices behind plain pages of the same chunk."""
     table = of_repeated_values(tmp_path / "t")
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     try:
@@ -389,6 +389,21 @@ def test_a_footer_that_lies_is_found_before_anything_is_copied(tmp_path):
     assert newest(table) == path
 
 
+def test_footers_go_with_their_writers(tmp_path):
+    """Nothing may keep them until a collection of garbage: each has a bloom filter in it."""
+    table = of_ten_pages(tmp_path / "t")
+    gc.collect()
+    gc.disable()
+    try:
+        alive = []
+        for turn in range(3, 6):
+            table.upsert(rows([5], ts=turn))
+            alive.append(sum(type(item) is pq.FileMetaData for item in gc.get_objects()))
+    finally:
+        gc.enable()
+    assert len(set(alive)) == 1
+
+
 def test_a_batch_that_changes_most_pages_writes_the_file_whole(tmp_path):
     table = of_ten_pages(tmp_path / "t")
     table.upsert(rows(range(0, 100, 9), ts=3))
@@ -450,55 +465,3 @@ def test_zero_rows_switch_it_off(tmp_path):
     table.bulk_insert(rows(range(9000)))
     table.upsert(rows([5], ts=2))
     assert len(sizes(newest(table))) == 1
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_a_layout_has_the_rows_of_the_merge(seed):
-    """By a plain model: each page of the file before is copied or written, row by row."""
-    rng = np.random.default_rng(seed)
-    count, full, incoming = int(rng.integers(2, 9)), 4, 3
-    lengths = rng.integers(1, full + 1, count)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    total = int(starts[-1])
-    kept = rng.random(total) > rng.choice([0, 0.05, 0.3])
-    source = np.arange(total)
-    replaced = rng.random(total) < rng.choice([0, 0.05, 0.3])
-    source[replaced] = total + rng.integers(0, incoming, int(replaced.sum()))
-    inserted = total + np.arange(int(rng.integers(0, incoming + 1)))
-    merge = Merge(np.concatenate([source[kept], inserted]), kept, np.zeros(incoming, np.uint8))
-    layout = layout_of(merge, starts, full)
-    changed = {g for g in range(count) for n in range(*starts[g : g + 2]) if merge.changed[n]}
-    joins = len(inserted) > 0 and lengths[-1] < full
-    if 2 * len(changed | ({count - 1} if joins else set())) > count:
-        assert layout is None
-        return
-    read = [n for g in layout.read for n in range(*starts[g : g + 2])]
-    of = [*read, *range(total, total + incoming)]
-    new, updated, stored = (
-        [of[place] for place in places] for places in (layout.new, layout.updated, layout.stored)
-    )
-    found = []
-    for page in layout.pages:
-        before = list(range(*starts[page.place : page.place + 2]))
-        if page.kind is PageKind.COPIED:
-            found += before
-        elif page.kind is PageKind.UPDATED:
-            assert [stored.pop(0) for _ in range(page.rows)] == before
-            found += [updated.pop(0) for _ in range(page.rows)]
-        else:
-            found += [new.pop(0) for _ in range(page.rows)]
-    assert (new, updated, stored) == ([], [], [])
-    assert found == merge.source.tolist()
-    assert changed.isdisjoint(p.place for p in layout.pages if p.kind is PageKind.COPIED)
-
-
-def test_small_pages_pay_where_half_of_them_would_stay():
-    def merge_of(changed):
-        source = np.arange(100)
-        source[changed] = 100
-        return Merge(source, np.ones(100, bool), np.ones(1, np.uint8))
-
-    assert page_rows(merge_of([1, 11, 21, 31, 41]), 10) == 10
-    assert page_rows(merge_of([1, 11, 21, 31, 41, 51]), 10) is None
-    assert page_rows(merge_of([1]), 51) is None
-    assert page_rows(merge_of([1]), 0) is None

@@ -11,6 +11,7 @@ which damage and misplacement are found (`parquet_checksums.py`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,6 +141,12 @@ def write_base_file(
     return encode(table, sizes, options).closed(entries, path)
 
 
+@functools.lru_cache(maxsize=16)
+def empty_body(schema: pa.Schema, options: BaseFileOptions) -> FileBody:
+    """A file without rows, for its schema and what else a footer says of a file as a whole."""
+    return encode(schema.empty_table(), [], options)
+
+
 def encode(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> FileBody:
     """Rows as a Parquet file in memory that is not closed yet.
 
@@ -160,18 +167,25 @@ def encode(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> F
     )
 
 
-def encode_pages(table: pa.Table, sizes: Sequence[int], options: BaseFileOptions) -> FileBody:
-    """Rows as plain pages: each is a column chunk of its own.
+def encode_pages(
+    table: pa.Table, runs: Sequence[Sequence[int]], options: BaseFileOptions
+) -> FileBody:
+    """Rows as plain pages, a row group for each run of pages.
 
     Args:
         table: the rows; no column is nested.
-        sizes: rows of each page.
+        runs: rows of each page; within a run all are as long as the longest of all pages, but for
+            the last one.
         options: the codec.
     """
-    statistics = ordered_columns(leaves_of(table))
-    pages = {"max_rows_per_page": max(sizes, default=1), **_PAGES}
     return _encode(
-        table, sizes, options.codec, use_dictionary=False, write_statistics=statistics, **pages
+        table,
+        [sum(run) for run in runs],
+        options.codec,
+        use_dictionary=False,
+        write_statistics=ordered_columns(leaves_of(table)),
+        max_rows_per_page=max((max(run) for run in runs), default=1),
+        **_PAGES,
     )
 
 

@@ -252,7 +252,7 @@ def _scan_chunk(data: _Bytes, at: int, found: Any, wanted: Any) -> int:
 
 
 @kernel
-def _write(data: _Bytes, places: _Numbers, values: _Numbers, out: _Bytes) -> int:
+def _write(data: _Bytes, places: _Numbers, values: _Numbers, out: _Bytes) -> Any:
     """Copy the data with other numbers in their places; how many bytes that makes."""
     start, at = 0, 0
     for row in range(len(values)):

@@ -6,10 +6,11 @@
     next file      page 0    page 1'   page 2    page 3'
 
 A page is a stretch of rows in all columns. A column chunk is put together of pages of the file
-before and of new ones, behind the dictionary of the file before. A new page has indices into that
-dictionary if it holds all values of the page, else the values themselves. Columns in which no row
-differs are copied whole. `_hoodie_file_name` is written anew, because its rows are now those of
-another file, and so are nested columns. docs/formats/base_file.md draws what comes from where.
+before and of new ones. Where a page has indices into a dictionary, so has the one that takes its
+place, and values that the dictionary lacks are added to it: Spark reads no indices behind plain
+pages of the same chunk. Columns in which no row differs are copied whole. `_hoodie_file_name` is
+written anew, because its rows are now those of another file, and so are nested columns.
+docs/formats/base_file.md draws what comes from where.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from keymark.table.format.parquet.base_file import BaseFileOptions, compressed, encode, encode_pages
+from keymark.table.format.parquet.base_file import (
+    BaseFileOptions,
+    compressed,
+    empty_body,
+    encode,
+    encode_pages,
+)
 from keymark.table.format.parquet.chunk_statistics import Described, statistics_after
 from keymark.table.format.parquet.file_body import (
     MAGIC,
@@ -41,21 +48,20 @@ from keymark.table.format.parquet.footer_groups import (
     GROUP_UNCOMPRESSED,
     UNCOMPRESSED,
 )
-from keymark.table.format.parquet.index_pages import index_page, page_header
+from keymark.table.format.parquet.index_pages import Dictionary, dictionary_header, index_header
+from keymark.table.format.parquet.page_scan import Page, scan_pages
 from keymark.table.format.parquet.paged_file import (
-    ENCODINGS,
     UNCOMPRESSED_BYTES,
     VALUES,
-    Dictionary,
     PagedFile,
     chunk_struct,
+    has_indices,
 )
-from keymark.table.format.parquet.thrift import I16, I32, I64, LIST, STRUCT, ThriftReader
+from keymark.table.format.parquet.thrift import I16, I64, LIST, STRUCT
 from keymark.table.format.parquet.thrift_scan import (
     RawFields,
     integer,
     integer_of,
-    list_head,
     raw_fields,
     raw_list,
     raw_struct,
@@ -159,10 +165,9 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A page of the new file, with its number, and its first row, among pages of its kind."""
+    """A page of the new file, with its first row among those of its kind."""
 
     page: NextPage
-    turn: int
     start: int
 
 
@@ -205,6 +210,51 @@ class _Source:
         )
 
 
+class _Fresh:
+    """Pages of rows of one kind, encoded as plain pages.
+
+    Pages of one row group of the new file are a row group here, or some, so that its statistics
+    are of no other rows.
+    """
+
+    def __init__(
+        self, table: pa.Table, groups: Sequence[Sequence[_Placed]], options: BaseFileOptions
+    ) -> None:
+        longest = max((placed.page.rows for each in groups for placed in each), default=1)
+        runs: list[list[int]] = []
+        self.runs: list[range] = []
+        for each in groups:
+            first = len(runs)
+            for placed in each:
+                # A page that is not as long as the longest ends its run.
+                if len(runs) == first or runs[-1][-1] != longest:
+                    runs.append([])
+                runs[-1].append(placed.page.rows)
+            self.runs.append(range(first, len(runs)))
+        self.table = table
+        self.body = encode_pages(table, runs, options)
+        groups_of = self.body.groups
+        starts = groups_of.starts
+        ends = starts + groups_of.of_chunks(COMPRESSED)
+        data = np.frombuffer(self.body.data, np.uint8)
+        data.flags.writeable = False
+        columns = table.num_columns
+        self._pages: list[dict[int, Page]] = [{} for _ in range(columns)]
+        at = [0] * columns
+        for page in scan_pages(data, starts, ends=ends, name=self.body.name):
+            column = page.chunk % columns
+            self._pages[column][at[column]] = page
+            at[column] += page.values
+
+    def page(self, column: int, start: int) -> Page:
+        """The page of a column that has a row first."""
+        return self._pages[column][start]
+
+    def metas(self, ordinal: int, column: int) -> list[RawFields]:
+        """The ColumnMetaData of a column's pages in a row group of the new file."""
+        return [self.body.meta(run, column) for run in self.runs[ordinal]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """The files that the new one is put together of.
@@ -214,7 +264,7 @@ class _Parts:
         groups: of each row group its number in the file before, and its pages.
         before: the file before.
         empty: without rows, for its schema and its creator.
-        written: by kind of page a row group for each that is written.
+        fresh: the pages that are written, by their kind.
         anew: a row group for each of `groups`.
         options: codec.
     """
@@ -223,33 +273,38 @@ class _Parts:
     groups: Sequence[tuple[int, Sequence[_Placed]]]
     before: _Source
     empty: FileBody
-    written: Mapping[PageKind, _Source]
+    fresh: Mapping[PageKind, _Fresh]
     anew: _Source
     options: BaseFileOptions
 
     @classmethod
     def of(cls, file: NextFile, options: BaseFileOptions) -> Self:
         """Encode what is not copied."""
-        sizes: dict[PageKind, list[int]] = {kind: [] for kind in PageKind}
+        rows = dict.fromkeys(PageKind, 0)
         groups: dict[int, list[_Placed]] = {}
         owners = np.searchsorted(file.before.firsts, [page.place for page in file.pages], "right")
         for page, behind in zip(file.pages, owners.tolist(), strict=True):
-            known = sizes[page.kind]
-            groups.setdefault(behind - 1, []).append(_Placed(page, len(known), sum(known)))
-            known.append(page.rows)
-        rows = [sum(placed.page.rows for placed in pages) for pages in groups.values()]
+            groups.setdefault(behind - 1, []).append(_Placed(page, rows[page.kind]))
+            rows[page.kind] += page.rows
         tables = {PageKind.NEW: file.new, PageKind.UPDATED: file.updated}
+        members = {
+            kind: [
+                [placed for placed in each if placed.page.kind is kind] for each in groups.values()
+            ]
+            for kind in tables
+        }
+        sizes = [sum(placed.page.rows for placed in each) for each in groups.values()]
         return cls(
             file=file,
             groups=list(groups.items()),
             before=_Source(file.before.body),
-            empty=encode(file.schema.empty_table(), [], options),
-            written={
-                kind: _Source(encode_pages(table, sizes[kind], options))
+            empty=empty_body(file.schema, options),
+            fresh={
+                kind: _Fresh(table, members[kind], options)
                 for kind, table in tables.items()
-                if sizes[kind] and table.num_columns
+                if rows[kind] and table.num_columns
             },
-            anew=_Source(encode(file.anew, rows, options)),
+            anew=_Source(encode(file.anew, sizes, options)),
             options=options,
         )
 
@@ -295,54 +350,56 @@ class _Parts:
         meta = self.before.body.meta(group, column)
         kind = self.file.schema.field(name).type
         dictionary = before.dictionary(group, column, kind)
-        parts, raw, written = [], 0, []
+        makers = {
+            of: _Maker(fresh, name, [each for each in pages if each.page.kind is of], dictionary)
+            for of, fresh in self.fresh.items()
+            if name in fresh.table.column_names
+        }
+        parts: list[memoryview] = []
+        raw, written = 0, dict.fromkeys(makers, 0)
         for placed in pages:
+            there = chunk.pages[placed.page.place - first]
             if placed.page.place in kept and placed.page.kind is not PageKind.NEW:
-                there = chunk.pages[placed.page.place - first]
                 parts.append(data[there.start : there.end])
                 raw += there.page - there.start + there.uncompressed
                 continue
-            fresh = self._fresh(placed, column, dictionary)
-            parts += fresh.pages
-            raw += fresh.uncompressed
-            written.append(fresh.meta)
-        head = chunk.dictionary
-        if head is not None:
-            parts.insert(0, data[head.start : head.end])
-            raw += head.page - head.start + head.uncompressed
+            part, size = makers[placed.page.kind].page(
+                placed, self.options, indexed=has_indices(there)
+            )
+            parts.append(part)
+            raw += size
+            written[placed.page.kind] += 1
+        size = 0
+        if chunk.dictionary is not None:
+            head, full = self._dictionary(chunk.dictionary, dictionary)
+            parts.insert(0, head)
+            size, raw = len(head), raw + full
+        metas = [
+            each
+            for of, count in written.items()
+            if count
+            for each in self.fresh[of].metas(ordinal, makers[of].column)
+        ]
         told = {n: field for n, field in meta.items() if n not in (_STATISTICS, *_COUNTS)}
-        told[ENCODINGS] = _encodings([meta, *written], before.name)
         told[VALUES] = (I64, integer(self.rows(ordinal)))
         statistics = statistics_after(
             _described(meta),
-            [_described(each) for each in written],
+            [_described(each) for each in metas],
             gone=self._gone(name, set(range(first, first + len(chunk.pages))) - kept),
             kind=kind,
         )
         if statistics is not None:
             told[_STATISTICS] = (STRUCT, raw_struct(statistics))
-        return _Column(parts, len(parts[0]) if head is not None else 0, raw, told)
+        return _Column(parts, size, raw, told)
 
-    def _fresh(self, placed: _Placed, column: int, dictionary: Dictionary | None) -> _Column:
-        """A page that is written anew, as if it were a column chunk."""
-        page, name = placed.page, self.file.before.names[column]
-        table = self.file.new if page.kind is PageKind.NEW else self.file.updated
-        # None of its columns is nested.
-        place = table.column_names.index(name)
-        plain = self.written[page.kind].chunk(placed.turn, place)
-        if dictionary is None:
-            return plain
-        values = table[name].slice(placed.start, page.rows).combine_chunks()
-        nullable = self.file.schema.field(name).nullable
-        indices = index_page(values, dictionary.values, nullable=nullable)
-        if indices is None:
-            return plain
-        packed = compressed(indices, self.options)
-        sizes = {"uncompressed": len(indices), "compressed": len(packed)}
-        head = page_header(page.rows, dictionary.encoding, **sizes)
-        # The statistics are those of the same values.
-        meta = {number: field for number, field in plain.meta.items() if number != ENCODINGS}
-        return _Column([memoryview(head + packed)], 0, len(head) + len(indices), meta)
+    def _dictionary(self, page: Page, dictionary: Dictionary | None) -> tuple[memoryview, int]:
+        """A dictionary page with its header, and how many bytes that is if not compressed."""
+        if dictionary is None or not dictionary.grown:
+            start, end = page.start, page.end
+            return self.before.body.data[start:end], page.page - start + page.uncompressed
+        packed = compressed(dictionary.page, self.options)
+        head = dictionary_header(dictionary, len(packed))
+        return memoryview(head + packed), len(head) + len(dictionary.page)
 
     def _gone(self, name: str, places: set[int]) -> int:
         """Nulls of a column in pages of the file before that are not copied."""
@@ -358,6 +415,54 @@ class _Parts:
         return found
 
 
+class _Maker:
+    """Makes the pages of one column and row group that are written.
+
+    Args:
+        fresh: pages of their kind.
+        name: of the column.
+        pages: those of the row group.
+        dictionary: of the column chunk before.
+    """
+
+    def __init__(
+        self,
+        fresh: _Fresh,
+        name: str,
+        pages: Sequence[_Placed],
+        dictionary: Dictionary | None,
+    ) -> None:
+        self.column = fresh.table.column_names.index(name)
+        self._fresh = fresh
+        self._dictionary = dictionary
+        self._nullable = fresh.table.schema.field(name).nullable
+        self._first = pages[0].start if pages else 0
+        self._indices = None
+        if dictionary is not None and pages:
+            rows = sum(placed.page.rows for placed in pages)
+            values = fresh.table[name].slice(self._first, rows).combine_chunks()
+            self._indices = dictionary.indices(values)
+
+    def page(
+        self, placed: _Placed, options: BaseFileOptions, *, indexed: bool
+    ) -> tuple[memoryview, int]:
+        """A page with its header, and how many bytes that is if not compressed.
+
+        It has indices into the dictionary, or values.
+        """
+        if not indexed or self._dictionary is None or self._indices is None:
+            page = self._fresh.page(self.column, placed.start)
+            data = self._fresh.body.data[page.start : page.end]
+            return data, page.page - page.start + page.uncompressed
+        rows = placed.page.rows
+        indices = self._indices.slice(placed.start - self._first, rows)
+        content = self._dictionary.page_of(indices, nullable=self._nullable)
+        packed = compressed(content, options)
+        sizes = {"uncompressed": len(content), "compressed": len(packed)}
+        head = index_header(rows, self._dictionary.encodings[1], **sizes)
+        return memoryview(head + packed), len(head) + len(content)
+
+
 def _checksum(pages: Sequence[memoryview]) -> int:
     checksum = 0
     for page in pages:
@@ -371,13 +476,3 @@ def _described(meta: RawFields) -> Described:
     if _STATISTICS in meta:
         statistics = raw_fields(np.frombuffer(meta[_STATISTICS][1], np.uint8))
     return Described(statistics, integer_of(meta[VALUES][1]))
-
-
-def _encodings(metas: Sequence[RawFields], name: str) -> tuple[int, bytes]:
-    """The encodings of some chunks, each once; the name is for errors."""
-    found: dict[int, None] = {}
-    for meta in metas:
-        if ENCODINGS in meta:
-            reader = ThriftReader(meta[ENCODINGS][1], name)
-            found |= dict.fromkeys(reader.integer() for _ in range(reader.count(I32)))
-    return LIST, list_head(len(found), I32) + b"".join(map(integer, found))

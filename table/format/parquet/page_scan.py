@@ -120,7 +120,7 @@ def _scan_pages(
 
 
 @kernel
-def _scan_page(data: _Bytes, at: int, stop: int, row: _Numbers, tools: Any) -> bool:
+def _scan_page(data: _Bytes, at: int, stop: int, row: _Numbers, tools: Any) -> Any:
     """Fill the row of a page; whether it ends before its chunk does."""
     slots, places, values, counts, stack, header, data_header = tools
     found = (slots, places, values, counts, stack)

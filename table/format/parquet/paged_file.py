@@ -25,7 +25,7 @@ from keymark.table.format.parquet.bounds import MOST_BYTES, MOST_RATIO, check_si
 from keymark.table.format.parquet.checksums import Checksums
 from keymark.table.format.parquet.file_body import MAGIC, ROW_GROUPS, ROWS, FileBody, end_of_file
 from keymark.table.format.parquet.footer_groups import CODEC, COMPRESSED, GROUP_ROWS
-from keymark.table.format.parquet.index_pages import dictionary_values
+from keymark.table.format.parquet.index_pages import Dictionary
 from keymark.table.format.parquet.page_scan import DATA_PAGE, DICTIONARY_PAGE, Page, scan_pages
 from keymark.table.format.parquet.pages import chunk_pages, decompress
 from keymark.table.format.parquet.thrift import I32, I64, LIST, STRUCT
@@ -50,14 +50,6 @@ class Chunk:
 
     dictionary: Page | None
     pages: Sequence[Page]
-
-
-@dataclass(frozen=True, slots=True)
-class Dictionary:
-    """The values of a dictionary page, and how pages of indices into it are encoded."""
-
-    values: pa.Array
-    encoding: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +98,6 @@ class PagedFile:
             return None
         starts = groups.starts
         ends = starts + groups.of_chunks(COMPRESSED)
-        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            checksums.check(number, body.data[start:end], file.name, start)
         pages = scan_pages(np.frombuffer(file.data, np.uint8), starts, ends=ends, name=file.name)
         chunks = _chunks(pages, groups.shape)
         leaves = [number for number, name in enumerate(names) if name not in apart]
@@ -115,8 +105,16 @@ class PagedFile:
         totals = groups.of_groups(GROUP_ROWS).tolist()
         if [sum(each) for each in rows] != totals or not all(totals):
             return None
-        starts = np.cumsum([0, *itertools.chain.from_iterable(rows)])
-        return cls(file.name, names, body, chunks, starts, np.cumsum([0, *map(len, rows)]))
+        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            checksums.check(number, body.data[start:end], file.name, start)
+        return cls(
+            name=file.name,
+            names=names,
+            body=body,
+            chunks=chunks,
+            starts=np.cumsum([0, *itertools.chain.from_iterable(rows)]),
+            firsts=np.cumsum([0, *map(len, rows)]),
+        )
 
     def by_group(self, numbers: Sequence[int]) -> dict[int, list[int]]:
         """Pages as numbers within their row group, by row group."""
@@ -149,31 +147,30 @@ class PagedFile:
         return table.cast(pa.schema([item.remove_metadata() for item in table.schema]))
 
     def dictionary(self, group: int, column: int, kind: pa.DataType) -> Dictionary | None:
-        """The dictionary of a chunk; None where it has none, or none that is read here.
+        """The dictionary of a chunk; None where no page has indices into one.
 
         Args:
             group: number of the row group.
             column: likewise.
-            kind: of the column.
+            kind: of the column; a type with a known dictionary.
 
         Raises:
             CorruptFileError: it is damaged.
         """
         chunk = self.chunks[group][column]
-        codec = _CODECS.get(self._codec(group, column))
-        encodings = [
-            page.encoding for page in chunk.pages if page.encoding in _DICTIONARY_ENCODINGS
-        ]
-        if chunk.dictionary is None or codec is None or not encodings:
+        encodings = [page.encoding for page in chunk.pages if has_indices(page)]
+        if chunk.dictionary is None or not encodings:
             return None
         data = bytes(self.body.data[chunk.dictionary.start : chunk.dictionary.end])
+        codec = _CODECS[self._codec(group, column)]
         header, page = next(chunk_pages(data, range(len(data)), codec, self.name))
         head = header.get(_DICTIONARY_HEADER)
-        if not isinstance(head, dict) or not isinstance(head.get(1), int):
-            detail = f"a dictionary of {self.names[column]} without a number of values"
-            raise CorruptFileError(self.name, chunk.dictionary.start, detail)
-        values = dictionary_values(page, head[1], kind)
-        return None if values is None else Dictionary(values, encodings[0])
+        if isinstance(head, dict) and all(isinstance(head.get(n), int) for n in (1, 2)):
+            found = Dictionary.of(page, head[1], kind, (head[2], encodings[0]))
+            if found is not None:
+                return found
+        detail = f"a damaged dictionary of {self.names[column]}"
+        raise CorruptFileError(self.name, chunk.dictionary.start, detail)
 
     def _codec(self, group: int, column: int) -> int:
         number = group * len(self.names) + column
@@ -188,7 +185,8 @@ class PagedFile:
             total += rows
             structs = []
             for column, name in enumerate(self.names):
-                codec, parts = UNCOMPRESSED_CODEC, []
+                codec = UNCOMPRESSED_CODEC
+                parts: list[bytes | memoryview] = []
                 if name in columns:
                     codec, parts = self._pages(group, column, members)
                 meta = self.body.meta(group, column)
@@ -238,6 +236,11 @@ class PagedFile:
             head, rest = data[page.start : page.size_start], data[page.size_end : page.page]
             inflated.append(b"".join([head, integer(len(raw)), rest, raw]))
         return UNCOMPRESSED_CODEC, inflated
+
+
+def has_indices(page: Page) -> bool:
+    """Whether a data page has indices into a dictionary."""
+    return page.encoding in _DICTIONARY_ENCODINGS
 
 
 def chunk_struct(meta: RawFields, *, start: int, dictionary: int, size: int) -> bytes:

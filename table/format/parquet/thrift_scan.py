@@ -100,7 +100,7 @@ def _skip_plain(data: _Bytes, at: int, kind: int) -> int:
 
 
 @kernel
-def scan_field(data: _Bytes, at: int, number: int) -> Any:
+def scan_field(data: _Bytes, at: int, number: Any) -> Any:
     """The type of the next field of a struct, its number, and the place of its value.
 
     `number` is that of the field before, 0 at the start. The type is 0 at the end of the struct.
@@ -204,7 +204,7 @@ def scan_struct(data: _Bytes, at: int, number: int, wanted: _Numbers, found: Any
 
 
 @kernel
-def _note(data: _Bytes, at: int, kind: int, slot: int, found: Any) -> int:
+def _note(data: _Bytes, at: int, kind: int, slot: int, found: Any) -> Any:
     """Note a number; the place behind it, STRANGE where it is none or is there twice."""
     slots, places, values, counts, _ = found
     row = counts[0]
@@ -240,7 +240,7 @@ def write_integer(out: _Bytes, at: int, value: int) -> int:
 
 
 @kernel
-def _scan_fields(data: _Bytes, places: _Numbers, stack: _Numbers) -> int:
+def _scan_fields(data: _Bytes, places: _Numbers, stack: _Numbers) -> Any:
     """Note type, start and end of each field of a struct; the place behind it, or STRANGE."""
     kind, number, at = scan_field(data, 0, 0)
     while kind:
