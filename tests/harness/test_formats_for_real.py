@@ -20,7 +20,7 @@ from keymark.harness.scenario.workload_section import SparkSection
 
 ROOT = Path(__file__).parents[2]
 DELTA, ICEBERG = "delta@3.3.2", "iceberg@1.10.0"
-STREAMS = 3
+STREAMS = 1
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("formats")]
 
