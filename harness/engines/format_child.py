@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from keymark.harness.engines.format_sql import ASKED, BATCH
+from keymark.harness.engines.format_sql import ASKED, BATCH, FILE, NUMBERED, ROW
 from keymark.harness.engines.spark_child import ChildSession, answer_parent
 
 
@@ -47,7 +47,7 @@ class FormatSession(ChildSession):
         """
         self._set(settings)
         if files:
-            self._frames[files].createOrReplaceTempView(BATCH)
+            self._show(files)
         for statement in statements:
             self._spark.sql(statement).collect()
 
@@ -56,7 +56,7 @@ class FormatSession(ChildSession):
     ) -> list[tuple[Any, ...]]:
         """The rows of a query about held rows."""
         self._set(settings)
-        self._frames[files].createOrReplaceTempView(BATCH)
+        self._show(files)
         return [tuple(row) for row in self._spark.sql(statement).collect()]
 
     def hold_keys(self, *, keys: list[str]) -> None:
@@ -80,6 +80,13 @@ class FormatSession(ChildSession):
             for key, partition, file in zip(*(c.to_pylist() for c in batch.columns), strict=True):
                 found[key] = (partition, PurePosixPath(file).stem)
         return found
+
+    def _show(self, files: tuple[str, ...]) -> None:
+        """Let statements know held rows as the batch."""
+        rows = self._frames[files]
+        place = (f"_metadata.file_path AS {FILE}", f"_metadata.row_index AS {ROW}")
+        rows.createOrReplaceTempView(BATCH)
+        rows.selectExpr("*", *place).createOrReplaceTempView(NUMBERED)
 
     def _set(self, settings: Mapping[str, str]) -> None:
         """Set options of the session; those of another table get their values of before back."""

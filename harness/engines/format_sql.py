@@ -8,8 +8,8 @@ What Hudi and Keymark do with a batch is said by one MERGE:
     key is not there the row is inserted
 
 A row whose partition column changes is deleted in the old partition and written in the new one: to
-a format it is an update like any other. "Later in the input" is what Spark's numbering of rows
-says: it follows the order of files as Spark reads them, largest first.
+a format it is an update like any other. "Later in the input" is told by the name of a row's file
+and by its place in it: formats refuse a source that numbers its rows as they are read.
 """
 
 # ruff: noqa: S608 - names are escaped
@@ -24,13 +24,16 @@ from keymark.table.properties.options import EVENT_TIME_PAYLOAD, PAYLOAD_CLASS
 BATCH = "keymark_batch"
 """View of the rows of a write."""
 
+NUMBERED, FILE, ROW = "keymark_numbered", "keymark_file", "keymark_row"
+"""View of the same rows, each with the name of its file and its place in it in these columns."""
+
 ASKED = "keymark_asked"
 """View of the keys of a lookup, in the column `record_key`."""
 
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Partition path of a null."""
 
-_RANK, _NUMBER = "keymark_rank", "keymark_number"
+_RANK = "keymark_rank"
 
 
 def create(relation: str, layout: Layout, *, source: str, properties: Mapping[str, str]) -> str:
@@ -89,11 +92,10 @@ def newest(layout: Layout) -> str:
     """One row a key of the batch, as a query."""
     keys = ", ".join(named(column) for column in layout.record_key)
     order = [f"{named(layout.ordering)} DESC NULLS LAST"] if layout.ordering else []
-    ranked = ", ".join([*order, f"{_NUMBER} DESC"])
-    numbered = f"SELECT *, monotonically_increasing_id() AS {_NUMBER} FROM {BATCH}"
+    ranked = ", ".join([*order, f"{FILE} DESC", f"{ROW} DESC"])
     return (
         f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {ranked}) "
-        f"AS {_RANK} FROM ({numbered})) WHERE {_RANK} = 1"
+        f"AS {_RANK} FROM {NUMBERED}) WHERE {_RANK} = 1"
     )
 
 
@@ -106,11 +108,11 @@ def lookup(relation: str, layout: Layout, *, file_name: str) -> str:
         file_name: the file of a row, as an expression.
     """
     columns = [*layout.record_key, *layout.partition_path]
-    read = ", ".join(dict.fromkeys([*map(named, columns), f"{file_name} AS keymark_file"]))
+    read = ", ".join(dict.fromkeys([*map(named, columns), f"{file_name} AS {FILE}"]))
     single = len(layout.record_key) == 1
     key = f"t.{named(layout.record_key[0])}" if single else key_text(layout.record_key, "t.")
     return (
-        f"SELECT a.record_key, {_partition_path(layout)} AS partition_path, t.keymark_file "
+        f"SELECT a.record_key, {_partition_path(layout)} AS partition_path, t.{FILE} "
         f"FROM (SELECT {read} FROM {relation}) AS t JOIN {ASKED} AS a ON {key} = a.record_key"
     )
 

@@ -33,9 +33,14 @@ def stage_name(info: Mapping[str, object], said: str = "") -> str:
     inside = _OURS.sub("", place)
     place = inside if inside != place else _FOLDERS.sub("", place)
     run = sorted(set(operators(info)))
-    said = _PATHS.sub("", said)
+    said = without_paths(said)
     parts = [said, call + at + place, f"({', '.join(run)})" if run else ""]
     return " ".join(part for part in parts if part)
+
+
+def without_paths(said: str) -> str:
+    """What Hudi says of a job, without the files that it names."""
+    return _PATHS.sub("", said)
 
 
 def operators(info: Mapping[str, Any]) -> Iterator[str]:

@@ -204,8 +204,8 @@ def slices(table: Path) -> tuple[Slice, ...]:
     """
     reader = formats.reader_of(table)
     if reader is not None:
-        found = (_slice_of_format(table, each) for each in reader.files(table))
-        return tuple(sorted(found, key=lambda each: each.group))
+        live = [_slice_of_format(table, each) for each in reader.files(table)]
+        return tuple(sorted(live, key=lambda each: each.group))
     if _needs_hudi_rs(table):
         return tuple(sorted(_slices_by_hudi_rs(table), key=lambda each: each.group))
     first, completed, replaced = _timeline(table / ".hoodie")

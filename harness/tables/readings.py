@@ -60,7 +60,10 @@ class FileReadings:
 
         def read(part: Slice) -> RowsDigest:
             # Whoever changes a file while it is read, changes the identity that counts later.
-            identity = (*map(FileIdentity.of, part.files), part.mark)
+            identity: tuple[FileIdentity | str, ...] = (
+                *map(FileIdentity.of, part.files),
+                part.mark,
+            )
             if identity not in self._digests:
                 self._digests[identity] = _digest(part, columns)
             return self._digests[identity]

@@ -99,7 +99,7 @@ class RecordIndex(LookupIndex):
         ]
         tasks = [ShardLookup(shard, keys.take(pa.array(part))) for shard, part in ranges]
         weights = [WORK_PER_KEY_BYTE * task.keys.nbytes for task in tasks]
-        answers = context.runner.run(lookup_shard, tasks, weights=weights, packed=False)
+        answers = context.runner.run(lookup_shard, tasks, weights=weights)
         context.stats.shards_read += len(asked)
         context.stats.blocks_decoded += sum(answer.blocks_decoded for answer in answers)
         found = [part[a.positions] for (_, part), a in zip(ranges, answers, strict=True)]

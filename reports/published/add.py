@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from keymark.harness.errors import RunFolderError
+from keymark.harness.measure.stages import without_paths
 from keymark.harness.store.contents import PACKED, pack
 from keymark.harness.store.results import SCHEMA_VERSION, Beat, Sample, Stage
 from keymark.harness.store.run_record import COMPLETE, RunRecord
@@ -92,7 +93,8 @@ def _write(
     for beat in beats:
         folder.append_beat(beat)
     if stages:
-        folder.write_stages(stages)
+        # Runs of earlier revisions have paths of the machine in these names.
+        folder.write_stages(replace(each, name=without_paths(each.name)) for each in stages)
     # What was read has been brought to this schema.
     document = {**portable(record.document), "schema_version": SCHEMA_VERSION}
     folder.finish(RunRecord.parse(document, INFO))

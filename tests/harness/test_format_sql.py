@@ -19,10 +19,13 @@ BY_TIME = {
 def test_the_newest_row_of_a_key_is_the_one_that_comes():
     assert format_sql.newest(ONE) == (
         "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY `uuid` ORDER BY `ts` DESC NULLS "
-        "LAST, keymark_number DESC) AS keymark_rank FROM (SELECT *, monotonically_increasing_id() "
-        "AS keymark_number FROM keymark_batch)) WHERE keymark_rank = 1"
+        "LAST, keymark_file DESC, keymark_row DESC) AS keymark_rank FROM keymark_numbered) "
+        "WHERE keymark_rank = 1"
     )
-    assert "PARTITION BY `a`, `b` ORDER BY keymark_number DESC)" in format_sql.newest(TWO)
+    assert (
+        "PARTITION BY `a`, `b` ORDER BY keymark_file DESC, keymark_row DESC)"
+        in format_sql.newest(TWO)
+    )
 
 
 def test_a_stored_row_stays_only_where_event_time_decides_and_it_is_newer():

@@ -55,18 +55,8 @@ BUILT_IN = {
     "write_latency": QUICKSTART,
 }
 VARIED = (
-    "block_size",
-    "bootstrap",
-    "calibrate",
-    "calibrate_hudi",
-    "formats",
-    "formats_tuned",
-    "holdout",
-    "hudi_matrix",
-    "hudi_metadata",
-    "lookup_model",
-    "scaling",
-    "secondary_index",
+    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "formats", "formats_tuned"),
+    *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
     "virtual_keys",
 )
 

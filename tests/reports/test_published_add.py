@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from synthetic_published import RUN_ID, run_folder
@@ -36,9 +37,13 @@ class TestAdd:
         source = run_folder(tmp_path / "run")
         folder = RunFolder.open(source)
         record = folder.read_record()
+        stage, *others = folder.stages()
+        deleting = f"{stage.name} file:/home/me/table/MARKERS1,file:/home/me/table/MARKERS2"
+        folder.write_stages([replace(stage, name=deleting), *others])
         folder.finish(record.but(command=[*record.command[:-1], "/home/me/runs/small"]))
         made = add.add(source, tmp_path / "results")
         assert made.findings == ()
+        assert RunFolder.open(made.path).stages()[0].name == stage.name
         assert RunFolder.open(made.path).read_record().command[-1] == "…/small"
         assert "/home/me" in folder.info_file.read_text()
 

@@ -210,7 +210,7 @@ def _delete_file(
 
 def _avro(path: Path) -> list[dict[str, Any]]:
     with path.open("rb") as file:
-        return [dict(record) for record in fastavro.reader(file)]  # type: ignore[arg-type]
+        return [dict(record) for record in fastavro.reader(file)]
 
 
 def _name(location: str) -> str:
