@@ -45,8 +45,11 @@ def phase_of(engine: str, info: Mapping[str, Any], description: str) -> str | No
 def said_of(engine: str, description: str) -> str:
     """What a job says of itself that is the same in each repetition.
 
-    Delta and Iceberg leave the harness's label in it, and say how many files there are.
+    Delta leaves the harness's label in it, and says how many files there are. Iceberg says nothing
+    else of a write.
     """
     if engine == HUDI:
         return description
-    return _NUMBERS.sub("N", ": ".join(delta_phases.said(description)))
+    if engine == _ICEBERG:
+        return ""
+    return _NUMBERS.sub("N", " - ".join(delta_phases.said(description)))

@@ -17,6 +17,8 @@ _OURS = re.compile(r"^.*/(?=(?:table|indexes|datasets|harness)/)")
 _FOLDERS = re.compile(r"^.*/")
 # URLs and absolute paths, one or a list of them: they differ with each run and each instant.
 _PATHS = re.compile(r"(?:^|\s)(?:[a-z][a-z0-9+.-]*:)?/\S*")
+# Its name goes on with the table's, which is another one in each repetition.
+_SCAN = "BatchScan"
 # In nearly every stage, and numbered by Spark.
 _PLAIN = ("WholeStageCodegen", "mapPartitionsInternal", "map", "mapPartitions")
 
@@ -51,4 +53,4 @@ def operators(info: Mapping[str, Any]) -> Iterator[str]:
         except (KeyError, TypeError, ValueError):
             continue  # made by no operator
         if not name.startswith(_PLAIN):
-            yield name
+            yield _SCAN if name.startswith(f"{_SCAN} ") else name

@@ -14,29 +14,42 @@ BESIDE = "$anonfun$withThreadLocalCaptured$1 at FutureTask.java:264"
 QUERY = "sql at NativeMethodAccessorImpl.java:0"
 
 
+SAID = [
+    "{0} - MERGE operation - {1}",
+    "Delta: {0}: Writing modified data - MERGE operation - {1}",
+    "Delta: {0} - MERGE operation - scanning files for matches: {1}",
+]
+
+
 @pytest.mark.parametrize(
     ("said", "phase"),
     [
-        ("MERGE operation - materialize source", "prepare"),
-        ("MERGE operation - scanning files for matches", "tag"),
-        ("MERGE operation - Rewriting 12 files", "write"),
-        ("MERGE operation - Rewriting Deletion Vectors to 12 files", "write"),
-        ("Writing merged data", "write"),
+        ("materialize source", "prepare"),
+        ("scanning files for matches", "tag"),
+        ("Rewriting 12 files", "write"),
+        ("Rewriting Deletion Vectors to 12 files", "write"),
+        ("writing new files for only inserts", "write"),
         ("Compute snapshot for version: 3", "open"),
-        ("Something else", None),
     ],
 )
-def test_delta_says_what_its_jobs_do(said, phase):
-    assert delta.phase_of(f"Delta: {LABEL}: {said}") == phase
+def test_delta_says_what_its_jobs_do_the_innermost_last(said, phase):
+    for form in SAID:
+        assert delta.phase_of(form.format(LABEL, said)) == phase
+
+
+def test_other_jobs_of_delta():
+    place = "file:/x/delta@3.3.2/merge|r/t<br/>Optimizing 2 files in partition (dt=a: b)"
+    assert delta.phase_of(place.replace("|", "/")) == "services"
+    assert said_of("delta@", place.replace("|", "/")) == "Optimizing N files in partition"
     assert delta.phase_of(LABEL) is None
-    nested = f"Delta: Delta: {LABEL}: Writing merged data: {said}"
-    assert delta.phase_of(nested) == (phase or "write")
+    assert delta.phase_of(f"Delta: {LABEL}: Something else") is None
 
 
 def test_what_a_job_of_delta_says_is_the_same_in_each_repetition():
-    said = said_of("delta@", f"Delta: {LABEL}: MERGE operation - Rewriting 12 files")
+    said = said_of("delta@", SAID[0].format(LABEL, "Rewriting 12 files"))
     assert said == "MERGE operation - Rewriting N files"
     assert said_of("delta@", LABEL) == ""
+    assert said_of("iceberg@", LABEL) == ""
     assert said_of("hudi@", "Building workload profile:t 7") == "Building workload profile:t 7"
     assert engine_of(LABEL) == "delta@"
     assert engine_of("native/record|r0|upsert_1") == ""
@@ -57,6 +70,8 @@ def test_what_a_job_of_delta_says_is_the_same_in_each_repetition():
 )
 def test_icebergs_stages_are_told_by_their_operators(name, operators, phase):
     assert iceberg.phase_of(name, operators, LABEL) == phase
+    # The same stages of a query are no phase's.
+    assert iceberg.phase_of(name, operators, LABEL.replace("upsert_1", "point_query_5")) is None
 
 
 def test_icebergs_own_jobs_are_services():
@@ -74,7 +89,7 @@ def test_phases_of_a_format_are_read_off_its_event_log(tmp_path):
             "Submission Time": begin,
             "Completion Time": end,
         }
-        description = f"Delta: {LABEL}: {said}"
+        description = f"{LABEL} - MERGE operation - {said}"
         properties = {"keymark.step": LABEL, "spark.job.description": description}
         return [
             {
@@ -87,8 +102,8 @@ def test_phases_of_a_format_are_read_off_its_event_log(tmp_path):
         ]
 
     events = [
-        *stage(1, "MERGE operation - scanning files for matches", 1000, 2500),
-        *stage(2, "MERGE operation - Rewriting 3 files", 3000, 4000),
+        *stage(1, "scanning files for matches", 1000, 2500),
+        *stage(2, "Rewriting 3 files", 3000, 4000),
     ]
     log = tmp_path / "local-1"
     log.write_text("\n".join(map(json.dumps, events)))

@@ -1,8 +1,10 @@
 """Which phase a stage of Delta's belongs to: Delta describes its jobs.
 
-A description is `Delta: <what the harness says>: <what Delta does>`, and inside of one activity
-another one stands in front and behind once more (`DeltaProgressReporter.withStatusCode`). The steps
-of a MERGE are named by `MergeIntoCommand` and its executors:
+A description has the harness's label and, after it, what Delta does, from the outermost activity to
+the innermost (`DeltaProgressReporter.withStatusCode`, `MergeIntoCommand` and its executors):
+
+    Delta: <label>: Writing modified data - MERGE operation - Rewriting 4 files
+    <label> - MERGE operation - scanning files for matches
 
     prepare   materializing the source, which reads the batch and keeps one row a key
     tag       scanning files for matches
@@ -20,20 +22,25 @@ from __future__ import annotations
 import re
 
 _RULES = (
-    ("tag", r"MERGE operation - scanning"),
-    ("prepare", r"MERGE operation - materializ"),
-    ("write", r"MERGE operation|Writing merged data"),
+    ("tag", r"^scanning files"),
+    ("prepare", r"^materializ"),
+    ("write", r"^Rewriting|^[Ww]riting"),
     ("commit", r"[Cc]heckpoint"),
-    ("open", r"Compute snapshot|Filtering files|state reconstruction"),
-    ("services", r"[Oo]ptimiz"),
+    ("open", r"^Compute snapshot|^Filtering files"),
+    ("services", r"^Optimizing"),
 )
+_BETWEEN = re.compile(r": | - ")
+_LABEL = "|"
+"""In every label of the harness, and in nothing that Delta says."""
+
+_PLACE = re.compile(r"^.*<br/>| \(.*$")
+"""Table and partition, around what OPTIMIZE does."""
 
 
 def said(description: str) -> tuple[str, ...]:
     """What Delta says of a job, from the outermost activity to the innermost."""
-    parts = description.split(": ")
-    outer = next((number for number, part in enumerate(parts) if part != "Delta"), len(parts))
-    return tuple(parts[outer + 1 :]) if outer else ()
+    parts = _BETWEEN.split(_PLACE.sub("", description))
+    return tuple(part for part in parts if part != "Delta" and _LABEL not in part)
 
 
 def phase_of(description: str) -> str | None:

@@ -23,19 +23,24 @@ _APART = "withThreadLocalCaptured"
 """In the name of a stage that Spark runs beside the query: a subquery or a broadcast."""
 
 _BATCH = ("Scan parquet", "Window", "WindowGroupLimit")
+_WRITES = re.compile(r"\|(bulk_insert|upsert_\d+|null_columns|delete|spread)$")
+"""End of the harness's label of a step that writes: the stages of a query are no phase's."""
+
 _SERVICES = re.compile(r"REWRITE|[Rr]ewriting")
 
 
 def phase_of(name: str, operators: Collection[str], description: str) -> str | None:
-    """The phase of a stage.
+    """The phase of a stage; None where it is none's.
 
     Args:
         name: of the stage, as Spark says it.
         operators: that run in it.
-        description: the job's.
+        description: the job's: the harness's label, unless Iceberg says what it does.
     """
     if _SERVICES.search(description):
         return "services"
+    if not _WRITES.search(description):
+        return None
 
     def has(*wanted: str) -> bool:
         return any(each.startswith(wanted) for each in operators)
