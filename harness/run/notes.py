@@ -21,27 +21,14 @@ def notes(scenario: Scenario, skipped: Mapping[str, str]) -> list[str]:
         scenario: what was run.
         skipped: engines, and indexes of engines, that were not there, with the reason.
     """
-    shared = "All cells ran in one Spark session, interleaved with alternating direction."
-    apart = [name for name in scenario.engines if name not in (NATIVE, BARE, *skipped)]
-    if apart and all(map(is_native, apart)):
-        shared = (
-            "All cells ran interleaved with alternating direction. Each engine other than native "
-            "had a process and a Spark session of its own with the same settings, but for the "
-            "master where its name says one."
-        )
-    elif apart:
-        shared = (
-            "All cells ran interleaved with alternating direction. Each release of Hudi and of "
-            "another format had a Spark session of its own with the settings of native's; "
-            "docs/fair_play.md says what is equal, what is not, and what their phases contain."
-        )
+    beside = [name for name in scenario.engines if name not in (NATIVE, BARE, *skipped)]
     found = [
-        shared,
+        _turns(beside),
         "Every repetition started from a copy of the cell's loaded table.",
-        *_without_spark([name for name in scenario.engines if name not in skipped]),
+        *_without_spark(beside),
         *(f"Not measured: {name}. {reason}." for name, reason in skipped.items()),
     ]
-    if any(map(hudi_name, apart)):
+    if any(map(hudi_name, beside)):
         found.append(
             "Index on disk compares compressors, too: Keymark writes the blocks of its index with "
             "its own gzip encoder for cells, Hudi with Java's zlib."
@@ -84,3 +71,23 @@ def _without_spark(engines: Sequence[str]) -> list[str]:
     named = ", ".join(name for name in engines if library_name(name) is not None)
     where = "in a process of its own with as many cores as the run's session has"
     return [f"Without Spark, each {where}, and without Spark's counters: {named}."] if named else []
+
+
+def _turns(beside: Sequence[str]) -> str:
+    """In what order and where cells ran, for the engines other than the run's own."""
+    apart = [name for name in beside if library_name(name) is None]
+    turns = "All cells ran interleaved with alternating direction."
+    if not beside:
+        return "All cells ran in one Spark session, interleaved with alternating direction."
+    if not apart:
+        return turns
+    if all(map(is_native, apart)):
+        return (
+            f"{turns} Each engine other than native had a process and a Spark session of its own "
+            "with the same settings, but for the master where its name says one."
+        )
+    return (
+        f"{turns} Each release of Hudi and of another format had a Spark session of its own with "
+        "the settings of native's; docs/fair_play.md says what is equal, what is not, and what "
+        "their phases contain."
+    )

@@ -27,7 +27,7 @@ _SIGNS = (
     "metadata/version-hint.text",
     "metadata/00000-*.metadata.json",
 )
-"""Files that a table has, in a folder of it: of Hudi, Delta, Iceberg in two kinds of catalog."""
+"""Files that a table has, in a folder of it: of Hudi, Delta, and Iceberg by kind of catalog."""
 
 
 def work_folder(folder: RunFolder) -> Path:

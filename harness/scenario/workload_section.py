@@ -101,7 +101,7 @@ class ScheduleSection(Section):
     warm: Literal["cell", "index", "small"] = "cell"
     loads: Positive = 1
     trial_minutes: Natural = 0
-    memory_gb: Natural = 0
+    memory_gb: Annotated[float, Field(ge=0.0)] = 0.0
 
 
 class SparkSection(Section):

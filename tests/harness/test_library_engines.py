@@ -25,6 +25,7 @@ from keymark.harness.engines.libraries.names import (
     pinned,
 )
 from keymark.harness.errors import CellError, HarnessError, ScenarioError
+from keymark.harness.run import notes
 from keymark.harness.scenario import scenario
 from keymark.harness.scenario.schema import scenario_schema
 from keymark.harness.tables.independent import SourceFacts
@@ -346,3 +347,14 @@ def test_a_limit_ends_the_process_and_is_taken_back(engine, child):
     with engine.limited(-3.0):
         pass
     assert patience == [12.0, None, 1.0, None]
+
+
+def test_a_reader_is_told_what_ran_without_spark():
+    engines = ["native", "deltalake@1.6.6", "hudi@1.2.0"]
+    said = scenario.load("quickstart", overrides={"engines": engines[:2]})
+    told = notes.notes(said, {})
+    assert told[0] == "All cells ran interleaved with alternating direction."
+    assert any("without Spark's counters: deltalake@1.6.6." in each for each in told)
+    assert not any("Without Spark" in each for each in notes.notes(said, {engines[1]: "lacks"}))
+    told = notes.notes(scenario.load("quickstart", overrides={"engines": engines}), {})
+    assert "Each release of Hudi and of another format had a Spark session" in told[0]

@@ -15,7 +15,12 @@ from keymark.harness.scenario import matrix, scenario
 from keymark.harness.store.results import Sample
 from keymark.harness.store.store import RunFolder
 
-SETS = ("indexes=['record','bucket']", "schedule.repetitions=2", "schedule.warmups=0")
+SETS = (
+    "indexes=['record','bucket']",
+    "schedule.repetitions=2",
+    "schedule.warmups=0",
+    "workload.delete=true",
+)
 TOLD = "out of memory at 10 rows: it held more than 1.0 GB (schedule.memory_gb)"
 
 

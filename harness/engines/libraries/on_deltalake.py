@@ -141,7 +141,7 @@ class Table:
 
     def batches(self, columns: Sequence[str]) -> Iterable[pa.RecordBatch]:
         """Some columns of all rows."""
-        return self._query(", ".join(map(_name, columns)), ())
+        yield from self._query(", ".join(map(_name, columns)), ())
 
     def places(
         self, columns: Sequence[str], tests: Sequence[tuple[str, str, list[Any]]]

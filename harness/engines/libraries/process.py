@@ -111,7 +111,7 @@ class LibraryProcess:
 
 def process_for(name: LibraryName, scenario: Scenario, work: Path) -> LibraryProcess:
     """The process of an engine in a run, with as many cores as the run's own session."""
-    asked = scenario.schedule.memory_gb * _GIGABYTE
+    asked = int(scenario.schedule.memory_gb * _GIGABYTE)
     memory = asked or int(environment.machine()["memory_bytes"] * _SHARE)
     cores = session.cores(scenario.spark.master)
     return LibraryProcess(name, work=work, cores=cores, memory=memory)

@@ -91,7 +91,25 @@ class FormatFile:
             live = np.ones(rows, np.bool_)
             live[self.gone] = False
             found = found.filter(pa.array(live))
-        return found.select(wanted)
+        found = found.select(wanted)
+        plain = [field.with_type(_without_views(field.type)) for field in found.schema]
+        return found.cast(pa.schema(plain))
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """A type whose texts are no views, as delta-rs has them written into its files' metadata."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    return kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
