@@ -339,7 +339,7 @@ def row_duplicated(table: Table, rng: random.Random) -> str:
         both = pa.concat_tables([rows, named.select(rows.column_names).cast(rows.schema)])
         return write_base_file(both, options=options)
 
-    _rewritten(table, rng, file, "keymark.table.write.file_group.write_base_file", damaged)
+    _rewritten(table, rng, file, "keymark.table.write.write_group.write_base_file", damaged)
     return f"{extra[KEY][0]} in {file.file_id}"
 
 
@@ -356,7 +356,7 @@ def row_of_another_partition(table: Table, rng: random.Random) -> str:
         changed = rows.set_column(column, rows.schema.field(column), [paths])
         return write_base_file(changed, options=options)
 
-    _rewritten(table, rng, file, "keymark.table.write.file_group.write_base_file", damaged)
+    _rewritten(table, rng, file, "keymark.table.write.write_group.write_base_file", damaged)
     return file.file_id
 
 
