@@ -22,7 +22,7 @@ from keymark.table.format.parquet.base_file import BaseFileFooter
 from keymark.table.format.parquet.column_choice import leaves_of
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN
 from keymark.table.format.parquet.index_pages import has_known_dictionary
-from keymark.table.format.parquet.next_file import NextPage, PageKind
+from keymark.table.format.parquet.new_pages import NextPage, PageKind
 from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.format.schema import with_meta
 from keymark.table.storage.storage import BytesReader

@@ -35,7 +35,7 @@ from keymark import Table
 from keymark.datasets.generate.digest import digest_arrow
 from keymark.datasets.generate.hashing import derive, draw
 from keymark.reports.stats.statistics import summarize
-from keymark.table.format.parquet import next_file
+from keymark.table.format.parquet import new_pages, next_file
 from keymark.table.format.parquet.paged_file import PagedFile
 from keymark.table.keygen.stored import StoredKeys
 from keymark.table.runtime import runner
@@ -68,7 +68,7 @@ STAGES = (
     (write_group, "compose"),
     (write_group, "hudi_entries"),
     (next_file, "encode"),
-    (next_file, "encode_pages"),
+    (new_pages, "encode_pages"),
     (write_group, "write_next_file"),
     (write_group, "write_base_file"),
     (write_group, "put_slice"),

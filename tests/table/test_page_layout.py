@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from keymark.table.format.parquet.next_file import PageKind
+from keymark.table.format.parquet.new_pages import PageKind
 from keymark.table.write.merge import Merge
 from keymark.table.write.page_layout import layout_of, page_rows
 

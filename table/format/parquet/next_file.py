@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Self
 
 import numpy as np
@@ -30,7 +29,6 @@ from keymark.table.format.parquet.base_file import (
     compressed,
     empty_body,
     encode,
-    encode_pages,
 )
 from keymark.table.format.parquet.chunk_statistics import Described, statistics_after
 from keymark.table.format.parquet.file_body import (
@@ -48,8 +46,9 @@ from keymark.table.format.parquet.footer_groups import (
     GROUP_UNCOMPRESSED,
     UNCOMPRESSED,
 )
-from keymark.table.format.parquet.index_pages import Dictionary, dictionary_header, index_header
-from keymark.table.format.parquet.page_scan import Page, scan_pages
+from keymark.table.format.parquet.index_pages import Dictionary, dictionary_header
+from keymark.table.format.parquet.new_pages import NewPages, NextPage, PageKind, PageMaker, Placed
+from keymark.table.format.parquet.page_scan import Page
 from keymark.table.format.parquet.paged_file import (
     UNCOMPRESSED_BYTES,
     VALUES,
@@ -71,29 +70,6 @@ from keymark.table.format.parquet.thrift_scan import (
 # left out.
 _STATISTICS = 12
 _COUNTS = (13, 16)
-
-
-class PageKind(IntEnum):
-    """What the rows of a page are beside those of the page before in the same place."""
-
-    COPIED = 0
-    """The same."""
-    UPDATED = 1
-    """Those of the same keys, some of them updated."""
-    NEW = 2
-    """Others."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextPage:
-    """A page of the new file: how many rows it has, and which page before it stands for.
-
-    Pages of rows that were inserted behind all others stand for the last one.
-    """
-
-    rows: int
-    place: int
-    kind: PageKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,14 +140,6 @@ def write_next_file(file: NextFile, options: BaseFileOptions) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
-    """A page of the new file, with its first row among those of its kind."""
-
-    page: NextPage
-    start: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Column:
     """A column chunk of the new file.
 
@@ -210,51 +178,6 @@ class _Source:
         )
 
 
-class _Fresh:
-    """Pages of rows of one kind, encoded as plain pages.
-
-    Pages of one row group of the new file are a row group here, or some, so that its statistics
-    are of no other rows.
-    """
-
-    def __init__(
-        self, table: pa.Table, groups: Sequence[Sequence[_Placed]], options: BaseFileOptions
-    ) -> None:
-        longest = max((placed.page.rows for each in groups for placed in each), default=1)
-        runs: list[list[int]] = []
-        self.runs: list[range] = []
-        for each in groups:
-            first = len(runs)
-            for placed in each:
-                # A page that is not as long as the longest ends its run.
-                if len(runs) == first or runs[-1][-1] != longest:
-                    runs.append([])
-                runs[-1].append(placed.page.rows)
-            self.runs.append(range(first, len(runs)))
-        self.table = table
-        self.body = encode_pages(table, runs, options)
-        groups_of = self.body.groups
-        starts = groups_of.starts
-        ends = starts + groups_of.of_chunks(COMPRESSED)
-        data = np.frombuffer(self.body.data, np.uint8)
-        data.flags.writeable = False
-        columns = table.num_columns
-        self._pages: list[dict[int, Page]] = [{} for _ in range(columns)]
-        at = [0] * columns
-        for page in scan_pages(data, starts, ends=ends, name=self.body.name):
-            column = page.chunk % columns
-            self._pages[column][at[column]] = page
-            at[column] += page.values
-
-    def page(self, column: int, start: int) -> Page:
-        """The page of a column that has a row first."""
-        return self._pages[column][start]
-
-    def metas(self, ordinal: int, column: int) -> list[RawFields]:
-        """The ColumnMetaData of a column's pages in a row group of the new file."""
-        return [self.body.meta(run, column) for run in self.runs[ordinal]]
-
-
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """The files that the new one is put together of.
@@ -270,10 +193,10 @@ class _Parts:
     """
 
     file: NextFile
-    groups: Sequence[tuple[int, Sequence[_Placed]]]
+    groups: Sequence[tuple[int, Sequence[Placed]]]
     before: _Source
     empty: FileBody
-    fresh: Mapping[PageKind, _Fresh]
+    fresh: Mapping[PageKind, NewPages]
     anew: _Source
     options: BaseFileOptions
 
@@ -281,10 +204,10 @@ class _Parts:
     def of(cls, file: NextFile, options: BaseFileOptions) -> Self:
         """Encode what is not copied."""
         rows = dict.fromkeys(PageKind, 0)
-        groups: dict[int, list[_Placed]] = {}
+        groups: dict[int, list[Placed]] = {}
         owners = np.searchsorted(file.before.firsts, [page.place for page in file.pages], "right")
         for page, behind in zip(file.pages, owners.tolist(), strict=True):
-            groups.setdefault(behind - 1, []).append(_Placed(page, rows[page.kind]))
+            groups.setdefault(behind - 1, []).append(Placed(page, rows[page.kind]))
             rows[page.kind] += page.rows
         tables = {PageKind.NEW: file.new, PageKind.UPDATED: file.updated}
         members = {
@@ -300,7 +223,7 @@ class _Parts:
             before=_Source(file.before.body),
             empty=empty_body(file.schema, options),
             fresh={
-                kind: _Fresh(table, members[kind], options)
+                kind: NewPages(table, members[kind], options)
                 for kind, table in tables.items()
                 if rows[kind] and table.num_columns
             },
@@ -351,7 +274,7 @@ class _Parts:
         kind = self.file.schema.field(name).type
         dictionary = before.dictionary(group, column, kind)
         makers = {
-            of: _Maker(fresh, name, [each for each in pages if each.page.kind is of], dictionary)
+            of: PageMaker(fresh, name, [each for each in pages if each.page.kind is of], dictionary)
             for of, fresh in self.fresh.items()
             if name in fresh.table.column_names
         }
@@ -413,54 +336,6 @@ class _Parts:
             found += values.slice(at, size).null_count if number in places else 0
             at += size
         return found
-
-
-class _Maker:
-    """Makes the pages of one column and row group that are written.
-
-    Args:
-        fresh: pages of their kind.
-        name: of the column.
-        pages: those of the row group.
-        dictionary: of the column chunk before.
-    """
-
-    def __init__(
-        self,
-        fresh: _Fresh,
-        name: str,
-        pages: Sequence[_Placed],
-        dictionary: Dictionary | None,
-    ) -> None:
-        self.column = fresh.table.column_names.index(name)
-        self._fresh = fresh
-        self._dictionary = dictionary
-        self._nullable = fresh.table.schema.field(name).nullable
-        self._first = pages[0].start if pages else 0
-        self._indices = None
-        if dictionary is not None and pages:
-            rows = sum(placed.page.rows for placed in pages)
-            values = fresh.table[name].slice(self._first, rows).combine_chunks()
-            self._indices = dictionary.indices(values)
-
-    def page(
-        self, placed: _Placed, options: BaseFileOptions, *, indexed: bool
-    ) -> tuple[memoryview, int]:
-        """A page with its header, and how many bytes that is if not compressed.
-
-        It has indices into the dictionary, or values.
-        """
-        if not indexed or self._dictionary is None or self._indices is None:
-            page = self._fresh.page(self.column, placed.start)
-            data = self._fresh.body.data[page.start : page.end]
-            return data, page.page - page.start + page.uncompressed
-        rows = placed.page.rows
-        indices = self._indices.slice(placed.start - self._first, rows)
-        content = self._dictionary.page_of(indices, nullable=self._nullable)
-        packed = compressed(content, options)
-        sizes = {"uncompressed": len(content), "compressed": len(packed)}
-        head = index_header(rows, self._dictionary.encodings[1], **sizes)
-        return memoryview(head + packed), len(head) + len(content)
 
 
 def _checksum(pages: Sequence[memoryview]) -> int:
