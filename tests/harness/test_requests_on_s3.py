@@ -39,7 +39,7 @@ def watched(tmp_path, s3, *engines, indexes=("record", "global_simple"), **sets)
             **os.environ,
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
-            "PYTHONPATH": str(HERE.parent),
+            "PYTHONPATH": os.pathsep.join(map(str, HERE.parents[:2])),
         },
         capture_output=True,
         text=True,
