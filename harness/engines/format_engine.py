@@ -23,7 +23,7 @@ from keymark.harness.engines.format_dialect import Dialect, Written
 from keymark.harness.engines.format_process import FormatProcess
 from keymark.harness.engines.formats import MERGE_PARTITIONS, OF_BATCH
 from keymark.harness.engines.pipe import Asked
-from keymark.harness.engines.process_engine import AskedRows, ProcessEngine
+from keymark.harness.engines.process_engine import AskedRows, ProcessEngine, layout_of
 from keymark.harness.errors import CellError
 from keymark.harness.sql_text import quoted
 from keymark.harness.tables import formats, independent
@@ -241,13 +241,7 @@ class FormatEngine(ProcessEngine):
 
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that was loaded, or a copy of one."""
-        facts = independent.facts(self._tables.seen(path))
-        layout = Layout(
-            name=facts.name,
-            record_key=facts.record_key,
-            partition_path=facts.partition_path,
-            ordering=facts.ordering,
-        )
+        layout = layout_of(independent.facts(self._tables.seen(path)))
         table = self.create(path, layout, index=index, options=options)
         where, connection = self._tables.of(path), self._tables.options
         self._dialect.settle(where, _place(where), connection=connection)

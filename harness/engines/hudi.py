@@ -23,7 +23,7 @@ from keymark.harness.engines.base import IndexCheck, Layout, MeasuredTable, Name
 from keymark.harness.engines.hudi_options import kept_options, table_options
 from keymark.harness.engines.hudi_process import HudiProcess
 from keymark.harness.engines.pipe import Asked
-from keymark.harness.engines.process_engine import AskedRows, ProcessEngine
+from keymark.harness.engines.process_engine import AskedRows, ProcessEngine, layout_of
 from keymark.harness.errors import CellError
 from keymark.harness.tables import independent
 from keymark.harness.tables.other_indexes import drop_other_indexes
@@ -242,15 +242,10 @@ class HudiEngine(ProcessEngine):
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that exists; metadata partitions that it has are kept."""
         facts = independent.facts(self._tables.seen(path))
-        layout = Layout(
-            name=facts.name,
-            record_key=facts.record_key,
-            partition_path=facts.partition_path,
-            ordering=facts.ordering,
-        )
         own = measured_specs()[index].partition_in(facts.version)
         kept = kept_options([name for name in facts.partitions_of_metadata if name != own])
-        return self.create(path, layout, index=index, options={**options, **kept})
+        given = {**options, **kept}
+        return self.create(path, layout_of(facts), index=index, options=given)
 
     def adopt(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A copy of a table: Hudi's index is a matter of its writer's options.

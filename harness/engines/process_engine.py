@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from keymark.harness.engines.base import Layout
 from keymark.harness.engines.pipe import Asked
 from keymark.harness.engines.spark_process import SparkProcess
 from keymark.harness.measure.session import cores
 from keymark.harness.scenario.workload_section import SparkSection
+from keymark.harness.tables.independent import SourceFacts
 from keymark.harness.tables.table_folders import Tables
 
 if TYPE_CHECKING:
@@ -116,6 +118,16 @@ class ProcessEngine:
     def digest(self, rows: AskedRows, columns: Sequence[str], /) -> tuple[int, str]:
         """Rows and digest through the engine's own reader."""
         return rows.digest(columns)
+
+
+def layout_of(facts: SourceFacts) -> Layout:
+    """How the rows of a table are keyed, laid out and ordered, by what the table says."""
+    return Layout(
+        name=facts.name,
+        record_key=facts.record_key,
+        partition_path=facts.partition_path,
+        ordering=facts.ordering,
+    )
 
 
 def parallelism(section: SparkSection) -> int:

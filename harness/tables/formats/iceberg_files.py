@@ -218,8 +218,12 @@ def _name(location: str) -> str:
 
 
 def _in_table(table: Path, location: str, partitions: int) -> Path:
-    """A data or delete file in the table's folder: a folder a partition field, below `data`."""
-    parts = location.split("/")[-(partitions + 2) :]
-    if parts[0] != DATA:
-        raise HarnessError(f"{location} is not below the folder {DATA} of {table}")
-    return table.joinpath(*parts)
+    """A data or delete file in the table's folder: a folder a partition field, below `data`.
+
+    Deletion vectors, which may be of several partitions, are in `data` itself.
+    """
+    for folders in (partitions, 0):
+        parts = location.split("/")[-(folders + 2) :]
+        if parts[0] == DATA:
+            return table.joinpath(*parts)
+    raise HarnessError(f"{location} is not below the folder {DATA} of {table}")
