@@ -17,8 +17,8 @@ from keymark.harness.store.results import without_paths
 _LINE = re.compile(r":\d+$")
 _OURS = re.compile(r"^.*/(?=(?:table|indexes|datasets|harness)/)")
 _FOLDERS = re.compile(r"^.*/")
-def operators(info: Mapping[str, Any]) -> Iterator[str]:
-    """The operators of Spark's plan that run in a stage, but those that are in nearly every one."""
+# Its name goes on with the table's, which is another one in each repetition.
+_SCAN = "BatchScan"
 # In nearly every stage, and numbered by Spark.
 _PLAIN = ("WholeStageCodegen", "mapPartitionsInternal", "map", "mapPartitions")
 
