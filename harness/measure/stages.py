@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from keymark.harness.store.results import without_paths
+
 _LINE = re.compile(r":\d+$")
 _OURS = re.compile(r"^.*/(?=(?:table|indexes|datasets|harness)/)")
 _FOLDERS = re.compile(r"^.*/")
-# URLs and absolute paths, one or a list of them: they differ with each run and each instant.
-_PATHS = re.compile(r"(?:^|\s)(?:[a-z][a-z0-9+.-]*:)?/\S*")
 # Its name goes on with the table's, which is another one in each repetition.
 _SCAN = "BatchScan"
 # In nearly every stage, and numbered by Spark.
@@ -38,11 +38,6 @@ def stage_name(info: Mapping[str, object], said: str = "") -> str:
     said = without_paths(said)
     parts = [said, call + at + place, f"({', '.join(run)})" if run else ""]
     return " ".join(part for part in parts if part)
-
-
-def without_paths(said: str) -> str:
-    """What Hudi says of a job, without the files that it names."""
-    return _PATHS.sub("", said)
 
 
 def operators(info: Mapping[str, Any]) -> Iterator[str]:

@@ -22,6 +22,8 @@ SCHEMA_VERSION = 2
 Since 2 an engine's name tells the version of Hudi's tables where it is not the release's own.
 """
 
+# URLs and absolute paths, one or a list of them: they differ with each run and each instant.
+_PATHS = re.compile(r"(?:^|\s)(?:[a-z][a-z0-9+.-]*:)?/\S*")
 _HUDI_1 = re.compile(r"\bhudi@1\.\d+\.\d+\b(?!-v)")
 
 PHASES = ("open", "prepare", "tag", "place", "write", "index", "commit", "services", "total")
@@ -167,6 +169,11 @@ class Beat(_JsonLine):
     load_1m: Number
     mhz: Number
     steal_s: Number
+
+
+def without_paths(name: str) -> str:
+    """The name of a stage, or what Hudi says of a job, without the files in it."""
+    return _PATHS.sub("", name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from keymark.harness.errors import RunFolderError
-from keymark.harness.measure.stages import without_paths
 from keymark.harness.store.contents import PACKED, pack
-from keymark.harness.store.results import SCHEMA_VERSION, Beat, Sample, Stage
+from keymark.harness.store.results import SCHEMA_VERSION, Beat, Sample, Stage, without_paths
 from keymark.harness.store.run_record import COMPLETE, RunRecord
 from keymark.harness.store.store import RunFolder, is_run_name
 from keymark.reports.errors import ReportError
