@@ -290,6 +290,7 @@ OTHER_MEANINGS = {
     ("keymark.table.cli.services", "compact"),
     ("keymark.harness.engines.revision", "compact"),
     ("keymark.harness.run.step", "compact"),
+    ("keymark.harness.engines.libraries.engine", "compact"),
 }
 
 

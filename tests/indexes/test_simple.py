@@ -112,7 +112,7 @@ def test_keys_with_a_dictionary_are_read_too(tmp_path, monkeypatch):
     rows = pa.concat_tables(t for t in table.scan().tables() if t["dt"][0].as_py() == "a")
     repeated = pa.concat_tables([rows] * 200)
     data = write_base_file(repeated, options=BaseFileOptions())
-    table.storage.replace(file.path, data.to_pybytes())
+    table.storage.replace(file.path, data)
     assert asked(table, ["a1", "a10"], ["a", "a"])[0] == ["a", None]
 
 
