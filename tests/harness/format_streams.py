@@ -182,9 +182,7 @@ class Player:
             self.differences.append(f"point query: {mistake}")
 
 
-def play(
-    engine: Engine, mode: str, folder: Path, seed: int, *, compacts: bool = True
-) -> list[str]:
+def play(engine: Engine, mode: str, folder: Path, seed: int, *, compacts: bool = True) -> list[str]:
     """The differences of a stream in a mode, a line each."""
     player = Player(engine=engine, mode=mode, folder=folder, seed=seed, compacts=compacts)
     told = player.play()
