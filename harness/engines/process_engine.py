@@ -105,19 +105,23 @@ class ProcessEngine:
 
     def answer(self, _found: object, keys: pa.StringArray, /) -> pa.Table:
         """The places that the child's lookup found."""
-        places = self._child.call("places")
-        found = [places.get(key, (None, None)) for key in keys.to_pylist()]
-        return pa.table(
-            {
-                "record_key": keys,
-                "partition_path": pa.array([place[0] for place in found], pa.string()),
-                "file_id": pa.array([place[1] for place in found], pa.string()),
-            }
-        )
+        return answer_of(self._child.call("places"), keys)
 
     def digest(self, rows: AskedRows, columns: Sequence[str], /) -> tuple[int, str]:
         """Rows and digest through the engine's own reader."""
         return rows.digest(columns)
+
+
+def answer_of(places: Mapping[str, tuple[str, str]], keys: pa.StringArray) -> pa.Table:
+    """What `Engine.answer` gives for keys, from partition path and file id by key."""
+    found = [places.get(key, (None, None)) for key in keys.to_pylist()]
+    return pa.table(
+        {
+            "record_key": keys,
+            "partition_path": pa.array([place[0] for place in found], pa.string()),
+            "file_id": pa.array([place[1] for place in found], pa.string()),
+        }
+    )
 
 
 def layout_of(facts: SourceFacts) -> Layout:

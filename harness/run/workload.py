@@ -63,7 +63,9 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     """The steps of a repetition, in order; some are those of the first one only."""
     built = [Step(name=BUILD_INDEX, round=0)] if workload.build_index else []
     upserts = [
-        step for n in range(1, workload.rounds + 1) for step in (_upsert(n), *_between(workload, n))
+        step
+        for n in range(1, workload.rounds + 1)
+        for step in (Step(name=f"upsert_{n}", round=n), *_between(workload, n))
     ]
     last = workload.rounds
     queried = {COLUMN_QUERY: workload.column_query, RANGE_QUERY: workload.range_query}
@@ -104,10 +106,6 @@ def steps(workload: WorkloadSection) -> tuple[Step, ...]:
     )
     ends = [*sorted(ends, key=lambda step: step.is_once), *([spread] if spread.engines else [])]
     return (*built, *upserts, *nulled, *ends)
-
-
-def _upsert(round_: int) -> Step:
-    return Step(name=f"upsert_{round_}", round=round_)
 
 
 def _between(workload: WorkloadSection, round_: int) -> Iterator[Step]:

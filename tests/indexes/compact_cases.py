@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-from index_cases import batch, create
 
 from keymark.indexes.compact.index import CompactIndex
 from keymark.table.format.compact.writer import hashes_of
@@ -14,24 +13,10 @@ from keymark.table.state.table_state import TableState
 from keymark.table.values.hash_runs import HashSearch, find_hashes, load_hash_runs
 
 NAME = "compact"
-SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
-
-
-def three_files(path):
-    """Three files: a0..a9 in a, b0..b9 in b, and in b one of b10..b19."""
-    table = create(path, NAME, options=SMALL_LIMIT)
-    table.insert(batch([f"a{n}" for n in range(10)], "a"))
-    table.insert(batch([f"b{n}" for n in range(10)], "b"))
-    table.insert(batch([f"b{n}" for n in range(10, 20)], "b"))
-    return table
 
 
 def runs_of(table):
     return sorted(Path(table.storage.root, ".hoodie/.keymark/hashes").glob("*"))
-
-
-def newest_run(table):
-    return max(runs_of(table), key=lambda path: path.stat().st_mtime_ns)
 
 
 def has_hash(table, key):

@@ -6,22 +6,19 @@ import functools
 import json
 import shutil
 
-import pyarrow as pa
 import pytest
 from compact_cases import (
     NAME,
-    SMALL_LIMIT,
     asked,
     assert_covered,
     assert_right,
     has_hash,
-    newest_run,
     runs_of,
     tagged,
-    three_files,
     truth,
 )
 from index_cases import batch, create, files, lookup, stored, with_policy
+from run_cases import SMALL_LIMIT, build_without_a1, newest, three_files
 from typer.testing import CliRunner
 
 from keymark import Table
@@ -42,7 +39,7 @@ TYPE, OWN_TYPE = "hoodie.index.type", "keymark.index.type"
 
 @pytest.fixture
 def table(tmp_path):
-    return three_files(tmp_path / "t")
+    return three_files(tmp_path / "t", NAME)
 
 
 def test_a_key_is_found_wherever_it_is(table):
@@ -195,14 +192,7 @@ def test_what_a_rollback_took_back_counts_no_more(table):
 
 
 def test_check_counts_keys_that_the_runs_lack_and_a_build_repairs_them(table):
-    real = Indexed.distinct
-
-    def misread(*args):
-        return pa.array(["wrong" if key == "a1" else key for key in real(*args).to_pylist()])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Indexed, "distinct", misread)
-        table.build_index()
+    build_without_a1(table)
     found = table.check()
     assert not found.ok
     assert (found.missing, found.extra, found.wrong) == (1, 0, 0)
@@ -269,7 +259,7 @@ def test_a_large_batch_is_asked_in_parts(tmp_path, spark):
     table = create(tmp_path / "t", NAME, options=options, spark=spark)
     table.bulk_insert(batch([f"a{n}" for n in range(100)], "a"))
     table.bulk_insert(batch([f"b{n}" for n in range(100)], "b"))
-    newest_run(table).unlink()
+    newest(runs_of(table)).unlink()
     wanted = [*(f"a{n}" for n in range(5, 60)), *(f"new{n}" for n in range(5)), "b1"]
     result = table.upsert(batch(wanted, "a", ts=3))
     assert (result.updated, result.inserted, result.moved) == (55, 5, 1)

@@ -8,34 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import shutil
 import warnings
 
 import pytest
 from compact_cases import (
     NAME,
-    SMALL_LIMIT,
     asked,
     assert_covered,
     assert_right,
     has_hash,
-    newest_run,
     runs_of,
-    three_files,
 )
-from faults import DEAD, FULL, Killed, every_fault
+from faults import DEAD, FULL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from index_cases import batch, create
+from run_cases import (
+    KINDS,
+    SMALL_LIMIT,
+    changes,
+    garbled,
+    keys_of,
+    newest,
+    rows_of,
+    survivors,
+    three_files,
+)
 
-from keymark import Table
 from keymark.indexes.compact import index
 from keymark.indexes.shared.damage import WARNED
 from keymark.table.errors import (
     CorruptFileError,
     InputError,
-    StorageError,
     TableWarning,
 )
 from keymark.table.values import hash_runs, upkeep
@@ -44,14 +49,7 @@ from keymark.table.values.hash_runs import load_hash_runs
 
 @pytest.fixture
 def table(tmp_path):
-    return three_files(tmp_path / "t")
-
-
-def garbled(path):
-    """Damage the first page: the end stays whole."""
-    data = bytearray(path.read_bytes())
-    data[20] ^= 1
-    path.write_bytes(bytes(data))
+    return three_files(tmp_path / "t", NAME)
 
 
 def test_a_damaged_run_costs_time_and_no_answer(table):
@@ -73,7 +71,7 @@ def test_a_damaged_run_costs_time_and_no_answer(table):
 
 def test_a_torn_run_is_replaced_by_the_next_write(table):
     WARNED.clear()
-    newest_run(table).write_bytes(b"")
+    newest(runs_of(table)).write_bytes(b"")
     with pytest.warns(TableWarning, match="no compact index file"):
         assert_right(table)
     assert table.upsert(batch(["a1", "new"], "a", ts=2)).updated == 1
@@ -148,7 +146,7 @@ def test_due_merges_take_the_smallest_and_write_each_entry_once():
 def test_a_purged_key_has_a_hash_in_no_run(table):
     table.upsert(batch(["a-needle", "b-needle"], ["a", "b"], ts=2))
     table.delete(["b19"])
-    kept = {path for path in runs_of(table) if path != newest_run(table)}
+    kept = {path for path in runs_of(table) if path != newest(runs_of(table))}
     assert has_hash(table, "b19"), "a delete leaves the hash"
     assert table.purge(["a-needle", "b19"]).proven
     assert not has_hash(table, "a-needle")
@@ -180,43 +178,31 @@ def test_a_purge_clears_runs_of_an_index_that_the_table_has_no_more(table):
     assert runs_of(table) == []
 
 
-@st.composite
-def writes(draw):
-    kinds = ["upsert", "upsert", "upsert", "delete", "insert", "bulk_insert", "rollback", "purge"]
-    keys = draw(st.lists(st.integers(0, 15), min_size=1, max_size=5, unique=True))
-    partitions = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=2))
-    return draw(st.sampled_from(kinds)), keys, partitions, draw(st.booleans())
-
-
 def write(table, number, change):
-    """Make a change; of new keys where it would add others a second time."""
     kind, numbers, partitions, _ = change
     if kind == "rollback":
         # What a purge took away cannot be gone back to.
         with contextlib.suppress(InputError):
             table.rollback(max(table.scan().state.timeline.commit_times(), default=None))
         return
-    fresh = f"{number}-" if kind in ("insert", "bulk_insert") else ""
-    keys = [f"k{fresh}{key}" for key in numbers]
+    keys = keys_of(number, kind, numbers)
     if kind == "purge":
         assert table.purge(keys).proven
         assert not any(has_hash(table, key) for key in keys)
         return
-    paths = list(itertools.islice(itertools.cycle(partitions), len(keys)))
-    rows = batch(keys, paths, ts=number)
-    getattr(table, kind)(keys if kind == "delete" else rows)
+    getattr(table, kind)(keys if kind == "delete" else rows_of(number, keys, partitions))
 
 
 @pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
-@given(changes=st.lists(writes(), min_size=1, max_size=6), most=st.integers(1, 3))
-def test_every_key_is_found_whatever_happened(tmp_path_factory, changes, most):
+@given(made=st.lists(changes((*KINDS, "purge")), min_size=1, max_size=6), most=st.integers(1, 3))
+def test_every_key_is_found_whatever_happened(tmp_path_factory, made, most):
     table = create(tmp_path_factory.mktemp("random") / "t", NAME, options=SMALL_LIMIT)
     table.insert(batch([f"k{n}" for n in range(9)], list("abcabcabc")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hash_runs, "_RUNS_MAX", most)
         patch.setattr(hash_runs, "_MERGED_AT_ONCE", 2)
-        for number, change in enumerate(changes, 2):
+        for number, change in enumerate(made, 2):
             before = set(runs_of(table))
             write(table, number, change)
             by_others = change[-1] and change[0] not in ("rollback", "purge")
@@ -244,16 +230,7 @@ FAULTY = {
 def test_every_fault_leaves_answers_right(table, tmp_path, monkeypatch, call, kind):
     """Killed, or out of disk, at each storage call."""
     monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
-    numbers = itertools.count()
-    copies = lambda: str(shutil.copytree(table.storage.root, tmp_path / f"copy{next(numbers)}"))  # noqa: E731
-    for _, storage in every_fault(kind, copies):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TableWarning)
-                FAULTY[call](Table(storage))
-        except (Killed, StorageError):
-            pass
-        again = Table.open(storage.root)
+    for again in survivors(table, tmp_path, kind, FAULTY[call]):
         assert_right(again)
         assert again.check().ok
         again.upsert(batch(["b1", "b99"], "b", ts=3))

@@ -16,10 +16,21 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from faults import DEAD, FULL, Killed, every_fault
+from faults import DEAD, FULL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from index_cases import batch, create, files, lookup, stored, with_policy
+from run_cases import (
+    SMALL_LIMIT,
+    build_without_a1,
+    changes,
+    garbled,
+    keys_of,
+    newest,
+    rows_of,
+    survivors,
+    three_files,
+)
 from typer.testing import CliRunner
 
 from keymark import Table
@@ -32,7 +43,6 @@ from keymark.table.errors import (
     DuplicateKeyError,
     InputError,
     InvalidOptionError,
-    StorageError,
     TableWarning,
 )
 from keymark.table.index.protocol import LookupStats
@@ -42,26 +52,16 @@ from keymark.table.values import runs, upkeep
 from keymark.table.values.indexed import Indexed
 
 NAME = "partitioned_record"
-SMALL_LIMIT = {"hoodie.parquet.small.file.limit": "0"}
 TYPE, OWN_TYPE = "hoodie.index.type", "keymark.index.type"
 
 
 @pytest.fixture
 def table(tmp_path):
-    """Three files: a0..a9 in a, b0..b9 in b, and in b one of b10..b19."""
-    table = create(tmp_path / "t", NAME, options=SMALL_LIMIT)
-    table.insert(batch([f"a{n}" for n in range(10)], "a"))
-    table.insert(batch([f"b{n}" for n in range(10)], "b"))
-    table.insert(batch([f"b{n}" for n in range(10, 20)], "b"))
-    return table
+    return three_files(tmp_path / "t", NAME)
 
 
 def runs_of(table):
     return sorted(Path(table.storage.root, ".hoodie/.keymark/keys").glob("*.parquet"))
-
-
-def newest_run(table):
-    return max(runs_of(table), key=lambda path: path.stat().st_mtime_ns)
 
 
 def asked(table, keys, partitions=None):
@@ -211,14 +211,7 @@ def test_what_a_rollback_took_back_counts_no_more(table):
 
 
 def test_check_counts_wrong_keys_and_a_build_repairs_them(table):
-    real = Indexed.distinct
-
-    def misread(*args):
-        return pa.array(["wrong" if key == "a1" else key for key in real(*args).to_pylist()])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Indexed, "distinct", misread)
-        table.build_index()
+    build_without_a1(table)
     found = table.check()
     assert not found.ok
     assert (found.missing, found.extra, found.wrong) == (1, 1, 0)
@@ -228,13 +221,6 @@ def test_check_counts_wrong_keys_and_a_build_repairs_them(table):
     found = table.check()
     assert found.ok
     assert found.keys == 30
-
-
-def garbled(path):
-    """Damage the first block: the footer stays whole."""
-    data = bytearray(path.read_bytes())
-    data[20] ^= 1
-    path.write_bytes(bytes(data))
 
 
 def test_a_damaged_run_costs_time_and_no_answer(table):
@@ -255,7 +241,7 @@ def test_a_damaged_run_costs_time_and_no_answer(table):
 
 
 def test_a_torn_run_is_replaced_by_the_next_write(table):
-    newest_run(table).write_bytes(b"")
+    newest(runs_of(table)).write_bytes(b"")
     assert_right(table)
     assert table.upsert(batch(["a1", "new"], "a", ts=2)).updated == 1
     assert assert_right(table).files_read == 0
@@ -351,38 +337,26 @@ def test_the_commands_build_list_use_and_drop(tmp_path):
     assert Table.open(path).choice.name == "simple"
 
 
-@st.composite
-def writes(draw):
-    kinds = ["upsert", "upsert", "upsert", "delete", "insert", "bulk_insert", "rollback"]
-    keys = draw(st.lists(st.integers(0, 15), min_size=1, max_size=5, unique=True))
-    partitions = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=2))
-    return draw(st.sampled_from(kinds)), keys, partitions, draw(st.booleans())
-
-
 def write(table, number, change):
-    """Make a change; of new keys where it would add others a second time."""
     kind, numbers, partitions, _ = change
     if kind == "rollback":
         table.rollback(max(table.scan().state.timeline.commit_times(), default=None))
         return
-    fresh = f"{number}-" if kind in ("insert", "bulk_insert") else ""
-    keys = [f"k{fresh}{key}" for key in numbers]
-    paths = list(itertools.islice(itertools.cycle(partitions), len(keys)))
-    rows = batch(keys, paths, ts=number)
+    rows = rows_of(number, keys_of(number, kind, numbers), partitions)
     getattr(table, kind)(rows.select(["id", "dt"]) if kind == "delete" else rows)
 
 
 @pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
-@given(changes=st.lists(writes(), min_size=1, max_size=8), chain=st.integers(1, 3))
-def test_every_key_is_found_whatever_happened(tmp_path_factory, changes, chain):
+@given(made=st.lists(changes(), min_size=1, max_size=8), chain=st.integers(1, 3))
+def test_every_key_is_found_whatever_happened(tmp_path_factory, made, chain):
     table = create(tmp_path_factory.mktemp("random") / "t", NAME, options=SMALL_LIMIT)
     table.insert(batch([f"k{n}" for n in range(9)], list("abcabcabc")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(upkeep, "_CHAIN_MAX", chain)
         patch.setattr(upkeep, "_RUNS_MAX", chain)
         patch.setattr(runs, "ROW_GROUP", 4)
-        for number, change in enumerate(changes, 2):
+        for number, change in enumerate(made, 2):
             before = set(runs_of(table))
             write(table, number, change)
             by_others = change[-1] and change[0] != "rollback"
@@ -408,16 +382,7 @@ FAULTY = {
 @pytest.mark.parametrize("call", FAULTY)
 def test_every_fault_leaves_answers_right(table, tmp_path, call, kind):
     """Killed, or out of disk, at each storage call."""
-    numbers = itertools.count()
-    copies = lambda: str(shutil.copytree(table.storage.root, tmp_path / f"copy{next(numbers)}"))  # noqa: E731
-    for _, storage in every_fault(kind, copies):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TableWarning)
-                FAULTY[call](Table(storage))
-        except (Killed, StorageError):
-            pass
-        again = Table.open(storage.root)
+    for again in survivors(table, tmp_path, kind, FAULTY[call]):
         assert_right(again)
         assert again.check().ok
         again.upsert(batch(["b1", "b99"], "b", ts=3))
@@ -444,7 +409,7 @@ def large(tmp_path, spark, monkeypatch):
     collected.upsert(batch(["a3", "b3"], ["a", "b"], ts=2))
     # A key in two files is updated in the first of them.
     collected.insert(batch(["a7", "a8", "a200"], "a"))
-    newest_run(table).unlink()
+    newest(runs_of(table)).unlink()
     monkeypatch.setattr(PartitionedRecordIndex, "tag", unasked)
     return Table(table.storage, options, spark=spark)
 
@@ -453,7 +418,7 @@ def large(tmp_path, spark, monkeypatch):
 @pytest.mark.parametrize("damage", [False, True])
 def test_a_large_batch_is_one_join(large, damage):
     if damage:
-        garbled(newest_run(large))
+        garbled(newest(runs_of(large)))
     wanted = [*(f"a{n}" for n in range(5, 60)), "a200", *(f"new{n}" for n in range(5)), "b1"]
     held = min(f.file_id for f in files(large) if f.partition_path == "a")
     result = large.upsert(batch(wanted, "a", ts=3))

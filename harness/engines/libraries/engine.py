@@ -23,6 +23,7 @@ from keymark.harness.engines.libraries.conditions import column_tests
 from keymark.harness.engines.libraries.names import LibraryName
 from keymark.harness.engines.libraries.process import LibraryProcess
 from keymark.harness.engines.pipe import Asked
+from keymark.harness.engines.process_engine import answer_of, layout_of
 from keymark.harness.errors import CellError
 from keymark.harness.tables import independent
 from keymark.harness.tables.formats import beside
@@ -206,13 +207,7 @@ class LibraryEngine:
     def open(self, path: Path, *, index: str, options: Mapping[str, str]) -> MeasuredTable:
         """A table that exists."""
         self._child.revive()
-        facts = independent.facts(path)
-        layout = Layout(
-            name=facts.name,
-            record_key=facts.record_key,
-            partition_path=facts.partition_path,
-            ordering=facts.ordering,
-        )
+        layout = layout_of(independent.facts(path))
         number = self._child.call("open", table=self._told(path, layout, options))
         return self._table(number, index)
 
@@ -262,15 +257,7 @@ class LibraryEngine:
 
     def answer(self, _found: object, keys: pa.StringArray, /) -> pa.Table:
         """The places that the child's lookup found; a file's name is its id."""
-        places = self._child.call("places")
-        found = [places.get(key, (None, None)) for key in keys.to_pylist()]
-        return pa.table(
-            {
-                "record_key": keys,
-                "partition_path": pa.array([place[0] for place in found], pa.string()),
-                "file_id": pa.array([place[1] for place in found], pa.string()),
-            }
-        )
+        return answer_of(self._child.call("places"), keys)
 
     def digest(self, rows: LibraryRows, columns: Sequence[str], /) -> tuple[int, str]:
         """Rows and digest through the library's own reader."""

@@ -15,7 +15,7 @@ import functools
 import operator
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -114,7 +114,7 @@ class Table:
         with contextlib.chdir(self._path):
             return self._changed(lambda tx: tx.delete(create_match_filter(keys, self._key)))
 
-    def _changed(self, change: Any) -> tuple[int, dict[str, float]]:
+    def _changed(self, change: Callable[[Transaction], object]) -> tuple[int, dict[str, float]]:
         """Stage a change and commit it, as the table's own shorthands do."""
         before = [snapshot.snapshot_id for snapshot in self._table.metadata.snapshots]
         began = time.perf_counter()
