@@ -12,7 +12,7 @@ would move a row. A lookup proves all of them.
 
 from __future__ import annotations
 
-import contextlib
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -32,11 +32,10 @@ from keymark.table.format.compact.writer import hashes_of
 from keymark.table.index.protocol import IndexContext
 from keymark.table.values.cover import Cover
 from keymark.table.values.hash_runs import HashSearch, find_hashes, load_hash_runs
+from keymark.table.values.runs import ask_again
 
 # Some ten milliseconds of a core.
 _HASHES_PER_TASK = 1 << 16
-# A writer replaces runs: a second look finds those that are there now.
-_LOOKS = 3
 
 _Numbers = npt.NDArray[np.int64]
 _NOTHING: _Numbers = np.empty(0, np.int64)
@@ -87,14 +86,12 @@ def _all_candidates(
     files = len(context.snapshot.files)
     if not len(keys) or not files:
         return _NOTHING, _NOTHING, np.zeros(0, bool)
-    rows, numbers, uncovered = _NOTHING, _NOTHING, np.arange(files)
     try:
-        for _ in range(_LOOKS):
-            with contextlib.suppress(FileNotFoundError):
-                rows, numbers, uncovered = _ask_runs(keys, context)
-                break
+        found = ask_again(partial(_ask_runs, keys, context))
     except CorruptFileError as error:
         warn_of_damage(SPEC.name, error, context)
+        found = None
+    rows, numbers, uncovered = found or (_NOTHING, _NOTHING, np.arange(files))
     context.stats.candidates += len(rows)
     context.stats.files_read += len(uncovered)
     every = np.arange(len(keys))

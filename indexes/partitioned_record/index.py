@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -37,7 +38,7 @@ from keymark.table.storage.storage import Storage
 from keymark.table.values.comparing import groups_to_read
 from keymark.table.values.cover import Cover, no_entries, present
 from keymark.table.values.indexed import record_keys
-from keymark.table.values.runs import Run, groups_of_files, load_runs, read_rows
+from keymark.table.values.runs import Run, ask_again, groups_of_files, load_runs, read_rows
 from keymark.table.values.verify import CoveredFiles, covered_files, indexed_values
 
 if TYPE_CHECKING:
@@ -69,12 +70,14 @@ class RunSearch:
         return sum(g.column(n).total_compressed_size for g in groups for n in range(g.num_columns))
 
 
-def entries_of_keys(work: RunSearch) -> pa.Table | None:
-    """The entries of the keys; None if a writer deleted the run. A task for a runner."""
-    try:
-        entries = read_rows(work.storage, work.run, _KIND, work.blocks)
-    except FileNotFoundError:
-        return None
+def entries_of_keys(work: RunSearch) -> pa.Table:
+    """The entries of the keys; a task for a runner.
+
+    Raises:
+        CorruptFileError: the run is damaged.
+        FileNotFoundError: a writer deleted it.
+    """
+    entries = read_rows(work.storage, work.run, _KIND, work.blocks)
     return entries.filter(pc.is_in(entries["value"], value_set=work.keys))
 
 
@@ -90,7 +93,7 @@ class PartitionedRecordIndex(LookupIndex):
         """Locate keys by the runs, and by files that these do not cover."""
         asked = scopes(len(keys), context.snapshot, partitions)
         try:
-            found = _search_runs(keys, asked, context)
+            found = ask_again(partial(_search_runs, keys, asked, context))
         except CorruptFileError as error:
             warn_of_damage(self.name, error, context)
             found = None
@@ -118,14 +121,12 @@ class PartitionedRecordIndex(LookupIndex):
 
 def _search_runs(
     keys: pa.Array, asked: Sequence[Scope], context: IndexContext
-) -> tuple[_Numbers, _Numbers, list[Scope]] | None:
+) -> tuple[_Numbers, _Numbers, list[Scope]]:
     """Row of the key and number of the file for each match, and what is left to be searched.
-
-    Returns:
-        None if a writer replaced a run meanwhile.
 
     Raises:
         CorruptFileError: a run is damaged.
+        FileNotFoundError: a writer deleted one meanwhile.
     """
     if not asked:
         return _NOTHING, _NOTHING, []
@@ -143,8 +144,6 @@ def _search_runs(
     context.stats.blocks_decoded += sum(len(work.blocks) for work in works)
     parts = [no_entries(_KIND)]
     for (number, _), part in zip(searches, entries, strict=True):
-        if part is None:
-            return None
         parts.append(cover.placed(number, part))
     held = present(pa.concat_tables(parts))
     places = files[held["group"].to_numpy()]
@@ -245,8 +244,8 @@ class _ReadKeys:
 def _keys_of_files(work: CoveredFiles) -> pa.Table:
     """The keys of files: group, the number of the file among them, and value."""
     if work.runs:
-        # Instead of a run that is damaged, the files are read.
-        with contextlib.suppress(CorruptFileError):
+        # Instead of a run that is damaged or gone, the files are read.
+        with contextlib.suppress(CorruptFileError, FileNotFoundError):
             return indexed_values(work)
     parts = [no_entries(_KIND).select(["group", "value"])]
     for number, file in enumerate(work.files):

@@ -164,6 +164,12 @@ class LocalReader:
         with storage_errors("read", self.name):
             return read_fully(self._fd, offset, length)
 
+    def foretell(self, offset: int, length: int) -> None:
+        """Have bytes read into the system's cache; not all systems can be asked."""
+        if hasattr(os, "posix_fadvise"):
+            with storage_errors("read", self.name):
+                os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_WILLNEED)
+
     def map(self) -> mmap.mmap:
         """The whole file as memory."""
         with storage_errors("read", self.name):

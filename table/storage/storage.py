@@ -64,6 +64,14 @@ class Mappable(RangeReader, Protocol):
         """The whole file; not for an empty one."""
 
 
+@runtime_checkable
+class Foretold(RangeReader, Protocol):
+    """A file whose system fetches what it is told of, while its reader does something else."""
+
+    def foretell(self, offset: int, length: int) -> None:
+        """Say that bytes will be read soon; says nothing of whether they are there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytesReader:
     """A RangeReader over bytes in memory."""

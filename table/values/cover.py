@@ -34,33 +34,47 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """How runs cover base files."""
+    """How runs cover base files.
+
+    `links` has, by partition path and name, the files that a chain leads to.
+    """
 
     links: dict[tuple[str, str], Link]
 
     @classmethod
     def of(cls, runs: Sequence[FilesOfRun]) -> Chains:
-        """Of a file that several runs tell of, one with all its values counts."""
+        """The shortest chain of each file that runs cover.
+
+        While a writer replaces runs by one, some of them are gone already and others are there with
+        it: then a file has several links, of which not all lead on.
+        """
         links: dict[tuple[str, str], Link] = {}
+        after: dict[tuple[str, str], list[tuple[tuple[str, str], Link]]] = {}
         for number, run in enumerate(runs):
             for place, file in enumerate(run.files):
-                key = (file.partition_path, file.name)
-                if key not in links or not file.before:
-                    links[key] = Link(number, place, file.before)
+                link, key = Link(number, place, file.before), (file.partition_path, file.name)
+                if file.before:
+                    after.setdefault((file.partition_path, file.before), []).append((key, link))
+                else:
+                    links.setdefault(key, link)
+        reached = list(links)
+        # Breadth first: what is reached is appended.
+        for before in reached:
+            for key, link in after.get(before, ()):
+                if key not in links:
+                    links[key] = link
+                    reached.append(key)
         return cls(links)
 
     def of_file(self, partition_path: str, name: str) -> tuple[Link, ...]:
         """The links of a base file, the oldest first; none where it is not covered."""
         chain: list[Link] = []
-        while len(chain) <= len(self.links):
-            link = self.links.get((partition_path, name))
-            if link is None:
-                return ()
+        while (link := self.links.get((partition_path, name))) is not None:
             chain.append(link)
             if not link.before:
-                return tuple(reversed(chain))
+                break
             name = link.before
-        return ()
+        return tuple(reversed(chain))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from keymark.table.storage.storage import Storage
 from keymark.table.values.comparing import groups_to_read, passing
 from keymark.table.values.cover import Cover, no_entries, present
 from keymark.table.values.indexed import folder_of
-from keymark.table.values.runs import Run, load_runs, read_rows
+from keymark.table.values.runs import Run, ask_again, load_runs, read_rows
 
 # A comparison that so many entries may pass is not worth asking: it leaves most files.
 _ENTRIES_MAX = 1 << 23
@@ -100,14 +101,22 @@ class _Search:
         return keep
 
     def _compared(self, column: str, tests: Sequence[Comparison]) -> _Mask:
-        if column not in self._covers:
-            self._covers[column] = Cover.of(self.files, load_runs(self.storage, folder_of(column)))
-        kind = self.schema.field(column).type
-        try:
-            return _holding(self._covers[column], tests, self.storage, kind)
-        except FileNotFoundError:
-            # A writer deleted a run that it had replaced.
-            return np.ones(len(self.files), bool)
+        held = ask_again(partial(self._ask, column, tests))
+        return np.ones(len(self.files), bool) if held is None else held
+
+    def _ask(self, column: str, tests: Sequence[Comparison]) -> _Mask:
+        """Whether each file holds a value that passes all tests.
+
+        Raises:
+            FileNotFoundError: a run is gone.
+        """
+        # Runs of which one is gone are not asked again.
+        cover = self._covers.pop(column, None)
+        if cover is None:
+            cover = Cover.of(self.files, load_runs(self.storage, folder_of(column)))
+        held = _holding(cover, tests, self.storage, self.schema.field(column).type)
+        self._covers[column] = cover
+        return held
 
 
 def _holding(

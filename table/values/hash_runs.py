@@ -38,10 +38,8 @@ from keymark.table.storage.spool import Spool
 from keymark.table.storage.storage import Storage
 from keymark.table.values.cover import Chains
 from keymark.table.values.indexed import Indexed
-from keymark.table.values.runs import CoveredFile, FilesOfRun, Run, load_runs
+from keymark.table.values.runs import CoveredFile, FilesOfRun, Run, load_all, load_runs
 
-# A writer deletes runs after it put what replaces them: a second look finds that.
-_LOOKS = 3
 # A run in memory before it is put; a larger one is in a local file.
 _MEMORY = 64 << 20
 # Runs that there may be, and how many are merged at once. A run that was merged waits until others
@@ -75,14 +73,7 @@ def load_hash_runs(storage: Storage) -> list[HashRun]:
     Raises:
         CorruptFileError: a run is damaged.
     """
-    for _ in range(_LOOKS - 1):
-        with contextlib.suppress(FileNotFoundError):
-            return [_load(storage, status.path) for status in storage.list(HASH_RUNS)]
-    found = []
-    for status in storage.list(HASH_RUNS):
-        with contextlib.suppress(FileNotFoundError):
-            found.append(_load(storage, status.path))
-    return found
+    return load_all(storage, HASH_RUNS, COMPACT, _load)
 
 
 def _load(storage: Storage, path: str) -> HashRun:

@@ -18,8 +18,9 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,12 @@ from keymark.table.values.indexed import Indexed
 ROW_GROUP = 1 << 16
 """Rows of a run that are read at once."""
 _FILES = b"keymark.files"
+_END = ".parquet"
+# A writer deletes runs after it put what replaces them: another look finds that.
+_LOOKS = 3
+
+R = TypeVar("R", bound="FilesOfRun")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +85,51 @@ def load_runs(storage: Storage, folder: str) -> list[Run]:
     Raises:
         CorruptFileError: a run is damaged.
     """
-    found = []
-    for status in storage.list(folder):
-        # A writer may have deleted it by now.
+    return load_all(storage, folder, _END, _load_run)
+
+
+def load_all(storage: Storage, folder: str, end: str, load: Callable[[Storage, str], R]) -> list[R]:
+    """The runs of any kind in a folder.
+
+    Where writers delete a run at each look, those that are gone are left out: no chain goes through
+    them, so that fewer base files are covered.
+
+    Args:
+        storage: of the table.
+        folder: where the runs are.
+        end: of their names. Hadoop puts checksums beside files that it copies: no runs.
+        load: reads one.
+
+    Raises:
+        CorruptFileError: a run is damaged.
+    """
+    for _ in range(_LOOKS - 1):
         with contextlib.suppress(FileNotFoundError):
-            found.append(_load_run(storage, status.path))
+            return [load(storage, path) for path in _paths(storage, folder, end)]
+    found = []
+    for path in _paths(storage, folder, end):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(load(storage, path))
     return found
+
+
+def _paths(storage: Storage, folder: str, end: str) -> list[str]:
+    return [status.path for status in storage.list(folder) if status.name.endswith(end)]
+
+
+def ask_again(ask: Callable[[], A]) -> A | None:
+    """What runs answer, loaded and asked anew where a writer deleted one of them meanwhile.
+
+    Args:
+        ask: loads the runs and asks them; FileNotFoundError where one is gone.
+
+    Returns:
+        The answer; None where a run was gone each time.
+    """
+    for _ in range(_LOOKS):
+        with contextlib.suppress(FileNotFoundError):
+            return ask()
+    return None
 
 
 def _load_run(storage: Storage, path: str) -> Run:
@@ -108,7 +154,7 @@ def put_run(
         files: the base files that it tells of, ordered by partition path.
         entries: columns value, file and gone, in any order of rows.
     """
-    path = f"{indexed.folder}/{secrets.token_hex(16)}.parquet"
+    path = f"{indexed.folder}/{secrets.token_hex(16)}{_END}"
     sorted_by, sort_keys = entries, [("value", "ascending", "at_end")]
     if indexed.by_partition:
         paths = pa.array([file.partition_path for file in files], pa.string())

@@ -58,6 +58,8 @@ _CHAIN_MAX = 8
 _HASH_CHAIN_MAX = 64
 # Runs beside those that an index built anew would have.
 _RUNS_MAX = 32
+# Damaged runs that are replaced one by one; an index with more of them is built anew.
+_DAMAGED_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +192,19 @@ class ValueIndexes:
             self._erase_hashes(hashes_of(keys))
 
     def _erase_hashes(self, hashes: Words) -> None:
-        """Renew the runs that hold a hash, and what they say of the files that it leads to."""
         state = TableState.load(self.lease.storage)
         indexed = record_keys(state.config, "hashes")
         try:
-            runs = load_hash_runs(state.storage)
-            works = [HashSearch(state.storage, run.path, hashes) for run in runs]
-            found = self.runner.run(find_hashes, works, weights=[run.size for run in runs])
+            self._renew(state, indexed, hashes)
         except CorruptFileError:
+            # Nobody can tell what a damaged run holds.
             self._put_anew(state, indexed)
-            return
+
+    def _renew(self, state: TableState, indexed: Indexed, hashes: Words) -> None:
+        """Renew the runs that hold a hash, and what they say of the files that it leads to."""
+        runs = load_hash_runs(state.storage)
+        works = [HashSearch(state.storage, run.path, hashes) for run in runs]
+        found = self.runner.run(find_hashes, works, weights=[run.size for run in runs])
         held = {n: set(each.groups.tolist()) for n, each in enumerate(found) if len(each.groups)}
         chains = Chains.of(runs)
         named: list[BaseFile] = []
@@ -212,12 +217,26 @@ class ValueIndexes:
         self._merge([merge_of(state.storage, runs, [number], kept) for number in held])
 
     def _take_in(self, state: TableState, indexed: Indexed, noted: Sequence[ValueChange]) -> None:
-        try:
-            runs = runs_of(state.storage, indexed)
-        except CorruptFileError:
-            # A power cut tore a run that was put after the last commit.
-            self._put_anew(state, indexed)
-            return
+        """Cover what is not covered, and tidy up.
+
+        A damaged run is deleted, and the files that it told of are covered again: a power cut tears
+        runs that were put after the last commit.
+        """
+        for _ in range(_DAMAGED_MAX):
+            try:
+                self._cover_and_tidy(state, indexed, noted)
+            except CorruptFileError as error:
+                if not error.name.startswith(f"{indexed.folder}/"):
+                    raise
+                self._delete([error.name])
+            else:
+                return
+        self._put_anew(state, indexed)
+
+    def _cover_and_tidy(
+        self, state: TableState, indexed: Indexed, noted: Sequence[ValueChange]
+    ) -> None:
+        runs = runs_of(state.storage, indexed)
         chains = Chains.of(runs)
         uncovered = [
             file

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from keymark.table.errors import SnapshotExpiredError
 from keymark.table.format.compact.writer import hashes_of
 from keymark.table.layout.model import BaseFile
 from keymark.table.runtime.runner import TaskRunner
@@ -16,7 +18,7 @@ from keymark.table.storage.storage import Storage
 from keymark.table.values.cover import Chains, Cover, no_entries, present
 from keymark.table.values.hash_runs import HashSearch, find_hashes, load_hash_runs
 from keymark.table.values.indexed import Indexed
-from keymark.table.values.runs import Run, groups_of_files, load_runs, read_rows
+from keymark.table.values.runs import Run, ask_again, groups_of_files, load_runs, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +61,34 @@ def wrong_files(
 
     Raises:
         CorruptFileError: a run or a base file is damaged.
+        SnapshotExpiredError: writers deleted runs each time that they were read.
     """
-    if indexed.hashed:
-        hashed = hashed_files(state.storage, indexed, files)
-        sizes = [work.file.size for work in hashed]
-        missing = runner.run(count_missing, hashed, weights=sizes)
-        return [
-            WrongFile(work.file.path, count, 0)
-            for work, count in zip(hashed, missing, strict=True)
-            if count
-        ]
-    works = covered_files(state.storage, indexed, files)
+    compare = _compare_hashes if indexed.hashed else _compare_values
+    found = ask_again(partial(compare, state.storage, indexed, files, runner))
+    if found is None:
+        raise SnapshotExpiredError(
+            f"{indexed.folder}: writers replaced runs each time that these were compared: check "
+            "the table while nobody writes"
+        )
+    return found
+
+
+def _compare_hashes(
+    storage: Storage, indexed: Indexed, files: Sequence[BaseFile], runner: TaskRunner
+) -> list[WrongFile]:
+    works = hashed_files(storage, indexed, files)
+    missing = runner.run(count_missing, works, weights=[work.file.size for work in works])
+    return [
+        WrongFile(work.file.path, count, 0)
+        for work, count in zip(works, missing, strict=True)
+        if count
+    ]
+
+
+def _compare_values(
+    storage: Storage, indexed: Indexed, files: Sequence[BaseFile], runner: TaskRunner
+) -> list[WrongFile]:
+    works = covered_files(storage, indexed, files)
     weights = [work.weight for work in works]
     found = runner.run(compare_values, works, weights=weights, packed=False)
     return [wrong for part in found for wrong in part]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import threading
 import warnings
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,6 +31,43 @@ def three_files(path, name):
     table.insert(batch([f"b{n}" for n in range(10)], "b"))
     table.insert(batch([f"b{n}" for n in range(10, 20)], "b"))
     return table
+
+
+@dataclass
+class Interrupted:
+    """A storage on which others work right before its `at`-th look at a folder or file."""
+
+    inner: Any
+    at: int
+    work: Any
+    looks: int = 0
+    _lock: Any = field(default_factory=threading.Lock)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def list(self, path):
+        self._look()
+        return self.inner.list(path)
+
+    def open(self, path):
+        self._look()
+        return self.inner.open(path)
+
+    def _look(self):
+        with self._lock:
+            self.looks += 1
+            if self.looks == self.at:
+                self.work()
+
+
+def interrupted(table, work):
+    """Handles on which `work` is done before look 1, 2, ... until none comes any more."""
+    for at in itertools.count(1):
+        storage = Interrupted(table.storage, at, work)
+        yield Table(storage)
+        if storage.looks < at:
+            return
 
 
 def newest(paths):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import shutil
 import warnings
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from compact_cases import (
     NAME,
@@ -19,6 +22,7 @@ from compact_cases import (
     assert_right,
     has_hash,
     runs_of,
+    truth,
 )
 from faults import DEAD, FULL
 from hypothesis import HealthCheck, given, settings
@@ -29,6 +33,7 @@ from run_cases import (
     SMALL_LIMIT,
     changes,
     garbled,
+    interrupted,
     keys_of,
     newest,
     rows_of,
@@ -41,10 +46,13 @@ from keymark.indexes.shared.damage import WARNED
 from keymark.table.errors import (
     CorruptFileError,
     InputError,
+    SnapshotExpiredError,
     TableWarning,
 )
-from keymark.table.values import hash_runs, upkeep
-from keymark.table.values.hash_runs import load_hash_runs
+from keymark.table.format.compact.writer import hashes_of
+from keymark.table.state.table_state import TableState
+from keymark.table.values import hash_runs, upkeep, verify
+from keymark.table.values.hash_runs import load_hash_runs, merge_of, merge_runs
 
 
 @pytest.fixture
@@ -91,6 +99,135 @@ def test_a_run_that_a_writer_replaced_meanwhile_is_looked_for_again(table, monke
 
     monkeypatch.setattr(index, "load_hash_runs", late)
     assert asked(table, ["a1", "absent"])[1].files_read == 1
+
+
+def write_again(table, numbers):
+    """An upsert; merges replace all runs at each of them where one may be left."""
+    table.upsert(batch(["a1", "b1"], ["a", "b"], ts=next(numbers)))
+
+
+def test_a_lookup_is_right_beside_a_writer_who_merges(table, monkeypatch):
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    expected = truth(table)
+    keys = sorted({*expected, "absent"})
+    numbers = itertools.count(2)
+    for handle in interrupted(table, lambda: write_again(table, numbers)):
+        assert asked(handle, keys)[0] == [expected.get(key, (None, None)) for key in keys]
+    assert next(numbers) > 8
+
+
+def test_a_check_is_right_beside_a_writer_who_merges(table, monkeypatch):
+    """Runs go while the timeline stays as it is: a merge is no commit."""
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    numbers = itertools.count(2)
+    for handle in interrupted(table, lambda: write_again(table, numbers)):
+        assert handle.check().ok
+    assert next(numbers) > 8
+
+
+def test_a_check_looks_again_where_runs_were_replaced(table, monkeypatch):
+    real, looks = verify.load_hash_runs, []
+
+    def late(*args):
+        found = real(*args)
+        if not looks:
+            looks.append(1)
+            table.build_index()
+        return found
+
+    monkeypatch.setattr(verify, "load_hash_runs", late)
+    assert table.check().ok
+
+
+def test_a_check_whose_runs_are_replaced_each_time_says_so(table, monkeypatch):
+    real = verify.load_hash_runs
+
+    def late(*args):
+        found = real(*args)
+        table.build_index()
+        return found
+
+    monkeypatch.setattr(verify, "load_hash_runs", late)
+    with pytest.raises(SnapshotExpiredError, match="hashes: writers replaced runs each time"):
+        table.check()
+
+
+def test_a_file_is_covered_at_each_moment_of_a_merge(table, monkeypatch):
+    """The merged run is there, and any of its parts may be gone already."""
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 100)
+    for number in range(2, 5):
+        table.upsert(batch(["a1"], "a", ts=number))
+    parts = runs_of(table)
+    runs, state = load_hash_runs(table.storage), TableState.load(table.storage)
+    chosen = [n for n, run in enumerate(runs) if any(file.before for file in run.files)]
+    assert len(chosen) == 3
+    merge_runs(merge_of(table.storage, runs, chosen, state.snapshot.files))
+    (merged,) = set(runs_of(table)) - set(parts)
+    # Runs are read in the order of their names: the merged one comes last, then first.
+    for name in ("f" * 32, "0" * 32):
+        merged = merged.rename(merged.with_name(f"{name}.compact"))
+        for number in chosen:
+            gone = Path(table.storage.root, runs[number].path)
+            kept = gone.read_bytes()
+            gone.unlink()
+            assert_covered(table)
+            gone.write_bytes(kept)
+
+
+def test_a_run_with_a_damaged_page_stops_no_write(table, monkeypatch):
+    """A merge reads all pages: files of a run with a damaged one are covered again."""
+    damaged = newest(runs_of(table))
+    garbled(damaged)
+    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    assert table.upsert(batch(["new"], "c", ts=2)).inserted == 1
+    assert damaged not in runs_of(table)
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_a_run_with_a_damaged_page_stops_no_purge(table):
+    """The damaged page is the first one; the hash of the purged key is on the last."""
+    keys = [f"c{n}" for n in range(3_000)]
+    table.insert(batch(keys, "c"))
+    table.build_index()
+    (run,) = runs_of(table)
+    garbled(run)
+    purged = keys[int(hashes_of(pa.array(keys)).argmax())]
+    assert table.purge([purged]).proven
+    assert run not in runs_of(table)
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_only_a_torn_run_is_replaced(table):
+    torn, *others = runs_of(table)
+    torn.write_bytes(b"")
+    table.upsert(batch(["new"], "c", ts=2))
+    assert torn not in runs_of(table)
+    assert set(others) <= set(runs_of(table))
+    assert_covered(table)
+
+
+def test_many_torn_runs_are_replaced_by_an_index_that_is_built_anew(table, monkeypatch):
+    monkeypatch.setattr(upkeep, "_DAMAGED_MAX", 2)
+    torn = runs_of(table)
+    for path in torn:
+        path.write_bytes(b"")
+    table.upsert(batch(["new"], "c", ts=2))
+    assert not set(torn) & set(runs_of(table))
+    assert_covered(table)
+    assert table.check().ok
+
+
+def test_other_files_in_the_folder_are_no_runs(table):
+    """Hadoop's client puts checksums beside files that it copies."""
+    run = runs_of(table)[0]
+    run.with_name(f".{run.name}.crc").write_bytes(b"crc\0 and more")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_covered(table)
+        assert table.upsert(batch(["a1"], "a", ts=2)).updated == 1
+        assert table.check().ok
 
 
 def test_runs_are_merged(table, monkeypatch):

@@ -253,11 +253,26 @@ def test_a_run_that_a_writer_replaced_meanwhile_costs_no_answer(table, monkeypat
 
     def late(*args):
         found = real(*args)
-        runs_of(table)[0].unlink()
+        for path in runs_of(table)[:1]:
+            path.unlink()
         return found
 
     monkeypatch.setattr(index, "load_runs", late)
     assert assert_right(table).files_read > 0
+
+
+def test_runs_that_a_writer_replaced_meanwhile_are_looked_for_again(table, monkeypatch):
+    real, looks = index.load_runs, []
+
+    def late(*args):
+        found = real(*args)
+        if not looks:
+            looks.append(1)
+            table.build_index()
+        return found
+
+    monkeypatch.setattr(index, "load_runs", late)
+    assert assert_right(table).files_read == 0
 
 
 def test_runs_that_nothing_needs_go(table):

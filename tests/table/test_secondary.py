@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 from keymark import Table
 from keymark.table.cli import app
 from keymark.table.errors import InputError, StorageError, TableWarning, UnsupportedTableError
-from keymark.table.values import upkeep
+from keymark.table.values import find, upkeep
 from keymark.table.values.indexed import Indexed
 
 FOLDER = ".hoodie/.keymark/secondary"
@@ -218,6 +218,25 @@ def test_a_write_reads_no_file_again_for_its_own_changes(table, monkeypatch):
     assert_exact(table, root_of(table))
     table.insert(batch(3, [90], ["needle"], ["p1"]))
     assert len(read) == 1, "a new file group is read"
+
+
+@pytest.mark.parametrize(("times", "files"), [(1, 1), (9, 9)])
+def test_runs_that_a_writer_replaced_meanwhile_are_looked_for_again(
+    table, monkeypatch, times, files
+):
+    table.upsert(batch(2, [4], ["needle"], ["p1"]))
+    real, looks = find.load_runs, []
+
+    def late(*args):
+        found = real(*args)
+        looks.append(1)
+        if len(looks) <= times:
+            table.build_secondary("v")
+        return found
+
+    monkeypatch.setattr(find, "load_runs", late)
+    assert len(opened(table, "v = 'needle'")) == files
+    assert len(looks) == min(3, times + 1)
 
 
 def test_runs_that_nothing_needs_go(table):

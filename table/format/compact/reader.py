@@ -274,8 +274,10 @@ class CompactFile:
         low = np.maximum(guess - spread, 0).astype(np.int64) // PAGE_ENTRIES
         high = np.minimum(guess + spread, self.entries - 1).astype(np.int64) // PAGE_ENTRIES + 1
         for rows in _runs_of_pages(low, high):
-            page, stop = int(low[rows.start]), int(high[rows.stop - 1])
-            self._map.madvise(mmap.MADV_WILLNEED, page * PAGE, (stop - page) * PAGE)
+            # The system's pages may be larger.
+            start = int(low[rows.start]) * PAGE // mmap.PAGESIZE * mmap.PAGESIZE
+            length = int(high[rows.stop - 1]) * PAGE - start
+            self._map.madvise(mmap.MADV_WILLNEED, start, length)
 
 
 def _runs_of_pages(low: _Numbers, high: _Numbers) -> Iterator[slice]:

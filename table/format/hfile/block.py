@@ -7,7 +7,7 @@ of a header before that word was weighed against the bytes that are really there
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NoReturn
@@ -23,6 +23,7 @@ from keymark.table.format.hashes.checksum import (
     checksum_count,
     chunk_checksums,
 )
+from keymark.table.format.hfile.ahead import BlocksAhead
 from keymark.table.format.hfile.deflate import Marks, deflate_cells
 from keymark.table.storage.storage import RangeReader
 
@@ -158,6 +159,7 @@ class BlockReader:
             self._fail(0, f"{self.length} bytes at {offset} of a file of {source.size} bytes")
         self._tail_start = max(0, self.length - _TAIL_BYTES)
         self._tail = source.read(offset + self._tail_start, self.length - self._tail_start)
+        self._ahead = BlocksAhead(source, ())
 
     @property
     def name(self) -> str:
@@ -180,6 +182,11 @@ class BlockReader:
     def _fail(self, at: int, detail: str) -> NoReturn:
         raise CorruptFileError(self.name, self.place(at), detail)
 
+    def expect(self, blocks: Iterable[tuple[int, int]]) -> None:
+        """Prepare for the reading of blocks: their offsets, ascending, and sizes on disk."""
+        within = (place for place in blocks if 0 <= place[0] <= sum(place) <= self._tail_start)
+        self._ahead = BlocksAhead(self._source, ((self.place(at), size) for at, size in within))
+
     def raw(self, at: int, length: int) -> bytes:
         """Bytes as they are stored; exactly as many as asked for."""
         if at < 0 or length < 0 or at + length > self.length:
@@ -188,7 +195,7 @@ class BlockReader:
             start = at - self._tail_start
             data = self._tail[start : start + length]
         else:
-            data = self._source.read(self._offset + at, length)
+            data = self._ahead.read(self._offset + at, length)
         if len(data) != length:
             self._fail(at, f"{length} bytes expected, {len(data)} could be read")
         return data

@@ -168,8 +168,12 @@ class HFileReader:
         found: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
         values: list[pa.Array] = [pa.array([], pa.binary())]
         layout = self._recalled_layout()
-        for ref in data_blocks(self._blocks, layout.root, wanted):
-            kept = self._recall(ref.at)
+        refs = list(data_blocks(self._blocks, layout.root, wanted))
+        recalled = [self._recall(ref.at) for ref in refs]
+        self._blocks.expect(
+            (ref.at, ref.size) for ref, kept in zip(refs, recalled, strict=True) if kept is None
+        )
+        for ref, kept in zip(refs, recalled, strict=True):
             block = self._data_block(ref) if kept is None else kept
             hits = np.empty((3, ref.last - ref.first), np.int64)
             part = wanted.part(ref.first, ref.last)
@@ -181,6 +185,8 @@ class HFileReader:
                 self._keep(ref.at, block)
             found.append(hits[0, :count] + ref.first)
             values.append(to_arrow(block, hits[1, :count], hits[2, :count]))
+        # What was fetched together is not needed any more.
+        self._blocks.expect(())
         return np.concatenate(found), concat(values)
 
     def scan(self) -> Iterator[tuple[pa.Array, pa.Array]]:

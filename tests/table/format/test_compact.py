@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 
 import numpy as np
@@ -40,6 +41,26 @@ def finished(writer, count):
 
 def opened(data):
     return CompactFile.open(BytesReader(name="f", data=data))
+
+
+def test_the_system_is_told_of_its_own_pages(tmp_path, monkeypatch):
+    """Some systems have pages of 16 or 64 KiB, and refuse what begins within one."""
+    told = []
+
+    class Watched(mmap.mmap):
+        def madvise(self, option, start, length):
+            told.append((start, length))
+            super().madvise(option, start, length)
+
+    data, places = written(70_000)
+    (tmp_path / "f").write_bytes(data)
+    monkeypatch.setattr(mmap, "mmap", Watched)
+    monkeypatch.setattr(mmap, "PAGESIZE", 1 << 16)
+    with CompactFile.open(LocalStorage.at(tmp_path).open("f")) as file:
+        found = file.find(hashes_of(keys_of(range(0, 70_000, 5_000))))
+    assert np.array_equal(places[5_000 * np.sort(found.rows)], found.groups[found.rows.argsort()])
+    assert told
+    assert all(start % (1 << 16) == 0 and length > 0 for start, length in told)
 
 
 def find(data, keys):

@@ -261,10 +261,18 @@ class Session:
             self._take(step)
 
 
-def run_history(seed: str, folder: str | None = FOLDER) -> Figures:
-    """Run the history of a seed; an AssertionError or a TableError says what went wrong."""
+def run_history(seed: str, folder: str | None = FOLDER, index: str = "") -> Figures:
+    """Run the history of a seed; an AssertionError or a TableError says what went wrong.
+
+    Args:
+        seed: of the table's shape and of all steps.
+        folder: where the table is made.
+        index: that of the table; the seed chooses one if it is empty.
+    """
     rng = random.Random(seed)
     shape = draw_shape(rng)
+    if index:
+        shape = replace(shape, index=index)
     return run_steps(rng, shape, rng.choice([4, 6, 8, 8, 12, 12, 20, 60]), folder)
 
 

@@ -2,6 +2,7 @@
 
     python tests/table/histories/run_long.py --histories 3000 --minutes 20
     python tests/table/histories/run_long.py --seed 1 --only 73
+    python tests/table/histories/run_long.py --histories 60 --index compact
 
 Figures so far are in the file that --state names; the same command goes on from there.
 """
@@ -34,23 +35,27 @@ _SAVED_SECONDS = 10
 
 @dataclass
 class State:
-    """What a run has done; `done` are the numbers of its histories, `failed` number -> error."""
+    """What a run has done; `done` are the numbers of its histories, `failed` number -> error.
+
+    `index` is that of all tables; each history chooses one if it is empty.
+    """
 
     seed: int
     commit: str
+    index: str = ""
     seconds: float = 0.0
     done: list[int] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
 
     @classmethod
-    def load(cls, path: Path, seed: int) -> State:
-        """The state of that seed and commit, or a new one."""
-        new = cls(seed, commit())
+    def load(cls, path: Path, seed: int, index: str) -> State:
+        """The state of that seed, index and commit, or a new one."""
+        new = cls(seed, commit(), index)
         if not path.exists():
             return new
         found = json.loads(path.read_text())
-        if (found["seed"], found["commit"]) != (seed, new.commit):
+        if (found["seed"], found["commit"], found.get("index", "")) != (seed, new.commit, index):
             return new
         figures = Figures()
         figures.histories = found["figures"]["histories"]
@@ -71,10 +76,10 @@ def commit() -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def one(seed: int, number: int) -> tuple[int, Figures | None, str]:
+def one(seed: int, number: int, index: str) -> tuple[int, Figures | None, str]:
     """Run one history; its figures, or what went wrong."""
     try:
-        return number, run_history(f"{seed}/{number}"), ""
+        return number, run_history(f"{seed}/{number}", index=index), ""
     except BaseException:  # noqa: BLE001  whatever it is, it is the finding
         return number, None, traceback.format_exc()
 
@@ -88,7 +93,7 @@ def finished(state: State, numbers: Iterator[int], workers: int, until: float) -
                 number = next(numbers, None)
                 if number is None:
                     break
-                running.add(pool.submit(one, state.seed, number))
+                running.add(pool.submit(one, state.seed, number, state.index))
             if not running:
                 return
             ended, running = wait(running, return_when=FIRST_COMPLETED)
@@ -97,16 +102,16 @@ def finished(state: State, numbers: Iterator[int], workers: int, until: float) -
                 state.done.append(number)
                 if figures is None:
                     state.failed[str(number)] = error
-                    print(f"\nFAILED {number}: {error}\n  again: {again(state.seed, number)}")
+                    print(f"\nFAILED {number}: {error}\n  again: {again(state, number)}")
                 else:
                     state.figures.add(figures)
                 yield
 
 
-def again(seed: int, number: int) -> str:
-    return (
-        f"TZ=UTC .venv/bin/python {Path(__file__).relative_to(ROOT)} --seed {seed} --only {number}"
-    )
+def again(state: State, number: int) -> str:
+    command = f"TZ=UTC .venv/bin/python {Path(__file__).relative_to(ROOT)}"
+    index = f" --index {state.index}" if state.index else ""
+    return f"{command} --seed {state.seed}{index} --only {number}"
 
 
 def run(state: State, path: Path, given: argparse.Namespace) -> None:
@@ -158,18 +163,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0, help="stop then; 0 for no limit")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", type=int, help="run this one history, in this process")
+    parser.add_argument("--index", default="", help="of all tables; by default each draws one")
     parser.add_argument("--state", type=Path, default=ROOT / "runs/histories.json")
     given = parser.parse_args()
     if given.only is not None:
-        run_history(f"{given.seed}/{given.only}")
+        run_history(f"{given.seed}/{given.only}", index=given.index)
         return 0
-    state = State.load(given.state, given.seed)
+    state = State.load(given.state, given.seed, given.index)
     if state.done:
         print(f"going on after {len(state.done)} histories")
     run(state, given.state, given)
     print(report(state, given.workers))
     for number in state.failed:
-        print(f"again: {again(state.seed, int(number))}")
+        print(f"again: {again(state, int(number))}")
     return bool(state.failed)
 
 

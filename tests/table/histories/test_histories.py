@@ -18,6 +18,7 @@ from keymark.table.services.recover import restore
 from keymark.table.write import client
 
 SEEDS = 30
+OF_RUNS = 4
 PLANTED_TRIES = 60
 
 
@@ -25,6 +26,13 @@ PLANTED_TRIES = 60
 @pytest.mark.parametrize("number", range(SEEDS))
 def test_history_of_a_seed(number):
     assert run_history(f"1/{number}").histories == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(OF_RUNS))
+def test_history_with_runs_of_hashes(number):
+    """Of the shapes that seeds draw, one in four has this index."""
+    assert run_history(f"runs/{number}", index="compact").histories == 1
 
 
 def _forget_deletes(real):
