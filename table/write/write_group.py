@@ -28,7 +28,7 @@ from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.state.base_files import read_base, stored_rows, without_values
 from keymark.table.storage.storage import BytesReader
-from keymark.table.values.changes import value_changes
+from keymark.table.values.changes import first_values, value_changes
 from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -110,7 +110,8 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     mask = pa.array(puts)
     table = with_new_meta(work, work.rows.filter(mask), work.keys.filter(mask), file.name)
     data = write_base_file(table, options=work.target.options, path=file.path)
-    return put_slice(work, file, data, rows=table.num_rows, outcomes=outcomes)
+    done = put_slice(work, file, data, rows=table.num_rows, outcomes=outcomes)
+    return replace(done, values=first_values(work.target.indexed, file, table))
 
 
 def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
@@ -132,7 +133,7 @@ def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
         path=file.path,
     )
     done = put_slice(work, file, written, rows=table.num_rows, outcomes=merge.outcomes)
-    values = value_changes(target.indexed, (work.base, stored), (file, table), merge.source)
+    values = value_changes(target.indexed, (work.base, stored), (file, incoming), merge.source)
     return replace(done, values=values)
 
 
@@ -171,13 +172,9 @@ def _write_changed_pages(
     )
     if written is None:
         return None
-    rows = len(merge.source)
-    done = put_slice(work, file, written, rows=rows, outcomes=merge.outcomes)
-    if not target.indexed:
-        return done
-    after = compose(before.stored, incoming, merge.source, file.name)
-    values = value_changes(target.indexed, (work.base, before.stored), (file, after), merge.source)
-    return replace(done, values=values)
+    done = put_slice(work, file, written, rows=len(merge.source), outcomes=merge.outcomes)
+    slices = (work.base, before.stored), (file, incoming)
+    return replace(done, values=value_changes(target.indexed, *slices, merge.source))
 
 
 def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[str]:
@@ -208,13 +205,17 @@ def _columns_anew(before: _Before, incoming: pa.Table, file_name: str) -> pa.Tab
 def _merged_columns(
     target: WriteTarget, data: BytesReader, footer: BaseFileFooter
 ) -> tuple[pa.Table, pa.Array]:
-    """Of all stored rows the columns that a merge looks at, and the keys."""
-    wanted = dict.fromkeys(each.column for each in target.indexed)
+    """Of all stored rows the columns that a merge looks at, and the keys, which are one of them."""
+    keys = target.keys.read(data, footer.metadata)
+    wanted = {each.column for each in target.indexed}
     if target.ordering:
-        wanted[target.ordering] = None
+        wanted.add(target.ordering)
+    columns = {KEY_COLUMN: keys}
     # Arrow takes no names for no rows.
-    stored = read_columns(data, footer.metadata, list(wanted)) if wanted else pa.table({})
-    return stored, target.keys.read(data, footer.metadata)
+    if others := sorted(wanted - {KEY_COLUMN}):
+        rows = read_columns(data, footer.metadata, others)
+        columns |= dict(zip(rows.column_names, rows.columns, strict=True))
+    return pa.table(columns), keys
 
 
 def _all_columns(target: WriteTarget, before: _Before) -> pa.Table:

@@ -43,8 +43,10 @@ from keymark.table.errors import (
     InputError,
     TableWarning,
 )
-from keymark.table.values import hash_runs, upkeep
+from keymark.table.values import merges, upkeep
 from keymark.table.values.hash_runs import load_hash_runs
+from keymark.table.values.merges import due_merges
+from keymark.table.values.runs import FilesOfRun
 
 
 @pytest.fixture
@@ -94,8 +96,8 @@ def test_a_run_that_a_writer_replaced_meanwhile_is_looked_for_again(table, monke
 
 
 def test_runs_are_merged(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 4)
-    monkeypatch.setattr(hash_runs, "_MERGED_AT_ONCE", 3)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 4)
+    monkeypatch.setattr(merges, "_MERGED_AT_ONCE", 3)
     for number in range(2, 30):
         table.upsert(batch([f"a{number % 7}", f"n{number}"], "ab"[number % 2], ts=number))
         assert len(runs_of(table)) <= 5
@@ -104,7 +106,7 @@ def test_runs_are_merged(table, monkeypatch):
 
 
 def test_links_of_a_chain_that_are_merged_become_one(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 4)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 4)
     for number in range(2, 30):
         table.upsert(batch(["a1"], "a", ts=number))
     runs = load_hash_runs(table.storage)
@@ -113,8 +115,8 @@ def test_links_of_a_chain_that_are_merged_become_one(table, monkeypatch):
 
 
 def test_a_chain_has_an_end_though_its_runs_are_not_merged(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 100)
-    monkeypatch.setattr(upkeep, "_HASH_CHAIN_MAX", 3)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 100)
+    monkeypatch.setattr(upkeep, "_CHAIN_MAX", 3)
     for number in range(2, 20):
         table.upsert(batch(["a1"], "a", ts=number))
         assert len(runs_of(table)) <= 3 + 3
@@ -122,7 +124,7 @@ def test_a_chain_has_an_end_though_its_runs_are_not_merged(table, monkeypatch):
 
 
 def test_a_merge_keeps_what_rolling_back_needs_or_files_are_searched(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
     last = [table.upsert(batch(["a1", f"n{n}"], "a", ts=n)) for n in range(2, 5)][-1]
     assert len(runs_of(table)) == 1
     table.rollback(last.instant)
@@ -133,14 +135,14 @@ def test_a_merge_keeps_what_rolling_back_needs_or_files_are_searched(table, monk
 
 
 def test_due_merges_take_the_smallest_and_write_each_entry_once():
-    run = functools.partial(hash_runs.HashRun, "", (), 0)
-    assert hash_runs.due_merges([run(1)] * 16) == []
-    (members,) = hash_runs.due_merges([run(900), *[run(1)] * 16])
+    run, due = functools.partial(FilesOfRun, "", (), 0), functools.partial(due_merges, hashed=True)
+    assert due([run(1)] * 16) == []
+    (members,) = due([run(900), *[run(1)] * 16])
     assert sorted(members) == sorted(set(members))
     assert (len(members), 0 in members) == (9, False)
-    merges = hash_runs.due_merges([run(5)] * 250)
-    assert sum(map(len, merges)) == len({n for each in merges for n in each})
-    assert 250 - sum(len(each) - 1 for each in merges) <= 16
+    found = due([run(5)] * 250)
+    assert sum(map(len, found)) == len({n for each in found for n in each})
+    assert 250 - sum(len(each) - 1 for each in found) <= 16
 
 
 def test_a_purged_key_has_a_hash_in_no_run(table):
@@ -200,8 +202,8 @@ def test_every_key_is_found_whatever_happened(tmp_path_factory, made, most):
     table = create(tmp_path_factory.mktemp("random") / "t", NAME, options=SMALL_LIMIT)
     table.insert(batch([f"k{n}" for n in range(9)], list("abcabcabc")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hash_runs, "_RUNS_MAX", most)
-        patch.setattr(hash_runs, "_MERGED_AT_ONCE", 2)
+        patch.setattr(merges, "_HASH_RUNS_MAX", most)
+        patch.setattr(merges, "_MERGED_AT_ONCE", 2)
         for number, change in enumerate(made, 2):
             before = set(runs_of(table))
             write(table, number, change)
@@ -229,7 +231,7 @@ FAULTY = {
 @pytest.mark.parametrize("call", FAULTY)
 def test_every_fault_leaves_answers_right(table, tmp_path, monkeypatch, call, kind):
     """Killed, or out of disk, at each storage call."""
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
     for again in survivors(table, tmp_path, kind, FAULTY[call]):
         assert_right(again)
         assert again.check().ok
