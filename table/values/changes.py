@@ -39,6 +39,17 @@ def first_values(
     return tuple(found)
 
 
+def unchanged_values(
+    indexed: Sequence[Indexed], before: BaseFile, file: BaseFile
+) -> tuple[ValueChange, ...]:
+    """That a slice has the indexed values of the one before."""
+    return tuple(
+        ValueChange(each.column, file, before, came=nothing, gone=nothing)
+        for each in indexed
+        for nothing in [pa.array([], each.kind)]
+    )
+
+
 def value_changes(
     indexed: Sequence[Indexed],
     before: tuple[BaseFile, pa.Table],
@@ -60,7 +71,8 @@ def value_changes(
         return ()
     (old, stored), (new, batch) = before, file
     is_new = source >= stored.num_rows
-    added = batch.take(pa.array(source[is_new] - stored.num_rows))
+    columns = list({name: None for each in indexed for name in each.columns})
+    added = batch.select(columns).take(pa.array(source[is_new] - stored.num_rows))
     leaves = np.ones(stored.num_rows, bool)
     leaves[source[~is_new]] = False
     found = []
