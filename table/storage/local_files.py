@@ -165,10 +165,9 @@ class LocalReader:
             return read_fully(self._fd, offset, length)
 
     def foretell(self, offset: int, length: int) -> None:
-        """Have bytes read into the system's cache; not all systems can be asked."""
-        if hasattr(os, "posix_fadvise"):
-            with storage_errors("read", self.name):
-                os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_WILLNEED)
+        """Have bytes read into the system's cache; not every system can be asked."""
+        with contextlib.suppress(OSError, AttributeError):
+            os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_WILLNEED)
 
     def map(self) -> mmap.mmap:
         """The whole file as memory."""

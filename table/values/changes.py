@@ -18,14 +18,36 @@ from keymark.table.values.indexed import Indexed
 class ValueChange:
     """The values that came to a file group with its next slice, and those that went.
 
-    `column` is the name of what is indexed.
+    `column` is the name of what is indexed. Without a slice before, all values of the file came.
     """
 
     column: str
     file: BaseFile
-    before: BaseFile
+    before: BaseFile | None
     came: pa.Array
     gone: pa.Array
+
+
+def first_values(
+    indexed: Sequence[Indexed], file: BaseFile, rows: pa.Table
+) -> tuple[ValueChange, ...]:
+    """The indexed values of the first slice of a file group."""
+    found = []
+    for each in indexed:
+        values = pc.unique(each.of_rows(rows, file.path))
+        found.append(ValueChange(each.column, file, None, came=values, gone=values.slice(0, 0)))
+    return tuple(found)
+
+
+def unchanged_values(
+    indexed: Sequence[Indexed], before: BaseFile, file: BaseFile
+) -> tuple[ValueChange, ...]:
+    """That a slice has the indexed values of the one before."""
+    return tuple(
+        ValueChange(each.column, file, before, came=nothing, gone=nothing)
+        for each in indexed
+        for nothing in [pa.array([], each.kind)]
+    )
 
 
 def value_changes(
@@ -36,38 +58,52 @@ def value_changes(
 ) -> tuple[ValueChange, ...]:
     """The changes of indexed values between two slices of a file group.
 
-    Only rows that changed are looked for among the others: few of many.
-
     Args:
         indexed: what is indexed.
         before: a slice and its rows.
-        file: the next slice and its rows.
-        source: for each row of the next slice its row in the slice before; beyond those it is new.
+        file: the next slice, and the rows of the batch.
+        source: for each row of the next slice its row in (rows of the slice before ++ batch).
+
+    Raises:
+        CorruptFileError: a row of the slice before has no record key.
     """
     if not indexed:
         return ()
-    (old, stored), (new, rows) = before, file
+    (old, stored), (new, batch) = before, file
     is_new = source >= stored.num_rows
-    went = np.ones(stored.num_rows, bool)
-    went[source[~is_new]] = False
+    columns = list({name: None for each in indexed for name in each.columns})
+    added = batch.select(columns).take(pa.array(source[is_new] - stored.num_rows))
+    leaves = np.ones(stored.num_rows, bool)
+    leaves[source[~is_new]] = False
     found = []
     for each in indexed:
-        old_values, new_values = each.of_rows(stored, old.path), each.of_rows(rows, new.path)
-        came = pc.unique(new_values.filter(pa.array(is_new)))
-        gone = pc.unique(old_values.filter(pa.array(went)))
-        found.append(
-            ValueChange(
-                column=each.column,
-                file=new,
-                before=old,
-                came=_without(came, old_values),
-                gone=_without(gone, new_values),
-            )
-        )
+        values = each.of_rows(added, new.path), each.of_rows(stored, old.path)
+        came, gone = _came_and_gone(*values, pa.array(leaves))
+        found.append(ValueChange(each.column, new, old, came=came, gone=gone))
     return tuple(found)
 
 
-def _without(few: pa.Array, many: pa.Array) -> pa.Array:
-    """The values that are not among many others, which are not hashed."""
-    there = pc.unique(many.filter(pc.is_in(many, value_set=few)))
-    return few.filter(pc.invert(pc.is_in(few, value_set=there)))
+def _came_and_gone(
+    added: pa.Array, stored: pa.Array, leaves: pa.Array
+) -> tuple[pa.Array, pa.Array]:
+    """The distinct values that a file did not have before, and those that it has no more.
+
+    The rows that stay are many. They are only asked which of the few values in question they hold.
+
+    Args:
+        added: values of rows that come.
+        stored: values of the rows before.
+        leaves: of each of those whether it goes.
+    """
+    came, gone = pc.unique(added), pc.unique(stored.filter(leaves))
+    came, gone = _without(came, gone), _without(gone, came)
+    few = pa.concat_arrays([came, gone])
+    if len(few):
+        stays = pc.and_not(pc.is_in(stored, value_set=few), leaves)
+        kept = stored.filter(stays)
+        came, gone = _without(came, kept), _without(gone, kept)
+    return came, gone
+
+
+def _without(values: pa.Array, others: pa.Array) -> pa.Array:
+    return values.filter(pc.invert(pc.is_in(values, value_set=others)))

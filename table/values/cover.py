@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keymark.table.errors import CorruptFileError
 from keymark.table.layout.model import BaseFile
-from keymark.table.values.runs import FilesOfRun
+from keymark.table.values.runs import FilesOfRun, files_of_entries
 
 R = TypeVar("R", bound=FilesOfRun)
 
@@ -114,11 +113,7 @@ class Cover(Generic[R]):
 
     def placed(self, number: int, entries: pa.Table) -> pa.Table:
         """The entries of a run that count, as `present` takes them."""
-        files = entries["file"].to_numpy()
-        size = len(self.group[number])
-        if len(files) and not 0 <= files.min() <= files.max() < size:
-            run = self.runs[number]
-            raise CorruptFileError(run.path, 0, f"entries of another file than its {size}")
+        files = files_of_entries(self.runs[number], entries)
         group = self.group[number][files]
         placed = pa.table(
             {

@@ -6,18 +6,15 @@ The name of each file group in it is JSON: [partition path, name of a base file,
 before or ""]. As in a run of values (`runs.py`), a file without a slice before it has the hashes of
 all its keys in the run; any other those of the keys that came since that slice. Keys that went are
 not noted: a run says where a key may be, and whoever relies on it looks there.
-
-Runs are merged when there are many. Links that follow each other in a chain become one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import heapq
 import json
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,33 +29,20 @@ from keymark.table.format.compact.writer import (
     group_bits,
     write_file,
 )
-from keymark.table.layout.model import BaseFile
 from keymark.table.layout.naming import HASH_RUNS
 from keymark.table.storage.spool import Spool
-from keymark.table.storage.storage import Storage
-from keymark.table.values.cover import Chains
+from keymark.table.storage.storage import FileStatus, Storage
 from keymark.table.values.indexed import Indexed
-from keymark.table.values.runs import CoveredFile, FilesOfRun, Run, load_all, load_runs
+from keymark.table.values.runs import CoveredFile, FilesOfRun, load_all, load_runs
 
 # A run in memory before it is put; a larger one is in a local file.
 _MEMORY = 64 << 20
-# Runs that there may be, and how many are merged at once. A run that was merged waits until others
-# are as large, so that an entry is written about once each time that runs grow by this factor.
-_RUNS_MAX = 16
-_MERGED_AT_ONCE = 9
-# Larger runs are merged no more, and not counted: some stores take a file from memory.
-_LARGEST = 256 << 20
+
+_Write = Callable[[Callable[[bytes], object]], int]
+"""Hands bytes to what it is given, and tells how many entries they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class HashRun(FilesOfRun):
-    """A run of hashes: how many, and its bytes."""
-
-    entries: int
-    size: int
-
-
-def runs_of(storage: Storage, indexed: Indexed) -> Sequence[Run | HashRun]:
+def runs_of(storage: Storage, indexed: Indexed) -> Sequence[FilesOfRun]:
     """The runs of what is indexed.
 
     Raises:
@@ -67,7 +51,7 @@ def runs_of(storage: Storage, indexed: Indexed) -> Sequence[Run | HashRun]:
     return load_hash_runs(storage) if indexed.hashed else load_runs(storage, indexed.folder)
 
 
-def load_hash_runs(storage: Storage) -> list[HashRun]:
+def load_hash_runs(storage: Storage) -> list[FilesOfRun]:
     """The runs of hashes.
 
     Raises:
@@ -76,10 +60,10 @@ def load_hash_runs(storage: Storage) -> list[HashRun]:
     return load_all(storage, HASH_RUNS, COMPACT, _load)
 
 
-def _load(storage: Storage, path: str) -> HashRun:
+def _load(storage: Storage, status: FileStatus) -> FilesOfRun:
+    path = status.path
     with CompactFile.open(storage.open(path)) as file:
         entries, names = file.entries, file.groups
-        size = file.source.size
     try:
         listed = json.loads(f"[{','.join(names)}]")
         files = tuple(CoveredFile(*map(str, entry)) for entry in listed)
@@ -87,12 +71,12 @@ def _load(storage: Storage, path: str) -> HashRun:
         raise CorruptFileError(path, 0, f"not a run of an index: {error!r}") from error
     if len(files) != len(names):
         raise CorruptFileError(path, 0, f"{len(files)} base files under {len(names)} names")
-    return HashRun(path, files, entries, size)
+    return FilesOfRun(path, files, entries, status.size)
 
 
 def put_hash_run(
     storage: Storage, files: Sequence[CoveredFile], keys: Iterable[tuple[int, pa.Array]]
-) -> None:
+) -> FilesOfRun:
     """Put a run.
 
     Args:
@@ -103,17 +87,54 @@ def put_hash_run(
     writer = CompactWriter([_name(file) for file in files])
     for place, some in keys:
         writer.add(some, np.full(len(some), place, np.int32))
-    spool = Spool("a run of an index", _MEMORY)
-    writer.finish(spool.write)
-    _put(storage, spool)
+    return _put(storage, files, writer.finish)
+
+
+def merge_hash_runs(
+    storage: Storage,
+    runs: Sequence[FilesOfRun],
+    places: Sequence[npt.NDArray[np.int64]],
+    files: Sequence[CoveredFile],
+) -> None:
+    """Put the run that others become, a part of their hashes at a time.
+
+    Args:
+        storage: of the table.
+        runs: the runs.
+        places: by run, for each of its files its place among `files`; -1 for one that is left out.
+        files: the base files that the merged run tells of.
+
+    Raises:
+        CorruptFileError: a run is damaged.
+    """
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(CompactFile.open(storage.open(run.path))) for run in runs]
+        bits = max(group_bits(len(files)), *(file.bits for file in opened))
+        low = np.uint64(bits)
+
+        def part(number: int) -> Words:
+            found = []
+            for file, moved in zip(opened, places, strict=True):
+                words, groups = file.part(number)
+                new = moved[groups]
+                kept = new >= 0
+                found.append(words[kept] >> low << low | new[kept].astype(np.uint64))
+            return np.unique(np.concatenate(found))
+
+        names = [_name(file) for file in files]
+        _put(storage, files, lambda append: write_file(append, names, bits, part))
 
 
 def _name(file: CoveredFile) -> str:
     return json.dumps([file.partition_path, file.name, file.before])
 
 
-def _put(storage: Storage, spool: Spool) -> None:
-    storage.put(f"{HASH_RUNS}/{secrets.token_hex(16)}{COMPACT}", spool.content())
+def _put(storage: Storage, files: Sequence[CoveredFile], write: _Write) -> FilesOfRun:
+    spool = Spool("a run of an index", _MEMORY)
+    entries = write(spool.write)
+    path = f"{HASH_RUNS}/{secrets.token_hex(16)}{COMPACT}"
+    storage.put(path, spool.content())
+    return FilesOfRun(path, tuple(files), entries, spool.tell())
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,102 +155,3 @@ def find_hashes(work: HashSearch) -> Candidates:
     """
     with CompactFile.open(work.storage.open(work.path)) as file:
         return file.find(work.hashes)
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Runs that become one.
-
-    Attributes:
-        storage: of the table.
-        runs: those to be merged.
-        files: the base files that the merged run tells of.
-        places: by run, for each of its files its place among these; -1 for one that no chain needs.
-    """
-
-    storage: Storage
-    runs: tuple[HashRun, ...]
-    files: tuple[CoveredFile, ...]
-    places: tuple[npt.NDArray[np.int64], ...]
-
-    @property
-    def weight(self) -> int:
-        """Bytes of work, for a runner."""
-        return sum(run.size for run in self.runs)
-
-
-def due_merges(runs: Sequence[HashRun]) -> list[list[int]]:
-    """Numbers of runs that are to become one each, so that few are left: the smallest."""
-    waiting = [(run.size, [number]) for number, run in enumerate(runs) if run.size < _LARGEST]
-    heapq.heapify(waiting)
-    merged = []
-    while len(waiting) > _RUNS_MAX:
-        parts = [heapq.heappop(waiting) for _ in range(min(_MERGED_AT_ONCE, len(waiting)))]
-        size, members = sum(size for size, _ in parts), [n for _, each in parts for n in each]
-        if size < _LARGEST:
-            heapq.heappush(waiting, (size, members))
-        else:
-            merged.append(members)
-    return merged + [members for _, members in waiting if len(members) > 1]
-
-
-def merge_of(
-    storage: Storage, runs: Sequence[HashRun], chosen: Sequence[int], files: Sequence[BaseFile]
-) -> Merge:
-    """The merge of some runs.
-
-    Args:
-        storage: of the table.
-        runs: all runs.
-        chosen: the numbers of those to be merged.
-        files: the base files whose chains are kept.
-    """
-    chains = Chains.of(runs)
-    covered: list[CoveredFile] = []
-    places = {number: np.full(len(runs[number].files), -1) for number in chosen}
-    for file in files:
-        follows = False
-        for link in chains.of_file(file.partition_path, file.name):
-            if link.run not in places:
-                follows = False
-                continue
-            name = runs[link.run].files[link.file].name
-            if follows:
-                covered[-1] = replace(covered[-1], name=name)
-            else:
-                covered.append(CoveredFile(file.partition_path, name, link.before))
-            places[link.run][link.file] = len(covered) - 1
-            follows = True
-    members = tuple(runs[number] for number in chosen)
-    return Merge(storage, members, tuple(covered), tuple(places.values()))
-
-
-def merge_runs(work: Merge) -> None:
-    """Put the run that others become, a part of their hashes at a time; a task for a runner.
-
-    Nothing is put where it would tell of no base file.
-
-    Raises:
-        CorruptFileError: a run is damaged.
-    """
-    if not work.files:
-        return
-    with contextlib.ExitStack() as stack:
-        opened = [
-            stack.enter_context(CompactFile.open(work.storage.open(run.path))) for run in work.runs
-        ]
-        bits = max(group_bits(len(work.files)), *(file.bits for file in opened))
-        low = np.uint64(bits)
-
-        def part(number: int) -> Words:
-            found = []
-            for file, places in zip(opened, work.places, strict=True):
-                words, groups = file.part(number)
-                new = places[groups]
-                kept = new >= 0
-                found.append(words[kept] >> low << low | new[kept].astype(np.uint64))
-            return np.unique(np.concatenate(found))
-
-        spool = Spool("a run of an index", _MEMORY)
-        write_file(spool.write, [_name(file) for file in work.files], bits, part)
-    _put(work.storage, spool)

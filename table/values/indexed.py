@@ -58,6 +58,11 @@ class Indexed:
         """Whether values are looked for in some partition paths: runs have one after the other."""
         return self.keys is not None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of rows that `of_rows` looks at."""
+        return (self.column,) if self.keys is None else self.keys.columns
+
     def of_rows(self, rows: pa.Table, name: str) -> pa.Array:
         """The value of each row of the base file of that name.
 

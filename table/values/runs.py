@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from keymark.table.errors import CorruptFileError
 from keymark.table.format.parquet.base_file import read_columns, read_metadata
 from keymark.table.format.parquet.file_body import FileBody
-from keymark.table.storage.storage import Storage
+from keymark.table.storage.storage import FileStatus, Storage
 from keymark.table.values.indexed import Indexed
 
 ROW_GROUP = 1 << 16
@@ -61,10 +61,19 @@ class CoveredFile:
 
 @dataclass(frozen=True, slots=True)
 class FilesOfRun:
-    """A run of any kind: its path, and the base files that it tells of."""
+    """A run of any kind.
+
+    Attributes:
+        path: of its file.
+        files: the base files that it tells of.
+        entries: how many it has.
+        size: bytes of its file.
+    """
 
     path: str
     files: tuple[CoveredFile, ...]
+    entries: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +81,6 @@ class Run(FilesOfRun):
     """A run of values, with its footer."""
 
     metadata: pq.FileMetaData
-
-    @property
-    def entries(self) -> int:
-        """How many there are."""
-        return int(self.metadata.num_rows)
 
 
 def load_runs(storage: Storage, folder: str) -> list[Run]:
@@ -88,7 +92,9 @@ def load_runs(storage: Storage, folder: str) -> list[Run]:
     return load_all(storage, folder, _END, _load_run)
 
 
-def load_all(storage: Storage, folder: str, end: str, load: Callable[[Storage, str], R]) -> list[R]:
+def load_all(
+    storage: Storage, folder: str, end: str, load: Callable[[Storage, FileStatus], R]
+) -> list[R]:
     """The runs of any kind in a folder.
 
     Where writers delete a run at each look, those that are gone are left out: no chain goes through
@@ -105,16 +111,16 @@ def load_all(storage: Storage, folder: str, end: str, load: Callable[[Storage, s
     """
     for _ in range(_LOOKS - 1):
         with contextlib.suppress(FileNotFoundError):
-            return [load(storage, path) for path in _paths(storage, folder, end)]
+            return [load(storage, status) for status in _runs_in(storage, folder, end)]
     found = []
-    for path in _paths(storage, folder, end):
+    for status in _runs_in(storage, folder, end):
         with contextlib.suppress(FileNotFoundError):
-            found.append(load(storage, path))
+            found.append(load(storage, status))
     return found
 
 
-def _paths(storage: Storage, folder: str, end: str) -> list[str]:
-    return [status.path for status in storage.list(folder) if status.name.endswith(end)]
+def _runs_in(storage: Storage, folder: str, end: str) -> list[FileStatus]:
+    return [status for status in storage.list(folder) if status.name.endswith(end)]
 
 
 def ask_again(ask: Callable[[], A]) -> A | None:
@@ -132,20 +138,39 @@ def ask_again(ask: Callable[[], A]) -> A | None:
     return None
 
 
-def _load_run(storage: Storage, path: str) -> Run:
-    source = storage.open(path)
-    metadata = read_metadata(source)
+def _load_run(storage: Storage, status: FileStatus) -> Run:
+    path = status.path
+    metadata = read_metadata(storage.open(path))
     try:
         listed = json.loads((metadata.metadata or {})[_FILES])
         files = tuple(CoveredFile(*map(str, entry)) for entry in listed)
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(path, 0, f"not a run of an index: {error!r}") from error
-    return Run(path, files, metadata)
+    return Run(path, files, metadata.num_rows, status.size, metadata)
+
+
+def entries_of(changes: Iterable[tuple[pa.Array, pa.Array]], kind: pa.DataType) -> pa.Table:
+    """The entries of a run.
+
+    Args:
+        changes: for each of its files the values that came and those that are gone.
+        kind: the type of the values.
+
+    Returns:
+        Columns value, file and gone.
+    """
+    parts = [values for change in changes for values in change]
+    counts = [len(values) for values in parts]
+    # Two parts a file: what came, what is gone.
+    places = np.repeat(np.arange(len(parts)) // 2, counts)
+    gone = np.repeat(np.arange(len(parts)) % 2 == 1, counts)
+    columns = [pa.chunked_array(parts, kind), pa.array(places, pa.int32()), pa.array(gone)]
+    return pa.table(columns, schema=entry_schema(kind))
 
 
 def put_run(
     storage: Storage, indexed: Indexed, files: Sequence[CoveredFile], entries: pa.Table
-) -> None:
+) -> FilesOfRun:
     """Put a run.
 
     Args:
@@ -175,7 +200,9 @@ def put_run(
     ) as writer:
         writer.write_table(entries.take(order), row_group_size=ROW_GROUP)
     body = FileBody.of(sink.getvalue(), path)
-    storage.put(path, body.closed({_FILES: json.dumps(listed).encode()}, path))
+    data = body.closed({_FILES: json.dumps(listed).encode()}, path)
+    storage.put(path, data)
+    return FilesOfRun(path, tuple(files), entries.num_rows, len(data))
 
 
 def read_rows(
@@ -192,6 +219,19 @@ def read_rows(
         return table.cast(entry_schema(kind))
     except (pa.ArrowException, ValueError) as error:
         raise CorruptFileError(run.path, 0, f"not a run of {kind} values: {error}") from error
+
+
+def files_of_entries(run: FilesOfRun, entries: pa.Table) -> npt.NDArray[np.int32]:
+    """The base file of each entry of a run, by its place among the run's.
+
+    Raises:
+        CorruptFileError: the run tells of no such file.
+    """
+    places: npt.NDArray[np.int32] = entries["file"].to_numpy()
+    if len(places) and not 0 <= places.min() <= places.max() < len(run.files):
+        detail = f"entries of another file than its {len(run.files)}"
+        raise CorruptFileError(run.path, 0, detail)
+    return places
 
 
 def groups_of_files(run: Run, files: npt.NDArray[np.int64]) -> list[int]:

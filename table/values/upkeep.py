@@ -4,17 +4,17 @@
     any other                                a run with all its values
 
 Every write takes in the base files of its own commit, and those that others wrote meanwhile, after
-the commit is visible: until then readers open the files that are not covered. What it changed in a
-file group it knows (`changes.py`); other files are read. Runs that no current file needs are
-deleted. A chain that has grown long begins anew, and so does an index of many runs.
+the commit is visible: until then readers open the files that are not covered. What it wrote itself
+it knows from merging (`changes.py`), as one run; other files are read. Runs that no current file
+needs are deleted. Small runs are merged when they are many (`merges.py`). A chain that has grown
+long all the same begins anew, and so does an index of many runs.
 
-Runs of hashes are part of the commit: those of its base files are put before it is visible. They
-are merged when they are many, and chains become shorter by that.
+Runs of hashes are part of the commit: those of its base files are put before it is visible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,28 +34,23 @@ from keymark.table.storage.storage import Storage
 from keymark.table.values.changes import ValueChange
 from keymark.table.values.cover import Chains
 from keymark.table.values.hash_runs import (
-    HashRun,
     HashSearch,
-    Merge,
-    due_merges,
     find_hashes,
     load_hash_runs,
-    merge_of,
-    merge_runs,
     put_hash_run,
     runs_of,
 )
 from keymark.table.values.indexed import Indexed, folder_of, indexed_column, record_keys
-from keymark.table.values.runs import CoveredFile, FilesOfRun, entry_schema, put_run
+from keymark.table.values.merges import Merge, due_merges, merge_of, merge_runs
+from keymark.table.values.runs import CoveredFile, FilesOfRun, entries_of, put_run
 
 # Rows of base files that one task holds the values of.
 _ROWS_PER_RUN = 1 << 22
 # The same where it holds hashes.
 _HASHES_PER_RUN = 1 << 24
 _ROW_BYTES = 100
-_CHAIN_MAX = 8
-# Links of a chain through runs of hashes, which merges shorten.
-_HASH_CHAIN_MAX = 64
+# Links of a chain, which merges shorten.
+_CHAIN_MAX = 64
 # Runs beside those that an index built anew would have.
 _RUNS_MAX = 32
 # Damaged runs that are replaced one by one; an index with more of them is built anew.
@@ -214,7 +209,7 @@ class ValueIndexes:
             leads = any(link.file in held.get(link.run, ()) for link in links)
             (named if leads else kept).append(file)
         self._put(state, indexed, [FileChange(file, None) for file in named])
-        self._merge([merge_of(state.storage, runs, [number], kept) for number in held])
+        self._merge([merge_of(state.storage, indexed, runs, chosen=[n], files=kept) for n in held])
 
     def _take_in(self, state: TableState, indexed: Indexed, noted: Sequence[ValueChange]) -> None:
         """Cover what is not covered, and tidy up.
@@ -243,13 +238,13 @@ class ValueIndexes:
             for file in state.snapshot.files
             if not chains.of_file(file.partition_path, file.name)
         ]
-        if uncovered:
-            if not indexed.hashed and len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
-                self._put_anew(state, indexed)
-                return
-            self._cover(state, indexed, uncovered, chains=chains, noted=noted)
-        if uncovered or indexed.hashed:
-            self._tidy(state, indexed)
+        if not uncovered and not indexed.hashed:
+            return
+        if not indexed.hashed and len(runs) > _RUNS_MAX + 2 * _runs_anew(state):
+            self._put_anew(state, indexed)
+            return
+        new = self._cover(state, indexed, uncovered, chains=chains, noted=noted)
+        self._tidy(state, indexed, runs, new)
 
     def _cover(
         self,
@@ -259,32 +254,54 @@ class ValueIndexes:
         *,
         chains: Chains,
         noted: Sequence[ValueChange],
-    ) -> None:
-        """Put runs of files that are not covered."""
-        longest = _HASH_CHAIN_MAX if indexed.hashed else _CHAIN_MAX
-        changes = _changes(state, files, chains, longest=longest)
-        known = {(c.file.path, c.before.path): c for c in noted if c.column == indexed.column}
-        told, read = _told(changes, known)
+    ) -> list[FilesOfRun]:
+        """Put runs of files that are not covered: one of all that is noted, others of the rest."""
+        known = {change.file.path: change for change in noted if change.column == indexed.column}
+        told: list[ValueChange] = []
+        unknown: list[BaseFile] = []
+        for file in files:
+            change = known.get(file.path)
+            if change is not None and _continues(change, chains):
+                told.append(change)
+            else:
+                unknown.append(file)
+        new: list[FilesOfRun] = []
         if told:
-            put_changes(state.storage, indexed, told)
-        self._put(state, indexed, read)
+            values = ((change.came, change.gone) for change in told)
+            new.append(put_values(state.storage, indexed, _covered(told), values))
+        if unknown:
+            new += self._put(state, indexed, _changes(state, unknown, chains))
+        return new
 
     def _put_anew(self, state: TableState, indexed: Indexed) -> None:
         """Put runs with all values of all current base files in place of those that are there."""
         old = [status.path for status in state.storage.list(indexed.folder)]
-        self._put(state, indexed, [FileChange(file, None) for file in state.snapshot.files])
+        new = self._put(state, indexed, [FileChange(file, None) for file in state.snapshot.files])
         self._delete(old)
         if indexed.hashed:
-            self._tidy(state, indexed)
+            self._tidy(state, indexed, new, [])
 
-    def _tidy(self, state: TableState, indexed: Indexed) -> None:
-        """Delete the runs that nobody needs; merge those of hashes, if they are many."""
-        runs = runs_of(state.storage, indexed)
-        useless = _useless(state, runs)
-        self._delete(useless)
-        left = [run for run in runs if isinstance(run, HashRun) and run.path not in useless]
-        files = state.snapshot.files
-        self._merge([merge_of(state.storage, left, each, files) for each in due_merges(left)])
+    def _tidy(
+        self,
+        state: TableState,
+        indexed: Indexed,
+        runs: Sequence[FilesOfRun],
+        new: Sequence[FilesOfRun],
+    ) -> None:
+        """Delete the runs that nobody needs, and merge small ones, if they are many.
+
+        Those that are new since the others were loaded are left as they are.
+        """
+        useless = set(_useless(state, [*runs, *new]))
+        self._delete(sorted(useless))
+        left = [run for run in runs if run.path not in useless]
+        every, files = [*left, *new], state.snapshot.files
+        self._merge(
+            [
+                merge_of(state.storage, indexed, every, chosen=members, files=files)
+                for members in due_merges(left, hashed=indexed.hashed)
+            ]
+        )
 
     def _merge(self, merges: Sequence[Merge]) -> None:
         """Put merged runs, then delete those that they are made of."""
@@ -294,10 +311,14 @@ class ValueIndexes:
             steps.run(merge_runs, merges, weights=weights)
             self._delete([run.path for merge in merges for run in merge.runs])
 
-    def _put(self, state: TableState, indexed: Indexed, changes: Sequence[FileChange]) -> None:
+    def _put(
+        self, state: TableState, indexed: Indexed, changes: Sequence[FileChange]
+    ) -> list[FilesOfRun]:
+        """Put runs of base files that are read."""
         tasks = _tasks_of(state, indexed, changes)
         weights = [sum(change.file.size for change in task.changes) for task in tasks]
-        ProgressRunner(self.runner, self.progress, "runs").run(cover_files, tasks, weights=weights)
+        steps = ProgressRunner(self.runner, self.progress, "runs")
+        return steps.run(cover_files, tasks, weights=weights)
 
     def _declare(self, columns: Sequence[str]) -> None:
         """Say in hoodie.properties which columns have an index."""
@@ -314,68 +335,57 @@ class ValueIndexes:
 
         What was put in their place survives a power cut first.
         """
+        if not paths:
+            return
         self.lease.storage.sync()
-        if paths:
-            self.lease.check()
+        self.lease.check()
         for path in paths:
             self.lease.storage.delete(path)
 
 
-def _told(
-    changes: Sequence[FileChange], known: Mapping[tuple[str, str], ValueChange]
-) -> tuple[list[ValueChange], list[FileChange]]:
-    """The changes that are known, and those that must be read."""
-    told, read = [], []
-    for change in changes:
-        before = change.before.path if change.before else ""
-        if (change.file.path, before) in known:
-            told.append(known[change.file.path, before])
-        else:
-            read.append(change)
-    return told, read
+def _continues(change: ValueChange, chains: Chains) -> bool:
+    """Whether a change that is known can be a link: a chain that is not too long leads there."""
+    if change.before is None:
+        return True
+    links = chains.of_file(change.before.partition_path, change.before.name)
+    return 0 < len(links) < _CHAIN_MAX
 
 
-def put_changes(storage: Storage, indexed: Indexed, changes: Sequence[ValueChange]) -> None:
-    """Put a run of changes that are known."""
-    covered = [CoveredFile(c.file.partition_path, c.file.name, c.before.name) for c in changes]
-    if indexed.hashed:
-        put_hash_run(storage, covered, enumerate(change.came for change in changes))
-        return
-    parts = [
-        _entries(values, place, gone=gone, kind=indexed.kind)
-        for place, change in enumerate(changes)
-        for values, gone in ((change.came, False), (change.gone, True))
+def _covered(changes: Sequence[FileChange | ValueChange]) -> list[CoveredFile]:
+    """The base files of a run."""
+    return [
+        CoveredFile(c.file.partition_path, c.file.name, c.before.name if c.before else "")
+        for c in changes
     ]
-    put_run(storage, indexed, covered, pa.concat_tables(parts))
 
 
-def _entries(values: pa.Array, place: int, *, gone: bool, kind: pa.DataType) -> pa.Table:
-    """Entries of one file."""
-    places = pa.repeat(pa.scalar(place, pa.int32()), len(values))
-    flags = pa.repeat(pa.scalar(gone), len(values))
-    return pa.table([values, places, flags], schema=entry_schema(kind))
+def put_values(
+    storage: Storage,
+    indexed: Indexed,
+    files: Sequence[CoveredFile],
+    changes: Iterable[tuple[pa.Array, pa.Array]],
+) -> FilesOfRun:
+    """Put a run.
+
+    Args:
+        storage: of the table.
+        indexed: what is indexed.
+        files: the base files that it tells of, ordered by partition path.
+        changes: for each of them the values that came and those that are gone.
+    """
+    if indexed.hashed:
+        return put_hash_run(storage, files, enumerate(came for came, _ in changes))
+    return put_run(storage, indexed, files, entries_of(changes, indexed.kind))
 
 
-def cover_files(task: RunTask) -> None:
+def cover_files(task: RunTask) -> FilesOfRun:
     """Put the run of some base files; a task for a runner.
 
     Raises:
         CorruptFileError: a base file is damaged or gone.
     """
-    kind = task.indexed.kind
-    covered = [
-        CoveredFile(c.file.partition_path, c.file.name, c.before.name if c.before else "")
-        for c in task.changes
-    ]
     changes = (_values_of(task, change) for change in task.changes)
-    if task.indexed.hashed:
-        put_hash_run(task.storage, covered, enumerate(came for came, _ in changes))
-        return
-    entries = [entry_schema(kind).empty_table()]
-    for place, (came, gone) in enumerate(changes):
-        entries.append(_entries(came, place, gone=False, kind=kind))
-        entries.append(_entries(gone, place, gone=True, kind=kind))
-    put_run(task.storage, task.indexed, covered, pa.concat_tables(entries))
+    return put_values(task.storage, task.indexed, _covered(task.changes), changes)
 
 
 def _values_of(task: RunTask, change: FileChange) -> tuple[pa.Array, pa.Array]:
@@ -388,12 +398,10 @@ def _values_of(task: RunTask, change: FileChange) -> tuple[pa.Array, pa.Array]:
     return came, old.filter(pc.invert(pc.is_in(old, value_set=values)))
 
 
-def _changes(
-    state: TableState, uncovered: Sequence[BaseFile], chains: Chains, *, longest: int
-) -> list[FileChange]:
+def _changes(state: TableState, uncovered: Sequence[BaseFile], chains: Chains) -> list[FileChange]:
     """Files that are not covered, each with the newest covered slice before it.
 
-    Where its chain has `longest` links already, the file gets all its values.
+    Where its chain has grown long, the file gets all its values.
     """
     slices: dict[tuple[str, str], list[BaseFile]] = {
         (file.partition_path, file.file_id): [] for file in uncovered
@@ -409,7 +417,7 @@ def _changes(
             newer = before is None or older.instant_time > before.instant_time
             if links and newer and older.instant_time < file.instant_time:
                 before, length = older, links
-        found.append(FileChange(file, before if length < longest else None))
+        found.append(FileChange(file, before if length < _CHAIN_MAX else None))
     return found
 
 

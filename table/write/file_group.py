@@ -112,7 +112,7 @@ class FileGroupResult:
     """What came of it: the file and its stat (None where nothing changed), outcomes per key.
 
     `records` holds keys and values for the metadata partitions that describe base files, `values`
-    what changes in values that are indexed; of a new file group nothing.
+    what changes in values that are indexed.
     """
 
     file: BaseFile | None

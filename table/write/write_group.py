@@ -23,12 +23,18 @@ from keymark.table.format.parquet.base_file import (
 from keymark.table.format.parquet.footer_check import FILE_NAME_COLUMN, PARTITION_COLUMN
 from keymark.table.format.parquet.next_file import NextFile, write_next_file
 from keymark.table.format.parquet.paged_file import PagedFile
+from keymark.table.format.parquet.plain_strings import plain_strings
 from keymark.table.format.schema import META_COLUMNS, with_meta
 from keymark.table.layout.model import BaseFile
 from keymark.table.properties.config import KEY_COLUMN
 from keymark.table.state.base_files import read_base, stored_rows, without_values
 from keymark.table.storage.storage import BytesReader
-from keymark.table.values.changes import value_changes
+from keymark.table.values.changes import (
+    ValueChange,
+    first_values,
+    unchanged_values,
+    value_changes,
+)
 from keymark.table.write.file_group import (
     FileGroupResult,
     FileGroupWrite,
@@ -110,7 +116,8 @@ def _create(work: FileGroupWrite) -> FileGroupResult:
     mask = pa.array(puts)
     table = with_new_meta(work, work.rows.filter(mask), work.keys.filter(mask), file.name)
     data = write_base_file(table, options=work.target.options, path=file.path)
-    return put_slice(work, file, data, rows=table.num_rows, outcomes=outcomes)
+    done = put_slice(work, file, data, rows=table.num_rows, outcomes=outcomes)
+    return replace(done, values=first_values(work.target.indexed, file, table))
 
 
 def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
@@ -132,7 +139,7 @@ def _write_all(work: FileGroupWrite, before: _Before) -> FileGroupResult:
         path=file.path,
     )
     done = put_slice(work, file, written, rows=table.num_rows, outcomes=merge.outcomes)
-    values = value_changes(target.indexed, (work.base, stored), (file, table), merge.source)
+    values = value_changes(target.indexed, (work.base, stored), (file, incoming), merge.source)
     return replace(done, values=values)
 
 
@@ -148,7 +155,8 @@ def _write_changed_pages(
     file = new_file(work)
     incoming = with_new_meta(work, work.rows, work.keys, file.name)
     stored = paged.read(layout.read, _read_columns(incoming, paged, layout))
-    updated = stored.select(changed_columns(stored, incoming, layout))
+    changed = changed_columns(stored, incoming, layout)
+    updated = stored.select(changed)
     written = write_next_file(
         NextFile(
             before=paged,
@@ -171,13 +179,42 @@ def _write_changed_pages(
     )
     if written is None:
         return None
-    rows = len(merge.source)
-    done = put_slice(work, file, written, rows=rows, outcomes=merge.outcomes)
-    if not target.indexed:
-        return done
-    after = compose(before.stored, incoming, merge.source, file.name)
-    values = value_changes(target.indexed, (work.base, before.stored), (file, after), merge.source)
-    return replace(done, values=values)
+    done = put_slice(work, file, written, rows=len(merge.source), outcomes=merge.outcomes)
+    # Where no row comes or goes, the keys stay, and so do columns in which no row differs.
+    same: set[str] = set()
+    if merge.keeps_keys and not len(_inserted(work, merge)):
+        same = {KEY_COLUMN, *stored.column_names}.difference(changed)
+    return replace(done, values=_noted_values(work, before, (file, incoming), same))
+
+
+def _noted_values(
+    work: FileGroupWrite, before: _Before, new: tuple[BaseFile, pa.Table], same: set[str]
+) -> tuple[ValueChange, ...]:
+    """The changes of indexed values, for which all rows of a column are read unless it stays.
+
+    Args:
+        work: the file group.
+        before: the slice before.
+        new: the next slice, and the rows of the batch.
+        same: columns that are in each row as they were.
+    """
+    assert work.base is not None
+    stay = [each for each in work.target.indexed if each.column in same]
+    change = [each for each in work.target.indexed if each.column not in same]
+    columns = {KEY_COLUMN: before.keys}
+    for each in change:
+        if each.column not in columns:
+            columns[each.column] = _whole_column(before, each.column, each.kind)
+    stored = pa.table(columns)
+    changes = value_changes(change, (work.base, stored), new, before.merge.source)
+    return changes + unchanged_values(stay, work.base, new[0])
+
+
+def _whole_column(before: _Before, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    """All rows of a column; plain texts are read without Arrow, which takes twice as long."""
+    data, metadata = before.data, before.footer.metadata
+    texts = plain_strings(data, metadata, name) if kind == pa.string() else None
+    return pa.chunked_array(texts) if texts else read_columns(data, metadata, [name])[name]
 
 
 def _read_columns(incoming: pa.Table, paged: PagedFile, layout: Layout) -> list[str]:
@@ -209,11 +246,9 @@ def _merged_columns(
     target: WriteTarget, data: BytesReader, footer: BaseFileFooter
 ) -> tuple[pa.Table, pa.Array]:
     """Of all stored rows the columns that a merge looks at, and the keys."""
-    wanted = dict.fromkeys(each.column for each in target.indexed)
-    if target.ordering:
-        wanted[target.ordering] = None
+    wanted = [target.ordering] if target.ordering else []
     # Arrow takes no names for no rows.
-    stored = read_columns(data, footer.metadata, list(wanted)) if wanted else pa.table({})
+    stored = read_columns(data, footer.metadata, wanted) if wanted else pa.table({})
     return stored, target.keys.read(data, footer.metadata)
 
 

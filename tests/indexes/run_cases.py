@@ -61,9 +61,9 @@ class Interrupted:
                 self.work()
 
 
-def interrupted(table, work):
-    """Handles on which `work` is done before look 1, 2, ... until none comes any more."""
-    for at in itertools.count(1):
+def interrupted(table, work, every=1):
+    """Handles on which `work` is done before an `every`-th look, until none comes any more."""
+    for at in itertools.count(1, every):
         storage = Interrupted(table.storage, at, work)
         yield Table(storage)
         if storage.looks < at:

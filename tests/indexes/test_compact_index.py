@@ -172,15 +172,16 @@ def test_a_table_that_has_no_runs_is_searched(table):
 
 
 def test_a_write_reads_no_file_again_for_its_own_changes(table, monkeypatch):
-    """What it changed in a file group it knows from merging."""
+    """What it wrote into a file group it knows from merging."""
     read = []
     real = Indexed.distinct
     monkeypatch.setattr(Indexed, "distinct", lambda *args: read.append(args) or real(*args))
     assert table.upsert(batch(["a1", "b1"], ["a", "b"], ts=2)).updated == 2
     assert table.delete(["a2"]).deleted == 1
-    assert read == []
     table.insert(batch(["a90"], "a"))
-    assert len(read) == 1, "a new file group is read"
+    assert read == []
+    table.bulk_insert(batch(["a91"], "a"))
+    assert len(read) == 1, "files of a bulk insert are read"
     assert_covered(table)
 
 

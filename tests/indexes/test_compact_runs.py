@@ -51,8 +51,11 @@ from keymark.table.errors import (
 )
 from keymark.table.format.compact.writer import hashes_of
 from keymark.table.state.table_state import TableState
-from keymark.table.values import hash_runs, upkeep, verify
-from keymark.table.values.hash_runs import load_hash_runs, merge_of, merge_runs
+from keymark.table.values import merges, upkeep, verify
+from keymark.table.values.hash_runs import load_hash_runs
+from keymark.table.values.indexed import record_keys
+from keymark.table.values.merges import due_merges, merge_of, merge_runs
+from keymark.table.values.runs import FilesOfRun
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def write_again(table, numbers):
 
 
 def test_a_lookup_is_right_beside_a_writer_who_merges(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
     expected = truth(table)
     keys = sorted({*expected, "absent"})
     numbers = itertools.count(2)
@@ -117,15 +120,15 @@ def test_a_lookup_is_right_beside_a_writer_who_merges(table, monkeypatch):
 
 
 def test_a_check_is_right_beside_a_writer_who_merges(table, monkeypatch):
-    """Runs go while the timeline stays as it is: a merge is no commit."""
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
     numbers = itertools.count(2)
-    for handle in interrupted(table, lambda: write_again(table, numbers)):
+    for handle in interrupted(table, lambda: write_again(table, numbers), every=4):
         assert handle.check().ok
-    assert next(numbers) > 8
+    assert next(numbers) > 5
 
 
 def test_a_check_looks_again_where_runs_were_replaced(table, monkeypatch):
+    """The timeline tells nothing of that: runs go without a commit."""
     real, looks = verify.load_hash_runs, []
 
     def late(*args):
@@ -154,14 +157,15 @@ def test_a_check_whose_runs_are_replaced_each_time_says_so(table, monkeypatch):
 
 def test_a_file_is_covered_at_each_moment_of_a_merge(table, monkeypatch):
     """The merged run is there, and any of its parts may be gone already."""
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 100)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 100)
     for number in range(2, 5):
         table.upsert(batch(["a1"], "a", ts=number))
     parts = runs_of(table)
     runs, state = load_hash_runs(table.storage), TableState.load(table.storage)
     chosen = [n for n, run in enumerate(runs) if any(file.before for file in run.files)]
     assert len(chosen) == 3
-    merge_runs(merge_of(table.storage, runs, chosen, state.snapshot.files))
+    indexed, files = record_keys(state.config, "hashes"), state.snapshot.files
+    merge_runs(merge_of(table.storage, indexed, runs, chosen=chosen, files=files))
     (merged,) = set(runs_of(table)) - set(parts)
     # Runs are read in the order of their names: the merged one comes last, then first.
     for name in ("f" * 32, "0" * 32):
@@ -178,7 +182,7 @@ def test_a_run_with_a_damaged_page_stops_no_write(table, monkeypatch):
     """A merge reads all pages: files of a run with a damaged one are covered again."""
     damaged = newest(runs_of(table))
     garbled(damaged)
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
     assert table.upsert(batch(["new"], "c", ts=2)).inserted == 1
     assert damaged not in runs_of(table)
     assert_covered(table)
@@ -231,8 +235,8 @@ def test_other_files_in_the_folder_are_no_runs(table):
 
 
 def test_runs_are_merged(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 4)
-    monkeypatch.setattr(hash_runs, "_MERGED_AT_ONCE", 3)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 4)
+    monkeypatch.setattr(merges, "_MERGED_AT_ONCE", 3)
     for number in range(2, 30):
         table.upsert(batch([f"a{number % 7}", f"n{number}"], "ab"[number % 2], ts=number))
         assert len(runs_of(table)) <= 5
@@ -241,7 +245,7 @@ def test_runs_are_merged(table, monkeypatch):
 
 
 def test_links_of_a_chain_that_are_merged_become_one(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 4)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 4)
     for number in range(2, 30):
         table.upsert(batch(["a1"], "a", ts=number))
     runs = load_hash_runs(table.storage)
@@ -250,8 +254,8 @@ def test_links_of_a_chain_that_are_merged_become_one(table, monkeypatch):
 
 
 def test_a_chain_has_an_end_though_its_runs_are_not_merged(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 100)
-    monkeypatch.setattr(upkeep, "_HASH_CHAIN_MAX", 3)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 100)
+    monkeypatch.setattr(upkeep, "_CHAIN_MAX", 3)
     for number in range(2, 20):
         table.upsert(batch(["a1"], "a", ts=number))
         assert len(runs_of(table)) <= 3 + 3
@@ -259,7 +263,7 @@ def test_a_chain_has_an_end_though_its_runs_are_not_merged(table, monkeypatch):
 
 
 def test_a_merge_keeps_what_rolling_back_needs_or_files_are_searched(table, monkeypatch):
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
     last = [table.upsert(batch(["a1", f"n{n}"], "a", ts=n)) for n in range(2, 5)][-1]
     assert len(runs_of(table)) == 1
     table.rollback(last.instant)
@@ -270,14 +274,14 @@ def test_a_merge_keeps_what_rolling_back_needs_or_files_are_searched(table, monk
 
 
 def test_due_merges_take_the_smallest_and_write_each_entry_once():
-    run = functools.partial(hash_runs.HashRun, "", (), 0)
-    assert hash_runs.due_merges([run(1)] * 16) == []
-    (members,) = hash_runs.due_merges([run(900), *[run(1)] * 16])
+    run, due = functools.partial(FilesOfRun, "", (), 0), functools.partial(due_merges, hashed=True)
+    assert due([run(1)] * 16) == []
+    (members,) = due([run(900), *[run(1)] * 16])
     assert sorted(members) == sorted(set(members))
     assert (len(members), 0 in members) == (9, False)
-    merges = hash_runs.due_merges([run(5)] * 250)
-    assert sum(map(len, merges)) == len({n for each in merges for n in each})
-    assert 250 - sum(len(each) - 1 for each in merges) <= 16
+    found = due([run(5)] * 250)
+    assert sum(map(len, found)) == len({n for each in found for n in each})
+    assert 250 - sum(len(each) - 1 for each in found) <= 16
 
 
 def test_a_purged_key_has_a_hash_in_no_run(table):
@@ -337,8 +341,8 @@ def test_every_key_is_found_whatever_happened(tmp_path_factory, made, most):
     table = create(tmp_path_factory.mktemp("random") / "t", NAME, options=SMALL_LIMIT)
     table.insert(batch([f"k{n}" for n in range(9)], list("abcabcabc")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hash_runs, "_RUNS_MAX", most)
-        patch.setattr(hash_runs, "_MERGED_AT_ONCE", 2)
+        patch.setattr(merges, "_HASH_RUNS_MAX", most)
+        patch.setattr(merges, "_MERGED_AT_ONCE", 2)
         for number, change in enumerate(made, 2):
             before = set(runs_of(table))
             write(table, number, change)
@@ -366,7 +370,7 @@ FAULTY = {
 @pytest.mark.parametrize("call", FAULTY)
 def test_every_fault_leaves_answers_right(table, tmp_path, monkeypatch, call, kind):
     """Killed, or out of disk, at each storage call."""
-    monkeypatch.setattr(hash_runs, "_RUNS_MAX", 1)
+    monkeypatch.setattr(merges, "_HASH_RUNS_MAX", 1)
     for again in survivors(table, tmp_path, kind, FAULTY[call]):
         assert_right(again)
         assert again.check().ok

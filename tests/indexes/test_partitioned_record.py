@@ -48,7 +48,7 @@ from keymark.table.errors import (
 from keymark.table.index.protocol import LookupStats
 from keymark.table.properties.options import BATCH_COLLECT, DUP_POLICY, LOCAL_BYTES
 from keymark.table.state.table_state import TableState
-from keymark.table.values import runs, upkeep
+from keymark.table.values import merges, runs, upkeep
 from keymark.table.values.indexed import Indexed
 
 NAME = "partitioned_record"
@@ -191,16 +191,17 @@ def test_a_table_that_has_no_runs_is_searched(table):
 
 
 def test_a_write_reads_no_file_again_for_its_own_changes(table, monkeypatch):
-    """What it changed in a file group it knows from merging."""
+    """What it wrote into a file group it knows from merging."""
     read = []
     real = Indexed.distinct
     monkeypatch.setattr(Indexed, "distinct", lambda *args: read.append(args) or real(*args))
     assert table.upsert(batch(["a1", "b1"], ["a", "b"], ts=2)).updated == 2
     assert table.delete(batch(["a2"], "a").select(["id", "dt"])).deleted == 1
+    table.insert(batch(["a90"], "a"))
     assert read == []
     assert assert_right(table).files_read == 0
-    table.insert(batch(["a90"], "a"))
-    assert len(read) == 1, "a new file group is read"
+    table.bulk_insert(batch(["a91"], "a"))
+    assert len(read) == 1, "files of a bulk insert are read"
 
 
 def test_what_a_rollback_took_back_counts_no_more(table):
@@ -278,7 +279,7 @@ def test_runs_that_a_writer_replaced_meanwhile_are_looked_for_again(table, monke
 def test_runs_that_nothing_needs_go(table):
     for number in range(2, 30):
         table.upsert(batch(["a1"], "a", ts=number))
-        assert len(runs_of(table)) <= upkeep._CHAIN_MAX + 4
+        assert len(runs_of(table)) <= merges._VALUE_RUNS_MAX + 2
     assert assert_right(table).files_read == 0
     assert table.check().ok
 
@@ -370,6 +371,7 @@ def test_every_key_is_found_whatever_happened(tmp_path_factory, made, chain):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(upkeep, "_CHAIN_MAX", chain)
         patch.setattr(upkeep, "_RUNS_MAX", chain)
+        patch.setattr(merges, "_VALUE_RUNS_MAX", chain)
         patch.setattr(runs, "ROW_GROUP", 4)
         for number, change in enumerate(made, 2):
             before = set(runs_of(table))

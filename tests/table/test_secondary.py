@@ -28,8 +28,9 @@ from typer.testing import CliRunner
 from keymark import Table
 from keymark.table.cli import app
 from keymark.table.errors import InputError, StorageError, TableWarning, UnsupportedTableError
-from keymark.table.values import find, upkeep
+from keymark.table.values import find, merges, upkeep
 from keymark.table.values.indexed import Indexed
+from keymark.table.values.runs import FilesOfRun
 
 FOLDER = ".hoodie/.keymark/secondary"
 VALUES = ["a", "ab", "b", "ü", "😀", None]
@@ -49,6 +50,13 @@ def batch(
 
 def runs(root, column="v"):
     return sorted(Path(root, FOLDER, quote(column, safe="")).glob("*.parquet"))
+
+
+def garbled(path):
+    """Damage the first page: the footer stays whole."""
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(bytes(data))
 
 
 def holding(root, passes, column="v"):
@@ -129,8 +137,12 @@ def write(table, number, change):
 
 @pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
-@given(changes=st.lists(writes(), min_size=1, max_size=8), chain=st.integers(1, 3))
-def test_exactly_the_files_with_a_match_are_opened(tmp_path_factory, changes, chain):
+@given(
+    changes=st.lists(writes(), min_size=1, max_size=8),
+    chain=st.integers(1, 3),
+    merged=st.integers(1, 4),
+)
+def test_exactly_the_files_with_a_match_are_opened(tmp_path_factory, changes, chain, merged):
     root = tmp_path_factory.mktemp("random") / "t"
     options = {MOVES: "true", "hoodie.parquet.small.file.limit": "0"}
     table = create(root, options)
@@ -139,6 +151,7 @@ def test_exactly_the_files_with_a_match_are_opened(tmp_path_factory, changes, ch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(upkeep, "_CHAIN_MAX", chain)
         patch.setattr(upkeep, "_RUNS_MAX", chain)
+        patch.setattr(merges, "_VALUE_RUNS_MAX", merged)
         for number, change in enumerate(changes, 2):
             before = set(runs(root))
             write(table, number, change)
@@ -208,16 +221,18 @@ def test_files_of_others_are_opened_until_the_next_write_takes_them_in(table):
 
 
 def test_a_write_reads_no_file_again_for_its_own_changes(table, monkeypatch):
-    """What it changed in a file group it knows from merging."""
+    """What it wrote into a file group it knows from merging."""
     read = []
     real = Indexed.distinct
     monkeypatch.setattr(Indexed, "distinct", lambda *args: read.append(args) or real(*args))
     table.upsert(batch(2, [4, 1], ["needle", None], ["p1"]))
     table.delete(["k5"])
+    table.insert(batch(3, [90], ["needle"], ["p1"]))
     assert read == []
     assert_exact(table, root_of(table))
-    table.insert(batch(3, [90], ["needle"], ["p1"]))
-    assert len(read) == 1, "a new file group is read"
+    table.bulk_insert(batch(4, [91], ["needle"], ["p1"]))
+    assert len(read) == 1, "files of a bulk insert are read"
+    assert_exact(table, root_of(table))
 
 
 @pytest.mark.parametrize(("times", "files"), [(1, 1), (9, 9)])
@@ -243,8 +258,57 @@ def test_runs_that_nothing_needs_go(table):
     root = root_of(table)
     for number in range(2, 40):
         table.upsert(batch(number, [4], [f"v{number}"], ["p1"]))
-        assert len(runs(root)) <= upkeep._CHAIN_MAX + 2
+        assert len(runs(root)) <= merges._VALUE_RUNS_MAX + 2
     assert_exact(table, root)
+
+
+def test_small_runs_are_merged(table, monkeypatch):
+    """The links of a chain become one, which forgets values that came and went."""
+    monkeypatch.setattr(merges, "_VALUE_RUNS_MAX", 2)
+    read = []
+    real = Indexed.distinct
+    monkeypatch.setattr(Indexed, "distinct", lambda *args: read.append(args) or real(*args))
+    root = root_of(table)
+    for number in range(2, 12):
+        table.upsert(batch(number, [4, 5], [f"value {number}", None], ["p1", "p2"]))
+        assert len(runs(root)) <= 3
+        assert_exact(table, root)
+    assert read == []
+    assert not any(b"value 2" in texts(path) for path in runs(root))
+    assert opened(table, "v = 'value 11'") == holding(root, lambda v: v == "value 11")
+    assert table.check().ok
+
+
+def test_a_large_run_is_left_alone_and_changes_are_merged_without_it(table, monkeypatch):
+    monkeypatch.setattr(merges, "_VALUE_RUNS_MAX", 2)
+    monkeypatch.setattr(merges, "_LARGEST_ENTRIES", 15)
+    root = root_of(table)
+    (built,) = runs(root)
+    for number in range(2, 12):
+        table.upsert(batch(number, [4], [f"value {number}"], ["p1"]))
+    assert built in runs(root)
+    assert_exact(table, root)
+    assert table.check().ok
+
+
+def test_a_damaged_run_that_is_to_be_merged_is_replaced(table, monkeypatch):
+    monkeypatch.setattr(merges, "_VALUE_RUNS_MAX", 1)
+    root = root_of(table)
+    table.upsert(batch(2, [4], ["needle"], ["p1"]))
+    damaged = runs(root)[0]
+    garbled(damaged)
+    table.upsert(batch(3, [4], ["pin"], ["p1"]))
+    assert damaged not in runs(root)
+    assert_exact(table, root)
+    assert table.check().ok
+
+
+def test_due_merges_take_small_runs_only():
+    run, due = functools.partial(FilesOfRun, "", (), size=0), merges.due_merges
+    assert due([run(entries=1)] * 8, hashed=False) == []
+    large = run(entries=merges._LARGEST_ENTRIES)
+    (members,) = due([large, *[run(entries=1)] * 9, large], hashed=False)
+    assert sorted(members) == list(range(1, 10))
 
 
 def test_an_index_of_many_runs_is_built_anew(table, monkeypatch):
@@ -299,10 +363,7 @@ def test_check_finds_a_wrong_entry_and_a_build_repairs_it(table):
 
 def test_a_damaged_run_costs_time_and_no_rows(table):
     root = root_of(table)
-    (path,) = runs(root)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 1
-    path.write_bytes(bytes(data))
+    garbled(*runs(root))
     with pytest.warns(TableWarning, match="a secondary index cannot be used, all files are read"):
         assert len(opened(table, "v = 'a'")) == 9
     with warnings.catch_warnings():
@@ -354,8 +415,10 @@ FAULTY = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [DEAD, FULL])
 @pytest.mark.parametrize("call", FAULTY)
-def test_every_fault_leaves_answers_right(table, tmp_path, call, kind):
+def test_every_fault_leaves_answers_right(table, tmp_path, monkeypatch, call, kind):
     """Killed, or out of disk, at each storage call: no file with a match is left out."""
+    table.upsert(batch(2, [5], ["pin"], ["p2"]))
+    monkeypatch.setattr(merges, "_VALUE_RUNS_MAX", 1)
     for _, storage in every_fault(kind, copies(table, tmp_path)):
         try:
             with warnings.catch_warnings():
