@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from keymark.harness.engines import hudi_name, hudi_order, table_version
@@ -77,7 +77,7 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
     ordered = sorted(cells, key=lambda cell: (cell.spec.order, cell.index, cell.variant))
     columns = list(dict.fromkeys((cell.index, cell.variant) for cell in ordered))
     marks = {(cell.engine, cell.index, cell.variant): _mark(cell) for cell in cells}
-    absent = {name: why for run in runs for name, why in run.record.skipped.items()}
+    absent = {name for run in runs for name in run.record.skipped}
     rows = tuple(
         Row(
             label=clean(engine, 40),
@@ -96,7 +96,7 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
     )
 
 
-def _outcome(marks: Mapping[Place, str], place: Place, absent: Iterable[str]) -> str:
+def _outcome(marks: Mapping[Place, str], place: Place, absent: Collection[str]) -> str:
     """The mark of a place; refused where the release has no such index, a dash where unasked."""
     engine, index, _ = place
     return marks.get(place, REFUSED if f"{engine}/{index}" in absent else NOTHING)
