@@ -94,29 +94,23 @@ class CompactionPart:
 def compaction_part(run: Run) -> CompactionPart | None:
     """The section of a run; None unless cells on the same data differ in how they compact."""
     right = leading([cell for cell in run.cells if cell.verified])
-    made = [
-        (words_of(data), table(cells, MEASURES))
+    made = {
+        words_of(data): table(cells, MEASURES)
         for data, cells in by_data(right).items()
         if len(cells) > 1 and any(MEASURES[-1].values(cell) for cell in cells)
-    ]
+    }
     if not made:
         return None
+    title = "Time of all upserts and compactions of a repetition"
     return CompactionPart(
         run_id=clean(run.run_id),
         name=run.name if run.label else "",
         tables=[
-            (
-                grid(bills, f"Time of all upserts and compactions of a repetition{_of(words)}"),
-                answers(bills),
-            )
-            for words, bills in made
+            (grid(bills, f"{title}: {words}" if words else title), answers(bills))
+            for words, bills in made.items()
         ],
-        values=[value for _, bills in made for value in _values(bills)],
+        values=[value for bills in made.values() for value in _values(bills)],
     )
-
-
-def _of(words: str) -> str:
-    return f": {words}" if words else ""
 
 
 def _values(bills: SummaryTable) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from keymark.harness.engines import hudi_name, hudi_order, table_version
 from keymark.harness.redaction import redact_text
@@ -166,13 +167,17 @@ def steps_to_failure(samples: Sequence[Sample]) -> list[str]:
 def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:
     """A command that takes these steps with this engine and index, and no others.
 
-    It measures the index with each variant of the scenario, and so has a few cells.
+    What the run's own command sets is set again. The index is measured with each variant of the
+    scenario.
     """
-    given = run.record.command
+    given = [without_folders(redact_text(word)) for word in run.record.command]
     place = given.index("run") + 1 if "run" in given else len(given)
     named = given[place] if place < len(given) and not given[place].startswith("-") else ""
-    scenario = without_folders(redact_text(named)) or run.record.scenario.name or "hudi_matrix"
+    scenario = named or run.record.scenario.name or "hudi_matrix"
     words = ["keymark", "run", scenario, "--engine", cell.engine, "--index", cell.index]
+    words += [
+        word for option, value in pairwise(given) if option == "--set" for word in (option, value)
+    ]
     work, last = run.record.scenario.workload, steps[-1]
     if last != _LOAD:
         rounds = sum(step.startswith(_UPSERT) for step in steps)

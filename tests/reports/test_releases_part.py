@@ -172,7 +172,7 @@ def test_what_fails_is_told_with_the_steps_that_lead_there_and_a_command(tmp_pat
         "merge_on_read": ["mor"],
     }
     info = {
-        "command": ["keymark", "run", "hudi_matrix", "--out", "runs/m"],
+        "command": ["keymark", "run", "hudi_matrix", "--out", "runs/m", "--set", "dataset.rows=9"],
         "scenario": {"name": "hudi_matrix", "workload": workload},
     }
     found, told = outcomes_of(tmp_path, given, info)
@@ -183,8 +183,8 @@ def test_what_fails_is_told_with_the_steps_that_lead_there_and_a_command(tmp_pat
         "Steps: bulk_insert, upsert_1, upsert_2, delete, compact_rows."
     )
     assert reason.command == (
-        f"keymark run hudi_matrix --engine {NEW} --index record --set workload.rounds=2 "
-        "--set workload.lookup_present=0 --set workload.point_query=false"
+        f"keymark run hudi_matrix --engine {NEW} --index record --set dataset.rows=9 "
+        "--set workload.rounds=2 --set workload.lookup_present=0 --set workload.point_query=false"
     )
     assert f"These alone: `{reason.command}`" in told
 
