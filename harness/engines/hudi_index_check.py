@@ -7,8 +7,8 @@
 The comparison is a join in Spark, whose keys stay in its tasks. What reads is the release that
 wrote; that the rows are right is proven apart and without Hudi (`tables.independent`).
 
-From 1.1 on, Hudi cannot merge rows of a metadata table that a release before it wrote, because
-these have a column less (apache/hudi#19559). Its own lookups can. So where a table of an earlier
+From 1.1 on, Hudi cannot merge rows of a metadata table that an earlier release wrote, because these
+have a field less (apache/hudi#19559). Its own lookups can. So where a table of an earlier
 release was not written to yet, the index is asked for each key of the table instead.
 """
 

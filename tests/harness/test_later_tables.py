@@ -78,11 +78,7 @@ def test_only_a_merge_on_read_table_has_log_files(tmp_path):
 @pytest.mark.xdist_group("hudi")
 @pytest.mark.parametrize(
     ("table", "engine"),
-    [
-        ("1.2.0-own_merge_on_read", "hudi@1.2.0"),
-        ("1.0.2-own", "hudi@1.2.0"),
-        ("1.0.2-own", "hudi@1.2.0-v8"),
-    ],
+    [("1.2.0-own_merge_on_read", "hudi@1.2.0")],
     indirect=["table"],
 )
 def test_a_release_measures_copies_and_leaves_the_source(table, engine, tmp_path):
