@@ -23,6 +23,8 @@ from keymark.reports.sections.model_part import PREFIX as MODEL_PREFIX
 from keymark.reports.sections.page import Report
 from keymark.reports.sections.summary_page import (
     outcomes_markdown,
+    pair_markdown,
+    releases_markdown,
     summary_markdown,
     which_index_markdown,
 )
@@ -50,8 +52,9 @@ def publish(
     """Report on run folders.
 
     Writes `report/index.html`, `report/charts/*.svg` and `*.png`, `summary.md`, `summary.json`,
-    `samples.csv`, and of a run with several indexes and kinds of data `report/which_index.md`. All
-    are derived: writing them again replaces them, and nothing reads them back.
+    `samples.csv`, and where a run has what they tell `report/which_index.md`, `outcomes.md`,
+    `releases.md` and `two_indexes.md` beside it. All are derived: writing them again replaces them,
+    and nothing reads them back.
 
     Args:
         paths: run folders, at least one.
@@ -95,11 +98,8 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
     stale = [
         each for name in names for end in ("svg", "png") for each in charts.glob(f"{name}.{end}")
     ]
-    for each in (
-        *stale,
-        *charts.parent.glob("which_index*.md"),
-        *charts.parent.glob("outcomes.md"),
-    ):
+    pages = ("which_index*", "outcomes", "releases*", "two_indexes*")
+    for each in (*stale, *(old for name in pages for old in charts.parent.glob(f"{name}.md"))):
         each.unlink()
     _write_charts(charts, report.charts, facts.lettering(runs))
     by_id = {clean(run.run_id): run for run in runs}
@@ -112,6 +112,16 @@ def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Re
         write(target / "report" / choice.file, which_index_markdown(choice))
     if report.outcomes:
         write(target / "report" / "outcomes.md", outcomes_markdown(report.outcomes))
+    parts_of = {
+        clean(run.run_id): (part, run.file_suffix)
+        for run, part in zip(runs, report.runs, strict=True)
+    }
+    for changed in report.releases:
+        part, suffix = parts_of[changed.run_id]
+        write(target / "report" / f"releases{suffix}.md", releases_markdown(changed, part))
+    for pair in report.pairs:
+        part, suffix = parts_of[pair.run_id]
+        write(target / "report" / f"two_indexes{suffix}.md", pair_markdown(pair, part))
     index = target / "report" / "index.html"
     write(index, page.html(report))
     return index

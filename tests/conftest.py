@@ -25,6 +25,7 @@ LONG = (
     "tests/datasets/test_generated.py",
     "tests/datasets/test_kinds_stream.py::test_truth_equals_brute_force",
     "tests/datasets/test_update_choice.py",
+    "tests/harness/test_coalesced_write.py",
     "tests/harness/test_formats_for_real.py",
     "tests/harness/test_hbase_beside_hudi.py",
     "tests/harness/test_hudi_for_real.py",

@@ -159,7 +159,7 @@ class HudiTable:
         """Hudi's record index against its data.
 
         In copy-on-write tables of version 6 both are read by Keymark, with no code of Hudi's. In
-        others the index is read by Hudi, as rows of the metadata table.
+        others the index is read by Hudi (`hudi_index_check`).
         """
         here = self.tables.seen(self.path)
         facts = independent.facts(here)

@@ -5,19 +5,20 @@ Run by `hudi_process`; the methods of `HudiSession` are the messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
-from keymark.harness.engines.hudi_index_check import compare
+from keymark.harness.engines.hudi_index_check import UNREADABLE, compare, compare_answers
 from keymark.harness.engines.hudi_jvm import HudiJvm
 from keymark.harness.engines.hudi_options import HBASE_CONF
 from keymark.harness.engines.hudi_phases import STACK_DEPTH
-from keymark.harness.engines.spark_child import ChildSession, answer_parent
+from keymark.harness.engines.spark_child import ChildSession, answer_parent, explain
 from keymark.harness.scenario.workload_section import SparkSection
 from keymark.harness.sql_text import quoted
 
@@ -59,7 +60,16 @@ class HudiSession(ChildSession):
         """Compare the record index with the rows; the counts of `base.IndexCheck`."""
         metadata = self._spark.read.format("hudi").load(f"{path}/.hoodie/metadata")
         rows = self.table({"path": path, "options": options})
-        return compare(rows, metadata, in_partitions=in_partitions)
+        try:
+            return compare(rows, metadata, in_partitions=in_partitions)
+        except Py4JJavaError as error:
+            if in_partitions or not explain(error).startswith(UNREADABLE):
+                raise
+
+        def ask(keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+            return self._jvm.places(self._jvm.record_index(path, self._jvm.texts(keys), options))
+
+        return compare_answers(rows, ask)
 
     def compact_rows(self, *, path: str, options: Mapping[str, str]) -> None:
         """Merge the log files of a table into base files.

@@ -14,6 +14,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from keymark.harness.engines import hudi_releases
+from keymark.harness.errors import CellError
 from keymark.indexes.installed import specs
 
 _MODEL = "org.apache.hudi.common.model"
@@ -116,6 +117,8 @@ class HudiJvm:
         """The answer of a lookup as record key -> place; keys that are not there are left out."""
         answer = json.loads(self._mapper.writeValueAsString(found))
         if isinstance(answer, dict):
+            if self._release.lists_locations:
+                answer = {key: _only_location(key, listed) for key, listed in answer.items()}
             return {key: (at["partitionPath"], at["fileId"]) for key, at in answer.items()}
         places = {}
         for each in answer:
@@ -154,3 +157,14 @@ class HudiJvm:
         for name, value in options.items():
             properties.setProperty(name, value)
         return properties
+
+
+def _only_location(key: str, listed: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The location of a key in a list of its locations.
+
+    Raises:
+        CellError: the record index has several places for one key, or names none.
+    """
+    if len(listed) != 1:
+        raise CellError(f"the record index has {len(listed)} locations of the key {key!r}")
+    return listed[0]

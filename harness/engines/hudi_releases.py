@@ -7,6 +7,8 @@ it is told another one (`hoodie.write.table.version`, since 1.0).
 |---|---|---|---|
 | 0.15.0 | 6 | 6 | the first with a bundle for Spark 3.5 |
 | 1.0.0 | 8 | 6, 8 | merge modes; statistics of partitions; timeline in a folder of its own |
+| | | | record index answers with a list of locations for each key |
+| 1.0.2 | 8 | 6, 8 | metadata writer for tables of version 6; one location for each key again |
 | 1.1.0 | 9 | 6, 8, 9 | record index of each partition; record index answers with locations |
 | 1.2.0 | 9 | 6, 8, 9 | schemas are Hudi's own objects, no longer Avro's |
 """
@@ -29,6 +31,7 @@ class Release:
         versions: of the tables that it can make, ascending.
         has_merge_modes: whether `hoodie.record.merge.mode` says how rows are merged.
         has_locations: whether the record index is asked with, and answers with, distributed data.
+        lists_locations: whether the record index answers with a list of locations for each key.
         schema_call: method of `TableSchemaResolver` that gives the schema of the rows.
         metadata_writer: class whose `create` opens the metadata table for writing.
     """
@@ -38,6 +41,7 @@ class Release:
     versions: tuple[int, ...]
     has_merge_modes: bool = True
     has_locations: bool = True
+    lists_locations: bool = False
     schema_call: str = "getTableAvroSchema"
     metadata_writer: str = "SparkMetadataWriterFactory"
 
@@ -51,7 +55,15 @@ _RELEASES = (
         has_locations=False,
         metadata_writer="SparkHoodieBackedTableMetadataWriter",
     ),
-    Release(first=(1, 0, 0), own_version=8, versions=(6, 8), has_locations=False),
+    Release(
+        first=(1, 0, 0),
+        own_version=8,
+        versions=(6, 8),
+        has_locations=False,
+        lists_locations=True,
+        metadata_writer="SparkHoodieBackedTableMetadataWriter",
+    ),
+    Release(first=(1, 0, 2), own_version=8, versions=(6, 8), has_locations=False),
     Release(first=(1, 1, 0), own_version=9, versions=(6, 8, 9)),
     Release(first=(1, 2, 0), own_version=9, versions=(6, 8, 9), schema_call="getTableSchema"),
 )

@@ -1,16 +1,50 @@
-"""Which release of Hudi runs which index on which kind of table: a row a release, a mark a cell."""
+"""Which release of Hudi runs which index on which kind of table: a row a release, a mark a cell.
+
+What is not verified is told with its reason, with the steps that lead to it, and with a command
+that takes these steps alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from keymark.harness.engines import hudi_name, hudi_order
-from keymark.reports.model.projection import CellView, Run
+from keymark.harness.engines import hudi_name, hudi_order, table_version
+from keymark.harness.redaction import redact_text
+from keymark.harness.store.results import Sample
+from keymark.reports.model.projection import CellView, Run, failed_cells
 from keymark.reports.render.grids import Entry, Grid, Row
-from keymark.reports.render.text import NOTHING, clean
+from keymark.reports.render.text import NOTHING, clean, without_folders
 
-VERIFIED, REFUSED, WRONG = "verified", "refused", "wrong answer"
+VERIFIED, REFUSED, FAILED, WRONG = "verified", "refused", "failed", "wrong answer"
+
+_REFUSALS = re.compile(r"NotSupported|UnsupportedOperation")
+"""Names of the exceptions with which Hudi says that it does not do something."""
+_READS = ("lookup", "point_query", "column_query", "range_query")
+"""Beginnings of the names of steps that leave a table as it is."""
+_LOAD = "bulk_insert"
+_UPSERT = "upsert_"
+
+Place = tuple[str, str, str]
+"""Engine, index and variant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a cell is not verified, or a release does not have an index.
+
+    Attributes:
+        name: of the cell, or of engine and index.
+        words: what is wrong, and after which steps.
+        command: takes these steps alone; empty where none were taken.
+    """
+
+    name: str
+    words: str
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,18 +53,18 @@ class OutcomesPart:
 
     Attributes:
         grid: a row per engine of Hudi, a column per index and variant.
-        reasons: why a cell is not verified, or a release does not have an index, by its name.
+        reasons: why not, for each place that is not verified.
     """
 
     grid: Grid
-    reasons: list[tuple[str, str]]
+    reasons: list[Reason]
 
     @property
     def finding(self) -> str:
         """How many cells are verified, in a sentence."""
-        marks = [entry.value for row in self.grid.rows for entry in row.entries]
-        counts = {mark: marks.count(mark) for mark in (VERIFIED, REFUSED, WRONG)}
-        others = [f"{counts[mark]} {mark}" for mark in (REFUSED, WRONG) if counts[mark]]
+        marks = [entry.value for row in self.grid.rows for entry in row.entries[1:]]
+        counts = {mark: marks.count(mark) for mark in (VERIFIED, REFUSED, FAILED, WRONG)}
+        others = [f"{counts[mark]} {mark}" for mark in (REFUSED, FAILED, WRONG) if counts[mark]]
         told = f"{counts[VERIFIED]} of {sum(counts.values())} cells of Hudi are verified"
         return f"{', '.join([told, *others])}."
 
@@ -43,34 +77,120 @@ def outcomes_part(runs: Sequence[Run]) -> OutcomesPart | None:
         return None
     ordered = sorted(cells, key=lambda cell: (cell.spec.order, cell.index, cell.variant))
     columns = list(dict.fromkeys((cell.index, cell.variant) for cell in ordered))
-    by_place = {(cell.engine, cell.index, cell.variant): cell for cell in cells}
+    marks = {(cell.engine, cell.index, cell.variant): _mark(cell) for cell in cells}
+    absent = {name for run in runs for name in run.record.skipped}
     rows = tuple(
         Row(
             label=clean(engine, 40),
             index="",
-            entries=tuple(Entry(value=_mark(by_place.get((engine, *each)))) for each in columns),
+            entries=(
+                Entry(value=str(table_version(engine))),
+                *(Entry(value=_outcome(marks, (engine, *each), absent)) for each in columns),
+            ),
         )
         for engine in engines
     )
-    heads = tuple(clean(" · ".join(filter(None, each)), 60) for each in columns)
-    reasons = [
-        (clean(cell.cell, 80), clean("; ".join(cell.reasons), 400))
-        for cell in sorted(cells, key=lambda cell: (hudi_order(cell.engine), cell.cell))
-        if not cell.verified
-    ]
-    for run in runs:
-        skipped = run.record.skipped
-        reasons += [(clean(name, 80), clean(why, 400)) for name, why in skipped.items()]
+    heads = ("table version", *(clean(" · ".join(filter(None, each)), 60) for each in columns))
+    reasons = [told for run in runs for told in _reasons(run)]
     return OutcomesPart(
         grid=Grid(caption="Releases and indexes", heads=heads, rows=rows), reasons=reasons
     )
 
 
-def _mark(cell: CellView | None) -> str:
-    """What became of a cell; a dash where there is none."""
-    if cell is None:
-        return NOTHING
+def _outcome(marks: Mapping[Place, str], place: Place, absent: Collection[str]) -> str:
+    """The mark of a place; refused where the release has no such index, a dash where unasked."""
+    engine, index, _ = place
+    return marks.get(place, REFUSED if f"{engine}/{index}" in absent else NOTHING)
+
+
+def _mark(cell: CellView) -> str:
+    """What became of a cell."""
     if cell.verified:
         return VERIFIED
+    said = "; ".join(cell.reasons)
+    if _REFUSALS.search(said):
+        return REFUSED
     # A step that raised an error says so; another one gave a wrong answer.
-    return REFUSED if any("failed: " in reason for reason in cell.reasons) else WRONG
+    return FAILED if "failed: " in said else WRONG
+
+
+def _reasons(run: Run) -> list[Reason]:
+    """What is not verified in a run, by release and cell; then what was not there at all."""
+    known = sorted(
+        (cell for cell in run.cells if hudi_name(cell.engine) and not cell.verified),
+        key=lambda cell: (hudi_order(cell.engine), cell.cell),
+    )
+    seen = {cell.cell for cell in run.cells}
+    others = {cell: why for cell, why in failed_cells(run.record).items() if cell not in seen}
+    return [
+        *(_reason(run, cell) for cell in known),
+        *(
+            Reason(name=clean(name, 80), words=f"{clean(why, 400).rstrip('.')}.")
+            for name, why in (others | run.record.skipped).items()
+        ),
+    ]
+
+
+def _reason(run: Run, cell: CellView) -> Reason:
+    """Why a cell is not verified, and how to see that again."""
+    words = f"{_mark(cell)}: {'; '.join(cell.reasons)}"
+    steps = steps_to_failure([each for each in run.samples if each.cell == cell.cell])
+    return Reason(
+        name=clean(cell.cell, 80),
+        words=f"{clean(words, 500).rstrip('.')}. Steps: {clean(', '.join(steps), 300)}.",
+        command=_command(run, cell, steps),
+    )
+
+
+def steps_to_failure(samples: Sequence[Sample]) -> list[str]:
+    """The steps that changed the table up to the first wrong one, and that one, in order.
+
+    Args:
+        samples: of one cell, as the run took them.
+
+    Returns:
+        Names of steps; the load alone if no sample is wrong.
+    """
+    last = next((each for each in samples if not each.verified), None)
+    if last is None:
+        return [_LOAD]
+    before: dict[str, None] = {}
+    for each in samples:
+        if each.step == last.step and not each.verified:
+            break
+        is_of_trial = (each.repetition, each.warmup) == (last.repetition, last.warmup)
+        if (is_of_trial or each.step == _LOAD) and not each.step.startswith(_READS):
+            before[each.step] = None
+    return [*before, last.step]
+
+
+def _command(run: Run, cell: CellView, steps: Sequence[str]) -> str:
+    """A command that takes these steps with this engine and index, and no others.
+
+    What the run's own command sets is set again. The index is measured with each variant of the
+    scenario.
+    """
+    given = [without_folders(redact_text(word)) for word in run.record.command]
+    place = given.index("run") + 1 if "run" in given else len(given)
+    named = given[place] if place < len(given) and not given[place].startswith("-") else ""
+    scenario = named or run.record.scenario.name or "hudi_matrix"
+    words = ["keymark", "run", scenario, "--engine", cell.engine, "--index", cell.index]
+    words += [
+        word for option, value in pairwise(given) if option == "--set" for word in (option, value)
+    ]
+    work, last = run.record.scenario.workload, steps[-1]
+    if last != _LOAD:
+        rounds = sum(step.startswith(_UPSERT) for step in steps)
+        asks = last.startswith("lookup")
+        merges = last in ("point_query_optimized", "compact_rows")
+        unneeded = {
+            f"workload.rounds={rounds}": work.rounds != rounds,
+            "workload.delete=false": work.delete and "delete" not in steps,
+            "workload.lookup_present=0": work.lookup_present and not asks,
+            "workload.lookup_absent=0": work.lookup_absent and not asks,
+            "workload.point_query=false": work.point_query and not last.startswith("point_query"),
+            "workload.merge_on_read=[]": work.merge_on_read and not merges,
+        }
+        words += [word for each, is_so in unneeded.items() if is_so for word in ("--set", each)]
+    # It stands between backquotes in Markdown.
+    return clean(shlex.join(words), 400).replace("`", "'")

@@ -195,6 +195,8 @@ def build(runs: Sequence[Run], larger: Run | None = None) -> Report:
         releases=parts.releases,
         virtuals=parts.virtuals,
         shapes=parts.shapes,
+        pairs=parts.pairs,
+        compactions=parts.compactions,
         charts=_charts(headline, judged=not several),
         rest=tables.rest_words(charted),
         charted="" if several or not charted else words_of(charted[0].data),

@@ -8,9 +8,11 @@ from typing import Any
 
 from keymark.reports.model.projection import Run
 from keymark.reports.render import export
+from keymark.reports.sections.compaction_part import CompactionPart, compaction_part
 from keymark.reports.sections.engines_part import EnginesPart, engines_part
 from keymark.reports.sections.growth_part import GrowthPart, growth_part
 from keymark.reports.sections.model_part import ModelPart, model_part
+from keymark.reports.sections.pair_part import PairPart, pair_part
 from keymark.reports.sections.releases_part import ReleasesPart, releases_part
 from keymark.reports.sections.shapes_part import ShapesPart, shapes_part
 from keymark.reports.sections.virtual_part import VirtualPart, virtual_part
@@ -25,6 +27,8 @@ class Parts:
         releases: what changed between releases of Hudi, of each run that has several.
         virtuals: virtual keys beside stored ones, of each run that has both.
         shapes: shapes of data beside the first one, of each run with several.
+        pairs: two indexes side by side, of each run that has two on several shapes of data.
+        compactions: upserts and compaction on one bill, of each run with such steps.
         growths: what becomes of tables that grow, of each run with several sizes.
         models: the lookup model, of each run that measured it.
     """
@@ -33,6 +37,8 @@ class Parts:
     releases: list[ReleasesPart]
     virtuals: list[VirtualPart]
     shapes: list[ShapesPart]
+    pairs: list[PairPart]
+    compactions: list[CompactionPart]
     growths: list[GrowthPart]
     models: list[ModelPart]
 
@@ -49,6 +55,8 @@ class Parts:
             releases=[changed for run in runs if (changed := releases_part(run)) is not None],
             virtuals=[made for run in runs if (made := virtual_part(run)) is not None],
             shapes=[beside for run in runs if (beside := shapes_part(run)) is not None],
+            pairs=[pair for run in runs if (pair := pair_part(run)) is not None],
+            compactions=[bill for run in runs if (bill := compaction_part(run)) is not None],
             growths=[grown for run in runs if (grown := growth_part(run, larger)) is not None],
             models=[part for run in runs if (part := model_part(run)) is not None],
         )
@@ -65,5 +73,7 @@ def summary(runs: Sequence[Run], parts: Parts) -> dict[str, Any]:
             "releases": parts.releases,
             "virtual_keys": parts.virtuals,
             "shapes": parts.shapes,
+            "pairs": parts.pairs,
+            "compactions": parts.compactions,
         },
     )

@@ -71,12 +71,14 @@ class ReleasesPart:
         run_id: the run's own id.
         name: what the run is called on the page, empty when it is the only one.
         tables: for each index on the same data its measures by release, and what changed.
+        overall: for each of these what changed from the first release to the last one.
         values: the changes, for summary.json.
     """
 
     run_id: str
     name: str
     tables: list[tuple[Grid, list[Answer]]]
+    overall: list[Answer]
     values: list[dict[str, Any]]
 
 
@@ -95,6 +97,13 @@ def releases_part(run: Run) -> ReleasesPart | None:
                     Answer(topic=clean(after.engine, 40), words=_sentence(before, after))
                     for before, after in pairwise(cells)
                 ],
+            )
+            for cells in series
+        ],
+        overall=[
+            Answer(
+                topic=f"{_label(cells[0])}, {clean(cells[-1].engine, 40)}",
+                words=_sentence(cells[0], cells[-1]),
             )
             for cells in series
         ],

@@ -11,6 +11,8 @@ from keymark.reports.render.text import markdown
 from keymark.reports.sections.growth_part import GrowthPart
 from keymark.reports.sections.outcomes_part import OutcomesPart
 from keymark.reports.sections.page import Answered, Report, RunPart
+from keymark.reports.sections.pair_part import PairPart
+from keymark.reports.sections.releases_part import ReleasesPart
 
 _LONGEST_SENTENCE = 2000
 
@@ -56,6 +58,11 @@ def _parts(report: Report) -> list[str]:
     for found in report.shapes:
         lines += [_heading("Shapes of data", found.name), "", *_table(found.grid, "shape"), ""]
         lines += [*_sentences(found.findings), ""]
+    for pair in report.pairs:
+        lines += [_heading(f"Two indexes side by side: {pair.title}", pair.name), ""]
+        lines += _with_findings(pair.tables, "data")
+    for bill in report.compactions:
+        lines += [_heading("What compaction costs", bill.name), "", *_with_findings(bill.tables)]
     lines += [line for growth in report.growths for line in _growth(growth)]
     for model in report.models:
         fits = _table(model.fits, "index and cache")
@@ -99,8 +106,31 @@ def outcomes_markdown(part: OutcomesPart) -> str:
     lines += [*_table(part.grid, "engine"), ""]
     if part.reasons:
         lines += ["Why not:", ""]
-        lines += [f"- {markdown(name)}: {markdown(why)}" for name, why in part.reasons]
+        for each in part.reasons:
+            lines.append(f"- {markdown(each.name)}: {markdown(each.words, _LONGEST_SENTENCE)}")
+            lines += [f"  These alone: `{each.command}`"] if each.command else []
         lines.append("")
+    return "\n".join(lines)
+
+
+def releases_markdown(part: ReleasesPart, run: RunPart) -> str:
+    """Print what changed between releases as a document of its own, the whole span first."""
+    lines = ["# What changed between releases of Hudi", "", *_sentences(part.overall), ""]
+    lines += [markdown(run.compared, _LONGEST_SENTENCE), ""]
+    lines += _with_findings(part.tables, "release")
+    lines += ["Measured by", "", f"    make install && {run.command}", ""]
+    return "\n".join(lines)
+
+
+def pair_markdown(part: PairPart, run: RunPart) -> str:
+    """Print two indexes side by side as a document of its own, what they show first."""
+    lines = [f"# {markdown(part.title)}", ""]
+    for grid, findings in part.tables:
+        lines += [f"{markdown(grid.caption)}:", "", *_sentences(findings), ""]
+    lines += [markdown(run.compared, _LONGEST_SENTENCE), ""]
+    for grid, _ in part.tables:
+        lines += [f"## {markdown(grid.caption)}", "", *_table(grid, "data"), ""]
+    lines += ["Measured by", "", f"    make install && {run.command}", ""]
     return "\n".join(lines)
 
 

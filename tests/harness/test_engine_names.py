@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from keymark.harness.engines import engine_indexes, engine_mistake, hudi_version, table_version
+from keymark.harness.engines import (
+    engine_indexes,
+    engine_mistake,
+    hudi_releases,
+    hudi_version,
+    table_version,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +72,15 @@ def test_modes_of_a_format_are_those_of_its_engines_only():
     assert not others & {"merge", "merge_dv", "merge_cow", "merge_mor"}
     assert table_version("delta@3.3.2") == 0
     assert hudi_version("delta@3.3.2") is None
+
+
+def test_what_is_true_of_a_release_is_true_until_the_next_line_of_the_table():
+    writers = {name: hudi_releases.release(name).metadata_writer for name in ("1.0.1", "1.0.2")}
+    assert writers == {
+        "1.0.1": "SparkHoodieBackedTableMetadataWriter",
+        "1.0.2": "SparkMetadataWriterFactory",
+    }
+    listing = ("0.15.0", "1.0.0", "1.0.1", "1.0.2", "1.1.1", "1.2.0")
+    listed = [name for name in listing if hudi_releases.release(name).lists_locations]
+    assert listed == ["1.0.0", "1.0.1"]
+    assert table_version("hudi@1.0.1") == 8

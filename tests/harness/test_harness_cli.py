@@ -52,6 +52,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "calibrate_hudi",
         "canary",
         "ci",
+        "compaction",
         "formats",
         "formats_tuned",
         "gate",

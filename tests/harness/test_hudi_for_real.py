@@ -97,6 +97,36 @@ def test_tables_of_a_releases_own_version_are_verified(tmp_path, engine, tables)
     assert table_version(engine) == int(tables)
 
 
+def test_compaction_is_on_the_bill_as_a_step_or_inside_of_an_upsert(tmp_path):
+    skip_without("hudi@1.2.0")
+    command = [sys.executable, str(ROOT / "run_bench.py"), "run", "compaction", "--json"]
+    own = ["dataset.delete_rows=5", "workload.rounds=5", "workload.upkeep_every=2"]
+    sets = [*SETS, *own, "workload.lookup_present=0", "workload.lookup_absent=0"]
+    command += ["--out", "run", *(word for each in sets for word in ("--set", each))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["verified"] is True
+    written = {
+        cell["cell"].rpartition("/")[2]: {
+            each["step"]: each["median"]
+            for each in cell["metrics"]
+            if (each["phase"], each["metric"]) == ("total", "bytes_written")
+        }
+        for cell in summary["cells"]
+    }
+    assert {"compact_rows_2", "compact_rows_4", "compact_rows"} <= written["scheduled"].keys()
+    assert "compact_rows_2" not in written["inline"]
+    assert "compact_rows" not in written["cow"]
+    # The load and three upserts are four delta commits; the fourth upsert is the fifth.
+    assert written["inline"]["upsert_4"] > 1.5 * written["inline"]["upsert_3"]
+    bills = {
+        (each["cell"].rpartition("/")[2], each["measure"])
+        for each in summary["compactions"][summary["run_id"]]
+    }
+    assert {("cow", "bill"), ("scheduled", "bill"), ("inline", "bill")} <= bills
+
+
 def test_a_release_that_is_not_there_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
     command = [sys.executable, "run_bench.py", "run", "ci", "--json", "--index", "record"]

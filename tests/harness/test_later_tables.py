@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from keymark.harness.engines import hudi_version, jars
+from keymark.harness.engines import hudi_version, jars, table_version
 from keymark.harness.tables import independent
 
 ROOT = Path(__file__).parents[2]
@@ -76,9 +76,12 @@ def test_only_a_merge_on_read_table_has_log_files(tmp_path):
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("hudi")
-@pytest.mark.parametrize("table", ["1.2.0-own_merge_on_read"], indirect=True)
-def test_a_release_measures_copies_and_leaves_the_source(table, tmp_path):
-    engine = "hudi@1.2.0"
+@pytest.mark.parametrize(
+    ("table", "engine"),
+    [("1.2.0-own_merge_on_read", "hudi@1.2.0")],
+    indirect=["table"],
+)
+def test_a_release_measures_copies_and_leaves_the_source(table, engine, tmp_path):
     if missing := jars.missing_bundle(hudi_version(engine)):
         pytest.skip(missing)
     before = content(table)
@@ -97,3 +100,6 @@ def test_a_release_measures_copies_and_leaves_the_source(table, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"] is True
     assert content(table) == before
+    notes = json.loads((tmp_path / "run" / "run.json").read_text())["notes"]
+    is_upgraded = independent.facts(table).version < table_version(engine)
+    assert is_upgraded == any("with its first write, as it does by default" in n for n in notes)

@@ -28,6 +28,7 @@ BUILT_IN = {
     "calibrate_hudi": EVERY[:6],
     "canary": QUICKSTART[:1],
     "ci": QUICKSTART,
+    "compaction": QUICKSTART[:1],
     "formats": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "formats_tuned": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "gate": QUICKSTART[:2],
@@ -55,9 +56,9 @@ BUILT_IN = {
     "write_latency": QUICKSTART,
 }
 VARIED = (
-    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "formats", "formats_tuned"),
-    *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
-    "virtual_keys",
+    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "compaction", "formats"),
+    *("formats_tuned", "holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling"),
+    *("secondary_index", "virtual_keys"),
 )
 
 

@@ -99,27 +99,115 @@ def test_page_and_summary_say_what_changed(tmp_path):
     assert {each["measure"] for each in summary["releases"]["r1"]} == {"tasks", "write_latency"}
 
 
-def test_what_runs_is_a_table_of_releases_and_what_does_not_is_told(tmp_path):
-    failed = "bulk_insert: failed: CellError: HoodieNotSupportedException: not with this table"
+def test_what_changed_is_a_document_of_its_own_that_begins_with_the_whole_span(tmp_path):
+    measured = {
+        OLD: times_and_tasks([4.0, 4.4, 4.8], 100.0),
+        NEW: times_and_tasks([2.0, 2.2, 2.4], 90.0),
+        NEWER: times_and_tasks([1.0, 1.1, 1.2], 80.0),
+    }
+    path = run_of(tmp_path, measured)
+    publish([path])
+    told = (path / "report" / "releases.md").read_text().splitlines()
+    assert told[0] == "# What changed between releases of Hudi"
+    assert told[2] == (
+        "- record, hudi@1.2.0: beside hudi@1.0.2; changed: tasks of an upsert 100 to 80 (0.800x) "
+        "and upsert 0.250x."
+    )
+    assert any(line.startswith("| hudi@1.1.1 |") for line in told)
+
+
+def outcomes_of(tmp_path, given, info=None):
+    """The section of a run with samples of (engine, index, what they say), and its document."""
     samples = [
-        sample(cell=f"{engine}/{index}", engine=engine, index=index, **given)
-        for engine, index, given in (
-            (OLD, "record", {}),
-            (NEWER, "record", {"verified": False, "reason": failed}),
-            (NEWER, "bloom", {"verified": False, "reason": "the table holds 1 rows instead of 2"}),
-            (f"{NEWER}-v6", "record", {}),
-        )
+        sample(cell=f"{engine}/{index}", engine=engine, index=index, **said)
+        for engine, index, said in given
     ]
-    skipped = {f"{OLD}/partitioned_record": "hudi@1.0.2 has no index partitioned_record"}
-    path = write_run(tmp_path / "run", samples, {"run_id": "r1", "skipped": skipped})
+    path = write_run(tmp_path / "run", samples, {"run_id": "r1", **(info or {})})
     published = publish([path])
-    found = published.report.outcomes
-    assert found.finding == "2 of 4 cells of Hudi are verified, 1 refused, 1 wrong answer."
-    assert found.grid.heads == ("record", "bloom")
+    return published.report.outcomes, (path / "report" / "outcomes.md").read_text()
+
+
+def wrong(reason, **more):
+    return {"verified": False, "reason": reason, **more}
+
+
+def test_what_runs_is_a_table_of_releases_and_what_does_not_is_told(tmp_path):
+    refused = "failed: CellError: HoodieNotSupportedException: not with this table"
+    given = (
+        (OLD, "record", {}),
+        (NEWER, "record", wrong(refused, step="bulk_insert")),
+        (NEWER, "bloom", wrong("the table holds 1 rows instead of 2")),
+        (f"{NEWER}-v6", "record", {}),
+        (f"{NEWER}-v6", "bloom", wrong("failed: CellError: NullPointerException: ")),
+    )
+    skipped = {f"{OLD}/bloom": "hudi@1.0.2 has no index bloom"}
+    found, told = outcomes_of(tmp_path, given, {"skipped": skipped})
+    assert found.finding == (
+        "2 of 6 cells of Hudi are verified, 2 refused, 1 failed, 1 wrong answer."
+    )
+    assert found.grid.heads == ("table version", "record", "bloom")
     marks = {row.label: [entry.value for entry in row.entries] for row in found.grid.rows}
-    assert marks[OLD] == ["verified", "—"]
-    assert marks[NEWER] == ["refused", "wrong answer"]
+    assert marks == {
+        OLD: ["8", "verified", "refused"],
+        f"{NEWER}-v6": ["6", "verified", "failed"],
+        NEWER: ["9", "refused", "wrong answer"],
+    }
     assert list(marks) == [OLD, f"{NEWER}-v6", NEWER]
-    told = (path / "report" / "outcomes.md").read_text()
     assert "HoodieNotSupportedException: not with this table" in told
-    assert "has no index partitioned" in told
+    assert "has no index bloom" in told
+
+
+def test_what_fails_is_told_with_the_steps_that_lead_there_and_a_command(tmp_path):
+    steps = [
+        *("bulk_insert", "upsert_1", "upsert_2", "delete", "lookup", "point_query"),
+        "point_query_optimized",
+    ]
+    given = [(OLD, "record", {}), *((NEW, "record", {"step": step}) for step in steps)]
+    given.append((NEW, "record", wrong("failed: CellError: no plan", step="compact_rows")))
+    workload = {
+        "rounds": 3,
+        "delete": True,
+        "lookup_present": 100,
+        "point_query": True,
+        "merge_on_read": ["mor"],
+    }
+    info = {
+        "command": ["keymark", "run", "hudi_matrix", "--out", "runs/m", "--set", "dataset.rows=9"],
+        "scenario": {"name": "hudi_matrix", "workload": workload},
+    }
+    found, told = outcomes_of(tmp_path, given, info)
+    (reason,) = found.reasons
+    assert reason.name == f"{NEW}/record"
+    assert reason.words == (
+        "failed: compact_rows: failed: CellError: no plan. "
+        "Steps: bulk_insert, upsert_1, upsert_2, delete, compact_rows."
+    )
+    assert reason.command == (
+        f"keymark run hudi_matrix --engine {NEW} --index record --set dataset.rows=9 "
+        "--set workload.rounds=2 --set workload.lookup_present=0 --set workload.point_query=false"
+    )
+    assert f"These alone: `{reason.command}`" in told
+
+
+def test_a_lookup_that_fails_needs_no_other_reads(tmp_path):
+    given = [
+        (OLD, "record", {}),
+        *((NEW, "record", {"step": step}) for step in ("bulk_insert", "upsert_1")),
+        (NEW, "record", wrong("2 keys have another place", step="lookup")),
+    ]
+    workload = {"rounds": 1, "delete": False, "lookup_present": 9, "point_query": True}
+    info = {"scenario": {"name": "own", "workload": workload | {"merge_on_read": ["mor"]}}}
+    found, _ = outcomes_of(tmp_path, given, info)
+    assert found.reasons[0].words.startswith("wrong answer: lookup: 2 keys have another place.")
+    assert found.reasons[0].command == (
+        f"keymark run own --engine {NEW} --index record --set workload.point_query=false "
+        "--set 'workload.merge_on_read=[]'"
+    )
+
+
+def test_an_engine_that_did_not_start_is_told(tmp_path):
+    given = [(OLD, "record", {}), (NEW, "record", {})]
+    failed = {f"{NEWER}/record": "it did not start: no memory"}
+    found, told = outcomes_of(tmp_path, given, {"failed": failed})
+    assert [each.name for each in found.reasons] == [f"{NEWER}/record"]
+    assert "it did not start: no memory." in told

@@ -1,0 +1,161 @@
+"""Two indexes side by side as the data change: the second as a multiple of the first.
+
+It is made of runs that measure exactly two indexes on several shapes of data. Both sides of a ratio
+ran in the same repetition, on the same data, in the same engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from keymark.reports.model.data_points import leading
+from keymark.reports.model.projection import CellView, Run
+from keymark.reports.model.tables import BY_KEY, paired_ratios
+from keymark.reports.render import export
+from keymark.reports.render.format_values import times
+from keymark.reports.render.grids import Entry, Grid, Row, ratio_words
+from keymark.reports.render.prose import Answer
+from keymark.reports.render.text import NOTHING, clean, listed
+from keymark.reports.stats.statistics import Summary, is_shown
+
+COMPARED = ("write_latency", "tag", "delete", "lookup", "point_query", "shuffle", "storage")
+"""Keys of the measures that are compared."""
+
+_SAME = 0.01
+"""Share below which counters count as equal: instants and file ids alter sizes by less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The second index beside the first, in one engine on one shape of data.
+
+    Attributes:
+        first: the cell of the first index.
+        second: that of the second one.
+        ratios: what the second takes as a multiple of the first, by the key of the measure.
+    """
+
+    first: CellView
+    second: CellView
+    ratios: Mapping[str, Summary]
+
+    @property
+    def shape(self) -> str:
+        """Name of the data's shape."""
+        return clean(self.first.data.shape, 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPart:
+    """The section of one run.
+
+    Attributes:
+        run_id: the run's own id.
+        name: what the run is called on the page, empty when it is the only one.
+        title: the two indexes, in words.
+        tables: for each engine the ratios, a row for each shape of data, and what they show.
+        values: the ratios, for summary.json.
+    """
+
+    run_id: str
+    name: str
+    title: str
+    tables: list[tuple[Grid, list[Answer]]]
+    values: list[dict[str, Any]]
+
+
+def pair_part(run: Run) -> PairPart | None:
+    """The section of a run; None unless it has two indexes and several shapes of data."""
+    right = leading([cell for cell in run.cells if cell.verified and cell.data.shape])
+    ordered = sorted(right, key=lambda cell: (cell.spec.order, cell.index))
+    indexes = list(dict.fromkeys(cell.index for cell in ordered))
+    if len(indexes) != 2 or len({cell.data.shape for cell in right}) < 2:
+        return None
+    by_side = {(_side(cell), cell.index): cell for cell in right}
+    sides = sorted({_side(cell) for cell in right}, key=lambda side: (side[0], side[2]))
+    found: dict[str, list[Pair]] = {}
+    for side in sides:
+        first, second = (by_side.get((side, index)) for index in indexes)
+        if first is not None and second is not None:
+            pair = Pair(first=first, second=second, ratios=paired_ratios(first, second, COMPARED))
+            found.setdefault(" · ".join(filter(None, side[:2])), []).append(pair)
+    if not found:
+        return None
+    names = [clean(index, 40) for index in indexes]
+    return PairPart(
+        run_id=clean(run.run_id),
+        name=run.name if run.label else "",
+        title=f"{names[1]} beside {names[0]}",
+        tables=[
+            (_grid(clean(where, 80), pairs, names), _findings(pairs))
+            for where, pairs in found.items()
+        ],
+        values=[_values(pair) for pairs in found.values() for pair in pairs],
+    )
+
+
+def _side(cell: CellView) -> tuple[str, str, int]:
+    """What the cells of a pair share: engine, variant and the place of their shape."""
+    return cell.engine, cell.variant, cell.data.place
+
+
+def _grid(where: str, pairs: Sequence[Pair], names: Sequence[str]) -> Grid:
+    keys = [key for key in COMPARED if any(key in pair.ratios for pair in pairs)]
+    rows = tuple(
+        Row(
+            label=pair.shape,
+            index="",
+            entries=tuple(_entry(pair.ratios.get(key)) for key in keys),
+        )
+        for pair in pairs
+    )
+    caption = f"{where}: {names[1]} as a multiple of {names[0]}"
+    return Grid(caption=caption, heads=tuple(BY_KEY[key].title for key in keys), rows=rows)
+
+
+def _entry(ratio: Summary | None) -> Entry:
+    if ratio is None:
+        return Entry(value=NOTHING)
+    low, high = times(ratio.low), times(ratio.high)
+    spread = f"{low} to {high}" if low != high else ""
+    return Entry(value=times(ratio.median), spread=spread, n=str(ratio.n))
+
+
+def _findings(pairs: Sequence[Pair]) -> list[Answer]:
+    """For each measure: with which data the second index takes less, and with which more."""
+    made = []
+    for key in COMPARED:
+        less, more, same = [], [], []
+        for pair in pairs:
+            ratio = pair.ratios.get(key)
+            if ratio is None:
+                continue
+            if not _differs(key, pair):
+                same.append(pair.shape)
+            else:
+                side = less if ratio.median < 1 else more
+                side.append(f"{pair.shape} {ratio_words(ratio)}")
+        said = [f"less with {listed(less)}"] if less else []
+        said += [f"more with {listed(more)}"] if more else []
+        said += [f"no difference shown with {listed(same)}"] if same else []
+        made += [Answer(topic=BY_KEY[key].title, words=f"{'; '.join(said)}.")] if said else []
+    return made
+
+
+def _differs(key: str, pair: Pair) -> bool:
+    """Whether a ratio shows a difference; counters repeat and need no interval."""
+    ratio = pair.ratios[key]
+    if BY_KEY[key].is_time:
+        return is_shown(ratio, pair.second.noise)
+    return abs(ratio.median - 1) > _SAME
+
+
+def _values(pair: Pair) -> dict[str, Any]:
+    return {
+        "cell": clean(pair.second.cell),
+        "beside": clean(pair.first.cell),
+        "shape": pair.shape,
+        "ratios": export.ratios(pair.ratios),
+    }

@@ -1,0 +1,77 @@
+"""Upserts and compaction on one bill: what is added up, and which runs have such a bill."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import sample, write_run
+
+from keymark.reports.model.projection import load
+from keymark.reports.publish import publish
+from keymark.reports.sections.compaction_part import compaction_part
+
+ENGINE = "hudi@1.2.0"
+# Seconds of the steps. The third upsert of the second cell compacts before it returns.
+CELLS = {
+    "scheduled": {"upsert_1": 2.0, "upsert_2": 2.0, "upsert_3": 2.0, "compact_rows_2": 5.0},
+    "inline": {"upsert_1": 2.0, "upsert_2": 2.0, "upsert_3": 9.0},
+    "cow": {"upsert_1": 6.0, "upsert_2": 6.0, "upsert_3": 6.0},
+}
+
+
+def run_of(path, cells=CELLS, *, without=None):
+    """A run of three repetitions; one of them may lack a step, as (repetition, step)."""
+    samples = [
+        sample(
+            cell=f"{ENGINE}/record/{variant}",
+            engine=ENGINE,
+            step=step,
+            round=number,
+            repetition=repetition,
+            value=seconds,
+        )
+        for variant, steps in cells.items()
+        for repetition in range(3)
+        for number, (step, seconds) in enumerate(steps.items())
+        if (repetition, step) != without
+    ]
+    return write_run(path, samples, {"run_id": "r1"})
+
+
+def test_upserts_and_compaction_are_added_up(tmp_path):
+    (run,) = load([run_of(tmp_path / "run")])
+    part = compaction_part(run)
+    bills = {(each["cell"].split("/")[2], each["measure"]): each["median"] for each in part.values}
+    assert {name: bills[name, "bill"] for name in CELLS} == pytest.approx(
+        {"scheduled": 11.0, "inline": 13.0, "cow": 18.0}
+    )
+    assert {name: bills[name, "slowest_upsert"] for name in CELLS} == pytest.approx(
+        {"scheduled": 2.0, "inline": 9.0, "cow": 6.0}
+    )
+    assert bills["scheduled", "compaction"] == 5.0
+    assert ("inline", "compaction") not in bills
+
+
+def test_a_repetition_without_one_of_the_steps_is_left_out(tmp_path):
+    (run,) = load([run_of(tmp_path / "run", without=(2, "compact_rows_2"))])
+    counts = {
+        (each["cell"].split("/")[2], each["measure"]): each["n"]
+        for each in compaction_part(run).values
+    }
+    assert counts["scheduled", "bill"] == 2
+    assert counts["scheduled", "upserts"] == counts["cow", "bill"] == 3
+
+
+@pytest.mark.parametrize("names", [("cow", "inline"), ("scheduled",)])
+def test_runs_without_such_steps_or_with_nothing_to_compare_have_no_section(tmp_path, names):
+    (run,) = load([run_of(tmp_path / "run", {name: CELLS[name] for name in names})])
+    assert compaction_part(run) is None
+
+
+def test_page_and_summary_have_the_bill(tmp_path):
+    path = run_of(tmp_path / "run")
+    published = publish([path])
+    assert '<h2 id="compactions">What compaction costs</h2>' in published.index.read_text()
+    told = (path / "summary.md").read_text()
+    assert "## What compaction costs" in told
+    assert "- Upserts and compaction: " in told
+    assert published.summary["compactions"]["r1"]
