@@ -53,6 +53,7 @@ def test_scenarios_lists_the_built_in_ones(app):
         "canary",
         "ci",
         "formats",
+        "formats_sorted",
         "formats_tuned",
         "gate",
         "gdpr_delete",

@@ -29,6 +29,7 @@ BUILT_IN = {
     "canary": QUICKSTART[:1],
     "ci": QUICKSTART,
     "formats": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
+    "formats_sorted": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "formats_tuned": ("record", "merge", "merge_dv", "merge_cow", "merge_mor", "upsert"),
     "gate": QUICKSTART[:2],
     "gdpr_delete": QUICKSTART,
@@ -55,8 +56,8 @@ BUILT_IN = {
     "write_latency": QUICKSTART,
 }
 VARIED = (
-    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "formats", "formats_tuned"),
-    *("holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
+    *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "formats", "formats_sorted"),
+    *("formats_tuned", "holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
     "virtual_keys",
 )
 
