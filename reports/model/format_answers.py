@@ -24,6 +24,9 @@ from keymark.reports.model.projection import UPSERT, CellView, Trial
 from keymark.reports.model.tables import LAST, PHASES, Measure
 from keymark.reports.stats.statistics import Summary, is_shown, paired_ratio, summarize
 
+COMPACTION = "compact_rows"
+"""Kind of the steps between batches in which a format does what its writes postpone."""
+
 REQUESTS = "requests"
 """Stands for the sum of a step's requests to an object store, of all kinds."""
 
@@ -51,6 +54,8 @@ class Question:
         step: whose numbers answer it; `LAST` for those of the last step that has them.
         metric: a name of `keymark.harness.store.units.METRICS`, or `REQUESTS`.
         pooled: whether the answer is the mean over the steps `<step>_<round>` of a repetition.
+        compacted: whether each batch bears its share of the compaction between batches. Of a mode
+            that has variants with compaction only these count.
     """
 
     key: str
@@ -58,6 +63,7 @@ class Question:
     step: str
     metric: str
     pooled: bool = False
+    compacted: bool = False
 
     @property
     def unit(self) -> str:
@@ -75,6 +81,14 @@ class Question:
 
     def values(self, cell: CellView) -> Mapping[Trial, float]:
         """The answers of a candidate by trial; empty where it has none."""
+        if self.compacted:
+            writes, added = _added(cell, UPSERT, self.metric), _added(cell, COMPACTION, self.metric)
+            batches = len(cell.rounds(UPSERT, "total", self.metric))
+            return {
+                trial: (seconds + added.get(trial, 0.0)) / batches
+                for trial, seconds in writes.items()
+                if not added or trial in added
+            }
         if self.metric != REQUESTS:
             return self.counted(cell, self.metric)
         kinds = [values for name in _KINDS if (values := self.counted(cell, name))]
@@ -94,12 +108,20 @@ class Question:
         if self.step == LAST:
             return _stored_parts(cell)
         if self.step == UPSERT:
-            return _medians({name: cell.values(UPSERT, name, self.metric) for name in PHASES})
+            phases = _medians({name: cell.values(UPSERT, name, self.metric) for name in PHASES})
+            return phases | ({"compaction": _share_of_compaction(cell)} if self.compacted else {})
         return {}
 
 
 QUESTIONS = (
     Question(key="write", words="Writing a batch", step=UPSERT, metric="wall_s"),
+    Question(
+        key="write_compacted",
+        words="Writing a batch, its share of compaction included",
+        step=UPSERT,
+        metric="wall_s",
+        compacted=True,
+    ),
     Question(
         key="key_read",
         words="Reading one key between batches",
@@ -200,7 +222,7 @@ def answers(cells: Sequence[CellView]) -> list[FormatAnswer]:
 
 def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
     medians: dict[tuple[str, str], tuple[float, CellView]] = {}
-    for cell in cells:
+    for cell in _compacted(cells) if question.compacted else cells:
         if values := question.values(cell):
             found, mode = median(values.values()), (cell.engine, cell.index)
             if mode not in medians or found < medians[mode][0]:
@@ -229,6 +251,14 @@ def _answer(question: Question, cells: Sequence[CellView]) -> FormatAnswer:
     )
 
 
+def _compacted(cells: Sequence[CellView]) -> list[CellView]:
+    """Of each mode the variants that are compacted, or all where none is; none if no mode is."""
+    found = [cell for cell in cells if cell.rounds(COMPACTION, "total", "wall_s")]
+    modes = {(cell.engine, cell.index) for cell in found}
+    others = [cell for cell in cells if (cell.engine, cell.index) not in modes]
+    return [*found, *others] if found else []
+
+
 def _differences(question: Question, best: CellView, other: CellView) -> tuple[Difference, ...]:
     """The main part of the difference, and the first counter that is larger."""
     part = _main_part(question, best, other)
@@ -241,7 +271,7 @@ def _main_part(question: Question, best: CellView, other: CellView) -> Differenc
     whole, its = (median(question.values(cell).values()) for cell in (best, other))
     mine, theirs = question.parts(best), question.parts(other)
     pairs = {name: (mine[name], theirs[name]) for name in mine if name in theirs}
-    if pairs and question.step == UPSERT and question.metric == "wall_s":
+    if not pairs.keys().isdisjoint(PHASES):
         # Engines tell different phases: what is in none that both tell is a part of its own.
         told, also = (sum(pair[side] for pair in pairs.values()) for side in (0, 1))
         pairs["time in none of the phases that both tell"] = whole - told, its - also
@@ -273,22 +303,30 @@ def _counter(question: Question, best: CellView, other: CellView) -> Difference 
 def _stored_parts(cell: CellView) -> dict[str, float]:
     """What was written to storage by kind of step, and what services removed, below 0."""
     written: dict[str, Mapping[Trial, float]] = {
-        "bytes of the load": cell.values("bulk_insert", "total", "bytes_written"),
-        "bytes that the batches wrote": _added(cell, UPSERT),
+        "bytes that the batches wrote": _added(cell, UPSERT, "bytes_written"),
         "bytes that deleting wrote": cell.values("delete", "total", "bytes_written"),
-        "bytes that compaction wrote": _added(cell, "compact_rows"),
+        "bytes that compaction wrote": _added(cell, COMPACTION, "bytes_written"),
     }
     found = dict.fromkeys(written, 0.0) | _medians(written)
+    loaded = cell.values("bulk_insert", "total", "bytes_written")
     stored = _measure(LAST, "table_bytes").values(cell)
-    if not found["bytes of the load"] or not stored:
-        return found
-    kept = median(stored.values())
-    return found | {"bytes removed by services": min(kept - sum(found.values()), 0.0)}
+    if not loaded or not stored:
+        return found  # a table that starts from another one's files has no load of its own
+    found["bytes of the load"] = median(loaded.values())
+    removed = median(stored.values()) - sum(found.values())
+    return found | {"bytes removed by services": min(removed, 0.0)}
 
 
-def _added(cell: CellView, kind: str) -> dict[Trial, float]:
-    """Bytes that the steps `<kind>_<round>` of each repetition wrote together."""
-    rounds = cell.rounds(kind, "total", "bytes_written")
+def _share_of_compaction(cell: CellView) -> float:
+    """Seconds of compaction for each batch."""
+    seconds = _added(cell, COMPACTION, "wall_s")
+    batches = len(cell.rounds(UPSERT, "total", "wall_s"))
+    return median(seconds.values()) / batches if seconds and batches else 0.0
+
+
+def _added(cell: CellView, kind: str, metric: str) -> dict[Trial, float]:
+    """The sum of a metric over the steps `<kind>_<round>` of each repetition."""
+    rounds = cell.rounds(kind, "total", metric)
     complete = set.intersection(*map(set, rounds)) if rounds else set()
     return {(repetition, 0): sum(each[repetition] for each in rounds) for repetition in complete}
 

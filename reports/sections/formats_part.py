@@ -103,7 +103,7 @@ def _words(told: FormatAnswer) -> str:
         said = f"{told.best.label} is best with {value}"
     if told.following is None or told.gap is None:
         return said if told.rivals else f"{said}; there is nothing to compare it with"
-    parts = [said, f"{told.following.label} {ratio_words(told.gap)}"]
+    parts = [said, f"{told.following.label} needs {ratio_words(told.gap)} as much"]
     parts.append(
         f"what differs: {listed([_difference(each) for each in told.differences])}"
         if told.differences

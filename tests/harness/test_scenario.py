@@ -57,8 +57,8 @@ BUILT_IN = {
 }
 VARIED = (
     *("block_size", "bootstrap", "calibrate", "calibrate_hudi", "formats", "formats_sorted"),
-    *("formats_tuned", "holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling", "secondary_index"),
-    "virtual_keys",
+    *("formats_tuned", "holdout", "hudi_matrix", "hudi_metadata", "lookup_model", "scaling"),
+    *("secondary_index", "virtual_keys"),
 )
 
 

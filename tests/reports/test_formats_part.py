@@ -104,8 +104,8 @@ def test_the_best_is_named_with_the_gap_to_the_next_and_what_differs(tmp_path):
 def test_the_answer_is_a_sentence(tmp_path):
     words = said_of(tmp_path, WRITES)["Writing a batch"]
     assert words == (
-        "record · native is best with 1.10 s; merge_dv · delta@3.3.2 3.00x; what differs: tag "
-        "(2.00 s beside 200 ms, 82% of the difference) and Spark tasks (30 beside 3)."
+        "record · native is best with 1.10 s; merge_dv · delta@3.3.2 needs 3.00x as much; what "
+        "differs: tag (2.00 s beside 200 ms, 82% of the difference) and Spark tasks (30 beside 3)."
     )
 
 
@@ -131,8 +131,8 @@ def test_what_the_intervals_do_not_tell_apart_is_no_difference(tmp_path):
     assert grid.rows[0].entries[0].spread == "record · native and merge_dv · delta@3.3.2"
     assert said[0].words == (
         "no difference shown between record · native and merge_dv · delta@3.3.2; the lowest median "
-        "is 1.10 s; merge_mor · iceberg@1.10.0 3.00x; no phase and no counter that was measured "
-        "tells why."
+        "is 1.10 s; merge_mor · iceberg@1.10.0 needs 3.00x as much; no phase and no counter that "
+        "was measured tells why."
     )
 
 
@@ -169,6 +169,27 @@ def test_the_variant_with_the_lowest_median_stands_for_a_mode(tmp_path):
     assert found.best.label == "merge_dv · delta@3.3.2 · kept"
     assert found.following.engine == "native"
     assert found.gap.median == pytest.approx(5.0)
+
+
+def test_compaction_is_shared_by_the_batches_in_the_variants_that_have_it(tmp_path):
+    plain = {"upsert_1 total wall_s": 1.0, "upsert_2 total wall_s": 1.0}
+    told = {
+        NATIVE: {"upsert_1 total wall_s": 2.0, "upsert_2 total wall_s": 2.0},
+        f"{DELTA}/defaults": plain,
+        f"{DELTA}/kept": {**plain, "compact_rows_1 total wall_s": 8.0},
+    }
+    found = answers_of(tmp_path, told)
+    assert found["write"].best.engine == "delta@3.3.2"
+    kept = found["write_compacted"]
+    assert (kept.best.engine, kept.summary.median) == ("native", 2.0)
+    assert kept.following.label == "merge_dv · delta@3.3.2 · kept"
+    assert kept.gap.median == 2.5
+    (part,) = kept.differences
+    assert (part.name, part.best, part.other, part.share) == ("compaction", 0.0, 4.0, 1.0)
+
+
+def test_where_nothing_is_compacted_nobody_bears_a_share(tmp_path):
+    assert answers_of(tmp_path, WRITES)["write_compacted"].best is None
 
 
 def test_reads_between_batches_are_pooled_and_the_last_ones_stand_apart(tmp_path):
@@ -233,6 +254,19 @@ def test_storage_differs_by_what_was_written_and_what_was_removed(tmp_path):
         20 * MIB,
         200 * MIB,
     )
+
+
+def test_a_table_without_a_load_of_its_own_is_compared_by_its_batches(tmp_path):
+    told = {
+        NATIVE: {"upsert_1 total bytes_written": 10, "upsert_1 total table_bytes": 110},
+        DELTA: {
+            "bulk_insert total bytes_written": 100,
+            "upsert_1 total bytes_written": 60,
+            "upsert_1 total table_bytes": 160,
+        },
+    }
+    (batches,) = answers_of(tmp_path, told)["storage"].differences
+    assert (batches.best, batches.other) == (10, 60)
 
 
 def test_requests_are_added_over_their_kinds(tmp_path):
