@@ -63,13 +63,14 @@ def publish(
         ReportError: a path is no run folder or is damaged, or the report cannot be written.
     """
     runs = projection.load(paths)
-    report = page.build(runs, None if larger is None else projection.load([larger])[0])
+    further = [] if larger is None else projection.load([larger])
+    report = page.build(runs, *further)
     summary = parts.summary(runs, report)
     target = out or (paths[0] if len(paths) == 1 else paths[0] / "comparison")
     root = next((path for path in paths if target.is_relative_to(path)), target)
     try:
         make_folder(target, root)
-        index = _write(target, runs, report)
+        index = _write(target, runs, further, report)
         write(target / "summary.md", summary_markdown(report))
         write(target / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
         write(target / "samples.csv", export.samples_csv(runs))
@@ -86,7 +87,7 @@ def _write_charts(folder: Path, found: Sequence[Chart], lettering: Lettering) ->
         write(folder / f"{chart.key}.png", png)
 
 
-def _write(target: Path, runs: Sequence[Run], report: Report) -> Path:
+def _write(target: Path, runs: Sequence[Run], further: Sequence[Run], report: Report) -> Path:
     charts = target / "report" / "charts"
     make_folder(charts, target)
     prefixes = (MODEL_PREFIX, GROWTH_PREFIX, ENGINES_PREFIX, NOISE_PREFIX)
@@ -101,9 +102,12 @@ def _write(target: Path, runs: Sequence[Run], report: Report) -> Path:
     ):
         each.unlink()
     _write_charts(charts, report.charts, facts.lettering(runs))
-    letterings = {clean(run.run_id): facts.lettering([run]) for run in runs}
+    by_id = {clean(run.run_id): run for run in runs}
     for run_id, found in page.owned_charts(report):
-        _write_charts(charts, found, letterings[run_id])
+        of = [by_id[run_id]]
+        if any(each.key.startswith(GROWTH_PREFIX) for each in found):
+            of += further
+        _write_charts(charts, found, facts.lettering(of))
     for choice in report.choices:
         write(target / "report" / choice.file, which_index_markdown(choice))
     if report.outcomes:

@@ -61,9 +61,16 @@ def bloom_cost(*, is_global: bool) -> IndexCost:
     def files(at: Workload) -> float:
         return at.files if is_global else at.files / at.partitions
 
-    tag = Equation("tag/bloom", lambda at, mode: bloom_tag(at, mode, files=files(at)), scans=True)
     return IndexCost(
-        equations={"tag": tag},
+        equations={
+            "tag": Equation(
+                "tag/bloom", lambda at, mode: bloom_tag(at, mode, files=files(at)), scans=True
+            ),
+            # A key alone names no partition path.
+            "lookup": Equation(
+                "tag/bloom", lambda at, mode: bloom_tag(at, mode, files=at.files), scans=True
+            ),
+        },
         weight=lambda at: scan_weight(at) + at.files * FOOTER_WEIGHT,
         # A file's keys and its filter, as text and decoded.
         memory=lambda at: scan_memory(at) + 2 * FILTER_BYTES,

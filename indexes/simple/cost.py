@@ -54,6 +54,10 @@ def simple_cost(*, is_global: bool) -> IndexCost:
             "tag": Equation(
                 "tag/simple", lambda at, mode: simple_tag(at, mode, reach=reach(at)), scans=True
             ),
+            # A key alone names no partition path.
+            "lookup": Equation(
+                "tag/simple", lambda at, mode: simple_tag(at, mode, reach=1.0), scans=True
+            ),
             "shuffle": Equation(
                 "shuffle/simple", lambda at, _mode: join_shuffle(at, reach=reach(at))
             ),

@@ -1,7 +1,8 @@
 """A measure over sizes as a picture: a line per index, a panel per engine and shape of keys.
 
 An axis is logarithmic only where its values lie so far apart that a linear one would hide the
-smaller ones. The names of the indexes stand at the ends of their lines.
+smaller ones; zero then stands below the smallest of them. The names of the indexes stand at the
+ends of their lines.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patheffects import Normal, Stroke
-from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import (
+    EngFormatter,
+    FixedLocator,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+)
 
 from keymark.reports.model.tables import Measure
 from keymark.reports.render.charts import (
@@ -61,7 +68,8 @@ class Scales:
         base: base units in one of it.
         sizes: that were measured, ascending.
         highest: end of the values, in `unit`.
-        lowest: start of the values where they are on a logarithmic axis, else 0.
+        lowest: smallest value above zero where the values are on a logarithmic axis, else 0.
+        has_zero: whether a value is zero.
         log_x: whether the sizes are on a logarithmic axis.
     """
 
@@ -70,6 +78,7 @@ class Scales:
     sizes: tuple[int, ...]
     highest: float
     lowest: float
+    has_zero: bool
     log_x: bool
 
     @classmethod
@@ -77,19 +86,20 @@ class Scales:
         """Choose what suits the lines, and what is drawn beyond them."""
         summaries = [each for line in found for each in line.summaries().values()]
         summaries += [each.projection for each in beyond]
-        low, high = min(each.low for each in summaries), max(each.high for each in summaries)
-        published = [each.published for each in beyond if each.published]
-        low, high = min([low, *published]), max([high, *published])
+        values = [value for each in summaries for value in (each.low, each.high)]
+        values += [each.published for each in beyond if each.published]
+        low, high = min(filter(None, values), default=0.0), max(values)
         base, unit = axis_scale(measure.unit, high)
         every = {size for line in found for size in line.values}
         sizes = tuple(sorted(every | ({PUBLISHED_ROWS} if beyond else set())))
-        far = low > 0 and high >= _FAR_VALUES * low
+        far = high >= _FAR_VALUES * low > 0
         return cls(
             unit=unit,
             base=base,
             sizes=sizes,
             highest=high / base,
             lowest=low / base if far else 0.0,
+            has_zero=min(values) == 0,
             log_x=sizes[-1] >= _FAR_SIZES * sizes[0],
         )
 
@@ -236,20 +246,35 @@ def _finish(axes: Axes, name: str, scales: Scales) -> None:
     first, last = scales.sizes[0], scales.sizes[-1]
     if scales.log_x:
         axes.set_xscale("log")
-        axes.set_xlim(first / 1.2, last * 1.2)
+        axes.set_xlim(first / 1.4, last * 1.4)
         axes.xaxis.set_major_locator(FixedLocator(scales.sizes))
         axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(EngFormatter())
     else:
         axes.set_xlim(0, last * 1.05)
         axes.xaxis.set_major_locator(MaxNLocator(4))
+        number_ticks(axes.xaxis)
     if scales.lowest:
-        axes.set_yscale("log")
-        axes.set_ylim(scales.lowest / 1.3, scales.highest * 1.3)
-        few = scales.highest < 100 * scales.lowest
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1, 3)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        number_ticks(axes.yaxis)
+        _logarithmic(axes, scales)
     else:
         axes.set_ylim(0, scales.highest * 1.05 or 1)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    number_ticks(axes.xaxis)
+
+
+def _logarithmic(axes: Axes, scales: Scales) -> None:
+    """A logarithmic axis of values, with a place for zero below the smallest of them."""
+    few = scales.highest < 100 * scales.lowest
+    decades = LogLocator(subs=(1, 2, 5) if few else (1, 3))
+    top = scales.highest * 1.3
+    if scales.has_zero:
+        axes.set_yscale("symlog", linthresh=scales.lowest, linscale=0.5)
+        axes.set_ylim(-0.2 * scales.lowest, top)
+        ticks = decades.tick_values(scales.lowest, top)
+        shown = [tick for tick in ticks if scales.lowest <= tick <= top]
+        axes.yaxis.set_major_locator(FixedLocator([0.0, *shown]))
+    else:
+        axes.set_yscale("log")
+        axes.set_ylim(scales.lowest / 1.3, top)
+        axes.yaxis.set_major_locator(decades)
+    axes.yaxis.set_minor_locator(NullLocator())
+    number_ticks(axes.yaxis)

@@ -287,6 +287,20 @@ def test_far_values_get_a_logarithmic_axis_and_near_ones_start_at_zero(tmp_path)
     assert (near.lowest, near.log_x) == (0.0, True)
     assert far.lowest == pytest.approx(0.9)
     assert far.highest == pytest.approx(110.0)
+    assert not far.has_zero
+
+
+def test_zero_stands_below_the_smallest_value_of_a_logarithmic_axis(tmp_path):
+    """What the record index shuffles, nothing, hides no line of the others."""
+    shuffle = next(each for each in HEADLINE if each.key == "shuffle")
+    costs = {"record": lambda _: 1.0, "global_simple": lambda _: 1.0}
+    sizes = (1_000, 1_000_000)
+    (run,) = projection.load([run_of(tmp_path, samples(costs, sizes=sizes), sizes)])
+    found = lines(run.cells, shuffle)
+    scales = Scales.of(shuffle, found)
+    assert (scales.has_zero, scales.lowest * scales.base) == (True, pytest.approx(40_000))
+    svg = growth_chart(shuffle, found, title="t", along="rows").bare_svg
+    assert all(f">{text}<" in svg for text in ("0", "1 k", "1 M"))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.floats(0.01, 0.16))
@@ -336,6 +350,8 @@ def test_a_run_with_a_larger_table_is_the_last_size_and_the_lines_are_carried_on
     drawn = [chart.drawing.bare_svg for chart in part.charts]
     assert all("dashed: projection" in svg for svg in drawn)
     assert ["star: published" in svg for svg in drawn] == [False, True]
+    alone = (growing / "report" / "charts" / "growth_shuffle.svg").read_text("utf-8")
+    assert "run r1 and r2" in alone
     assert "at 2,000,000,000 rows, projected" in published.index.read_text()
 
 

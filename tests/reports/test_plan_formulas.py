@@ -99,6 +99,18 @@ def test_ranges_of_random_keys_leave_every_file_and_those_of_ordered_ones_few():
     assert local == 1_000 * 2 / SMALL.cores
 
 
+@pytest.mark.parametrize("mode", [TASKS, THREADS])
+@pytest.mark.parametrize(
+    ("local", "whole"), [("bloom", "global_bloom"), ("simple", "global_simple")]
+)
+def test_a_lookup_by_key_alone_looks_into_every_partition(local, whole, mode):
+    """400,000 keys of 100,000,000 rows asked `bloom` and `global_bloom` for equally many pairs."""
+    at = replace(SMALL, batch=5, partitions=10, files=40)
+    asked = amounts("lookup", local, at, mode)
+    assert asked == amounts("lookup", whole, at, mode) == amounts("tag", whole, at, mode)
+    assert asked != amounts("tag", local, at, mode)
+
+
 def test_copy_on_write_rewrites_whole_files():
     one = replace(SMALL, batch=1, new_share=0.0)
     assert formulas.rewritten(one) == pytest.approx(touched(20, 1))
